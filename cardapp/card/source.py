@@ -1,0 +1,236 @@
+"""A card's source: from the bytes of ``card_source.json`` to a :class:`Card` with its identity.
+
+The document must meet ``card-source.v1.schema.json`` and the rules that a schema cannot say: ids are unique among
+siblings, code and stops name files of the target, ranges run forward.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jsonschema.protocols import Validator
+
+from cardapp.card.model import (
+    AllocatorRecipe,
+    Block,
+    BlockRecipe,
+    Card,
+    CodeRange,
+    Identity,
+    Phase,
+    Snapshot,
+    Step,
+    Stop,
+    Target,
+    Task,
+)
+from cardapp.errors import FieldError, InvalidCard
+from cardapp.schema import field_errors, validator
+
+SOURCE_NAME = "card_source.json"
+MAX_SOURCE_BYTES = 64 * 1024 * 1024
+
+
+@dataclass(frozen=True)
+class LoadedCard:
+    """A card, which revision of it, and where its source file lies (absolute)."""
+
+    card: Card
+    identity: Identity
+    path: Path
+
+    @property
+    def target_directory(self) -> Path:
+        return self.path.parent / self.card.target.directory
+
+
+def source_path(argument: str | Path) -> Path:
+    """The absolute source file that ``argument`` means: a card's folder or the file itself."""
+    path = Path(argument).absolute()
+    if path.is_dir():
+        path = path / SOURCE_NAME
+    if not path.is_file():
+        raise InvalidCard(f"there is no card at {argument}: name a card's folder or its {SOURCE_NAME}")
+    return path
+
+
+def load_card(path: str | Path) -> LoadedCard:
+    """Read, check and build the card at ``path`` (folder or file); :class:`InvalidCard` names every fault."""
+    file = source_path(path)
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise InvalidCard(f"{file} cannot be read: {error.strerror}") from error
+    card, identity = parse_card(raw, str(file))
+    return LoadedCard(card, identity, file)
+
+
+def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
+    """The card in ``raw`` and its identity; ``name`` is what messages call it."""
+    if len(raw) > MAX_SOURCE_BYTES:
+        raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
+    document = _decode(raw, name)
+    faults = field_errors(_checker(), document) or tuple(_faults(document))
+    if faults:
+        first = faults[0]
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise InvalidCard(f"{name}: {first.pointer or '/'} {first.message}{more}", errors=faults)
+    digest = hashlib.sha256(raw).hexdigest()
+    identity = Identity(document["id"], document["uuid"], document["version"], digest)
+    return _card(document), identity
+
+
+@cache
+def _checker() -> Validator:
+    return validator(json.loads(Path(__file__).with_name("card-source.v1.schema.json").read_text("utf-8")))
+
+
+def _decode(raw: bytes, name: str) -> Any:
+    try:
+        return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_keys)
+    except UnicodeDecodeError as error:
+        raise InvalidCard(f"{name} is not UTF-8 (byte {error.start})") from error
+    except RecursionError as error:
+        raise InvalidCard(f"{name} is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise InvalidCard(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    except ValueError as error:
+        raise InvalidCard(f"{name}: {error}") from error
+
+
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """JSON lets a name stand twice and keeps the last; in a card that would silently drop an expectation."""
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the name {key!r} stands twice in one object")
+        found[key] = value
+    return found
+
+
+# -- rules beyond the schema ---------------------------------------------------------------------------------------
+
+_CHILDREN = {"tasks": "blocks", "blocks": "phases", "phases": "steps", "steps": "snapshots", "snapshots": None}
+
+
+def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
+    sources = set(document["target"]["sources"])
+    for pointer, kind, item in _walk(document, "tasks", ""):
+        if kind == "steps" and "code" in item:
+            code = item["code"]
+            if code["from"] > code["to"]:
+                yield FieldError(f"{pointer}/code", f"runs backwards: from {code['from']} to {code['to']}")
+            yield from _unknown_file(code, sources, f"{pointer}/code/file")
+        if kind == "snapshots":
+            yield from _unknown_file(item["stop"], sources, f"{pointer}/stop/file")
+    yield from _twice(document, "tasks", "")
+
+
+def _walk(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    if kind is None:
+        return
+    for number, item in enumerate(parent[kind]):
+        pointer = f"{at}/{kind}/{number}"
+        yield pointer, kind, item
+        yield from _walk(item, _CHILDREN[kind], pointer)
+
+
+def _twice(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[FieldError]:
+    if kind is None:
+        return
+    seen: set[str] = set()
+    for number, item in enumerate(parent[kind]):
+        pointer = f"{at}/{kind}/{number}"
+        if item["id"] in seen:
+            yield FieldError(f"{pointer}/id", f"{item['id']!r} is used twice among its siblings")
+        seen.add(item["id"])
+        yield from _twice(item, _CHILDREN[kind], pointer)
+
+
+def _unknown_file(place: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
+    name = place.get("file")
+    if name is not None and name not in sources:
+        yield FieldError(pointer, f"{name!r} is not among target.sources ({', '.join(sorted(sources))})")
+
+
+# -- the document as a model ---------------------------------------------------------------------------------------
+
+
+def _card(document: dict[str, Any]) -> Card:
+    return Card(
+        id=document["id"],
+        uuid=document["uuid"],
+        version=document["version"],
+        title=document["title"],
+        text=document.get("text", ""),
+        language=document["language"],
+        layout=document["layout"],
+        target=_target(document["target"]),
+        allocator=_allocator(document.get("allocator")),
+        tasks=tuple(_task(task) for task in document["tasks"]),
+    )
+
+
+def _target(target: dict[str, Any]) -> Target:
+    return Target(
+        name=target["name"],
+        directory=target["directory"],
+        build=tuple(target["build"]),
+        program=target["program"],
+        args=tuple(target.get("args", ())),
+        sources=tuple(target["sources"]),
+    )
+
+
+def _allocator(recipe: dict[str, Any] | None) -> AllocatorRecipe | None:
+    if recipe is None:
+        return None
+    blocks = recipe.get("blocks")
+    return AllocatorRecipe(
+        base=recipe["base"],
+        size=recipe["size"],
+        used=recipe["used"],
+        high_water=recipe.get("high_water"),
+        blocks=blocks and BlockRecipe(blocks["count"], blocks["offset"], blocks["size"], blocks.get("label")),
+    )
+
+
+def _task(task: dict[str, Any]) -> Task:
+    return Task(task["id"], task["title"], task.get("text", ""), tuple(_block(block) for block in task["blocks"]))
+
+
+def _block(block: dict[str, Any]) -> Block:
+    phases = tuple(
+        Phase(phase["id"], phase["title"], phase.get("text", ""), tuple(_step(step) for step in phase["steps"]))
+        for phase in block["phases"]
+    )
+    return Block(block["id"], block["title"], block.get("goal", ""), block.get("text", ""), phases)
+
+
+def _step(step: dict[str, Any]) -> Step:
+    code = step.get("code")
+    return Step(
+        id=step["id"],
+        title=step["title"],
+        text=step.get("text", ""),
+        question=step.get("question", ""),
+        code=code and CodeRange(code["file"], code["from"], code["to"]),
+        snapshots=tuple(_snapshot(snapshot) for snapshot in step["snapshots"]),
+    )
+
+
+def _snapshot(snapshot: dict[str, Any]) -> Snapshot:
+    stop = snapshot["stop"]
+    return Snapshot(
+        id=snapshot["id"],
+        title=snapshot["title"],
+        stop=Stop(stop.get("file"), stop.get("line"), stop.get("text"), stop.get("function"), stop.get("hits", 1)),
+        expect=tuple(snapshot.get("expect", {}).items()),
+        watch=tuple(snapshot.get("watch", ())),
+    )

@@ -1,0 +1,62 @@
+"""JSON Schema 2020-12 validation as this application means it.
+
+Two things differ from the library's defaults: ``true`` is no integer and no number (nor is ``1.0`` an integer), and
+every error is reported, as a JSON pointer (RFC 6901) and a sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import jsonschema
+from jsonschema.protocols import Validator
+
+from cardapp.errors import FieldError
+
+_types = (
+    jsonschema.Draft202012Validator.TYPE_CHECKER
+    .redefine("integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool))
+    .redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
+)
+_StrictValidator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=_types)
+
+
+def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
+    """A reusable validator of ``schema``; ``registry`` resolves references (none is ever fetched from a network)."""
+    if registry is None:
+        return _StrictValidator(schema)
+    return _StrictValidator(schema, registry=registry)
+
+
+def pointer(parts: Iterable[str | int]) -> str:
+    """The JSON pointer of a path into a document; "" is the whole document."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def field_errors(checker: Validator, value: Any) -> tuple[FieldError, ...]:
+    """Every way in which ``value`` breaks the schema, in document order; empty when it is valid."""
+    found = sorted(checker.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
+    return tuple(_field_error(error) for error in found)
+
+
+def _field_error(error: jsonschema.ValidationError) -> FieldError:
+    path = pointer(error.absolute_path)
+    if error.validator == "required":
+        missing = [name for name in error.validator_value if name not in error.instance]
+        return FieldError(path, f"is missing {', '.join(missing)}")
+    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
+        known = error.schema.get("properties", {})
+        unknown = [name for name in error.instance if name not in known]
+        return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+    if error.validator in {"oneOf", "anyOf"} and error.context:
+        return _closest(error, path)
+    return FieldError(path, error.message[:300])
+
+
+def _closest(error: jsonschema.ValidationError, path: str) -> FieldError:
+    """The branch of a choice that fits best says more than "is not valid under any of the given schemas"."""
+    best = jsonschema.exceptions.best_match(error.context or [])
+    if best is None:
+        return FieldError(path, error.message[:300])
+    return _field_error(best)
