@@ -1,0 +1,64 @@
+"""The allocator model: an arena as the debugger read it at a checkpoint, and what changed since the one before."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Reading = dict[str, Any]
+
+
+def describe(reading: Reading) -> dict[str, Any]:
+    """The model of one reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes).
+
+    Adds the allocation pointer (the address of the next free byte), the room left and the occupancy (0 to 1), and to
+    every block its padding: the bytes between the end of the block before it and its own start.
+    """
+    size, used = reading["size"], reading["used"]
+    return {
+        "base": reading["base"],
+        "size": size,
+        "used": used,
+        "free": size - used,
+        "high_water": reading["high_water"],
+        "allocation_pointer": reading["base"] + used,
+        "occupancy": round(used / size, 6) if size else 0.0,
+        "blocks": _with_padding(reading["blocks"]),
+    }
+
+
+def _with_padding(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    described, end = [], 0
+    for block in blocks:
+        padding = max(block["offset"] - end, 0)
+        described.append({**block, "padding": padding})
+        end = block["offset"] + block["size"]
+    return described
+
+
+def difference(previous: Reading | None, current: Reading) -> dict[str, Any] | None:
+    """What changed from ``previous`` to ``current``; None without a previous reading.
+
+    A block is the same when offset, size and label agree; anything else is one removed and one added.
+    """
+    if previous is None:
+        return None
+    before, after = _identities(previous), _identities(current)
+    return {
+        "used": current["used"] - previous["used"],
+        "size": current["size"] - previous["size"],
+        "high_water": _change(previous["high_water"], current["high_water"]),
+        "added": [dict(block) for block in current["blocks"] if _identity(block) not in before],
+        "removed": [dict(block) for block in previous["blocks"] if _identity(block) not in after],
+    }
+
+
+def _change(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
+
+
+def _identity(block: dict[str, Any]) -> tuple[int, int, str | None]:
+    return block["offset"], block["size"], block["label"]
+
+
+def _identities(reading: Reading) -> set[tuple[int, int, str | None]]:
+    return {_identity(block) for block in reading["blocks"]}

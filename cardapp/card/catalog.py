@@ -1,0 +1,134 @@
+"""The catalog: every valid position of a card, in document order, with its indexes.
+
+A key is the path of ids from the task down, ``task/block/phase/step/snapshot``; the card itself has the key "".
+An index counts all items of one level over the whole card, from 0. Until layouts place parts on sheets, a page is
+a block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cardapp.card.model import LEVELS, Card, Level, Snapshot, Step
+from cardapp.errors import InvalidValue
+
+_DEPTH: dict[str, int] = {level: depth for depth, level in enumerate(LEVELS)}
+
+
+def depth(level: Level) -> int:
+    """0 for the card, 5 for a snapshot."""
+    return _DEPTH[level]
+
+
+@dataclass(frozen=True)
+class Item:
+    """One position. ``before[d]`` counts the items of depth ``d`` that the document opens before this one, so for
+    a deeper level it is the index of this item's first descendant there."""
+
+    key: str
+    level: Level
+    id: str
+    title: str
+    parent: str | None
+    index: int
+    page_index: int
+    first_step: str
+    first_snapshot: str
+    before: tuple[int, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "key": self.key,
+            "level": self.level,
+            "id": self.id,
+            "title": self.title,
+            "parent": self.parent,
+            "index": self.index,
+            "page_index": self.page_index,
+            "first_step": self.first_step,
+            "first_snapshot": self.first_snapshot,
+        }
+
+
+class Catalog:
+    """All items of a card by key, by level and in document order; ``steps`` and ``snapshots`` give their models."""
+
+    def __init__(self, card: Card) -> None:
+        self.steps: dict[str, Step] = {}
+        self.snapshots: dict[str, Snapshot] = {}
+        self.items: tuple[Item, ...] = tuple(self._walk(card))
+        self._by_key = {item.key: item for item in self.items}
+        self._by_level: dict[str, list[Item]] = {level: [] for level in LEVELS}
+        for item in self.items:
+            self._by_level[item.level].append(item)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {level: len(items) for level, items in self._by_level.items()}
+
+    @property
+    def page_count(self) -> int:
+        return len(self._by_level["block"])
+
+    def at(self, level: Level) -> list[Item]:
+        """The items of one level in document order."""
+        return self._by_level[level]
+
+    def find(self, key: str) -> Item | None:
+        return self._by_key.get(key)
+
+    def item(self, key: str) -> Item:
+        """The item at ``key``; :class:`InvalidValue` when the card has none."""
+        found = self._by_key.get(key)
+        if found is None:
+            raise InvalidValue(f"this card has no position {key!r}; GET /api/navigation/catalog lists all")
+        return found
+
+    def trail(self, key: str) -> list[Item]:
+        """The items from the task down to ``key``, for a breadcrumb; empty for the card."""
+        parts = key.split("/") if key else []
+        return [self.item("/".join(parts[: end + 1])) for end in range(len(parts))]
+
+    def _walk(self, card: Card) -> Iterator[Item]:
+        counts = [0] * len(LEVELS)
+        yield from self._visit(card, "card", "", None, counts)
+
+    def _visit(self, node: Any, level: Level, key: str, parent: str | None, counts: list[int]) -> Iterator[Item]:
+        here = depth(level)
+        before = tuple(counts)
+        block = depth("block")
+        yield Item(
+            key=key,
+            level=level,
+            id=node.id,
+            title=node.title,
+            parent=parent,
+            index=before[here],
+            page_index=before[block] if here <= block else before[block] - 1,
+            first_step=_first(node, level, key, "step"),
+            first_snapshot=_first(node, level, key, "snapshot"),
+            before=before,
+        )
+        counts[here] += 1
+        if level == "step":
+            self.steps[key] = node
+        if level == "snapshot":
+            self.snapshots[key] = node
+            return
+        child_level = LEVELS[here + 1]
+        for child in getattr(node, f"{child_level}s"):
+            yield from self._visit(child, child_level, f"{key}/{child.id}" if key else child.id, key, counts)
+
+
+def _first(node: Any, level: Level, key: str, wanted: Level) -> str:
+    """The key of the first descendant on ``wanted``, the item itself, or (above a snapshot) its step."""
+    here, there = depth(level), depth(wanted)
+    if here >= there:
+        return "/".join(key.split("/")[:there])
+    while here < there:
+        here += 1
+        node = getattr(node, f"{LEVELS[here]}s")[0]
+        key = f"{key}/{node.id}" if key else node.id
+    return key

@@ -1,0 +1,214 @@
+"""Where the learner stands, and how the cursor moves; nothing here starts a program.
+
+The rules are those of "Navigation" in the card contract: a position names the ids from the task down to its focus
+level, a move walks one level in document order across parents and stops at the ends, and only a step, a snapshot,
+or what leads to a first step selects a checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+from cardapp.card.catalog import Catalog, Item, depth
+from cardapp.card.model import LEVELS, Level
+from cardapp.errors import FieldError, InvalidValue, LevelNotSyncable
+
+AtEnd = Literal["first", "last"]
+ID_FIELDS = ("task_id", "block_id", "phase_id", "step_id", "snapshot_ref")
+MAX_DELTA = 10_000
+
+
+@dataclass(frozen=True)
+class Position:
+    """A saved position. ``snapshot_ref`` is the full key, the other ids are the items' own; None is "not chosen"."""
+
+    task_id: str | None = None
+    block_id: str | None = None
+    phase_id: str | None = None
+    step_id: str | None = None
+    snapshot_ref: str | None = None
+    focus_level: Level = "card"
+    sync_requested: bool = False
+    actor: str = "api"
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "task_id": self.task_id,
+            "block_id": self.block_id,
+            "phase_id": self.phase_id,
+            "step_id": self.step_id,
+            "snapshot_ref": self.snapshot_ref,
+            "focus_level": self.focus_level,
+            "sync_requested": self.sync_requested,
+            "actor": self.actor,
+        }
+
+
+FRESH = Position()
+
+
+@dataclass(frozen=True)
+class Moved:
+    """The new position, the delta really made, and the end on which the cursor stands, if any."""
+
+    position: Position
+    moved: int
+    at_end: AtEnd | None
+
+
+def ids(position: Position) -> list[str]:
+    """The ids from the task down to the deepest chosen one; their "/"-join is the deepest key."""
+    chosen = [position.task_id, position.block_id, position.phase_id, position.step_id]
+    if position.snapshot_ref is not None:
+        return position.snapshot_ref.split("/")
+    return [name for name in chosen if name is not None]
+
+
+def key_of(position: Position) -> str:
+    """The key of the focused item."""
+    return "/".join(ids(position)[: depth(position.focus_level)])
+
+
+def index_of(catalog: Catalog, position: Position) -> dict[str, int | None]:
+    """The index on every level from task to snapshot; None below what is chosen."""
+    parts = ids(position)
+    return {
+        level: catalog.item("/".join(parts[: depth(level)])).index if len(parts) >= depth(level) else None
+        for level in LEVELS[1:]
+    }
+
+
+def at_item(item: Item, *, sync_requested: bool = False, actor: str = "api") -> Position:
+    """The position that focuses ``item`` and chooses nothing below it."""
+    parts = item.key.split("/") if item.key else []
+    padded: list[str | None] = [*parts, *[None] * (4 - len(parts))]
+    return Position(
+        task_id=padded[0],
+        block_id=padded[1],
+        phase_id=padded[2],
+        step_id=padded[3],
+        snapshot_ref=item.key if item.level == "snapshot" else None,
+        focus_level=item.level,
+        sync_requested=sync_requested,
+        actor=actor,
+    )
+
+
+# -- setting -------------------------------------------------------------------------------------------------------
+
+
+def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
+    """The position that a body means (already valid by its schema); :class:`InvalidValue` names every bad field."""
+    focus = body["focus_level"]
+    if focus not in get_args(Level):
+        raise _invalid("focus_level", f"must be one of {', '.join(LEVELS)}")
+    parts = _requested_ids(body, depth(focus))
+    _check_path(catalog, parts)
+    padded: list[str | None] = [*parts, *[None] * (5 - len(parts))]
+    return Position(
+        task_id=padded[0],
+        block_id=padded[1],
+        phase_id=padded[2],
+        step_id=padded[3],
+        snapshot_ref="/".join(parts) if len(parts) == 5 else None,
+        focus_level=focus,
+        sync_requested=body.get("sync_requested", False),
+        actor=body.get("actor", "api"),
+    )
+
+
+def _requested_ids(body: dict[str, Any], needed: int) -> list[str]:
+    """The given ids, without holes and at least down to the focus level."""
+    given = [body.get(field) for field in ID_FIELDS]
+    deepest = max([needed, *(place + 1 for place, value in enumerate(given) if value is not None)])
+    missing = [field for field, value in zip(ID_FIELDS[:deepest], given, strict=False) if value is None]
+    if missing:
+        raise InvalidValue(
+            f"{', '.join(missing)} must be given: a position names every id from the task down",
+            errors=tuple(FieldError(f"/{field}", "must be given here") for field in missing),
+        )
+    parts = [str(value) for value in given[:deepest]]
+    if deepest == 5 and "/" in parts[4]:
+        *parents, own = parts[4].split("/")
+        if parents != parts[:4]:
+            raise _invalid("snapshot_ref", f"{parts[4]!r} does not lie in {'/'.join(parts[:4])!r}")
+        parts[4] = own
+    return parts
+
+
+def _check_path(catalog: Catalog, parts: list[str]) -> None:
+    for place, name in enumerate(parts):
+        if catalog.find("/".join(parts[: place + 1])) is None:
+            parent = "/".join(parts[:place]) or "this card"
+            raise _invalid(ID_FIELDS[place], f"{name!r} is no {LEVELS[place + 1]} of {parent}")
+
+
+def _invalid(field: str, message: str) -> InvalidValue:
+    return InvalidValue(f"{field}: {message}", errors=(FieldError(f"/{field}", message),))
+
+
+# -- moving --------------------------------------------------------------------------------------------------------
+
+
+def move(catalog: Catalog, position: Position, level: Level, delta: int) -> Moved:
+    """Walk ``delta`` items along ``level``. Where the position has no item there, +1 is its first descendant and -1
+    the last item before it. Without a real step the position stays as it is, focus included."""
+    if delta == 0 or abs(delta) > MAX_DELTA:
+        raise _invalid("delta", f"must be an integer from -{MAX_DELTA} to {MAX_DELTA}, not 0")
+    row = catalog.at(level)
+    origin = _origin(catalog, position, level, delta)
+    target = min(max(origin + delta, 0), len(row) - 1)
+    made = target - origin
+    # From between two items (no item on this level yet) the way back from the very start leads nowhere.
+    if made == 0 or made * delta < 0:
+        return Moved(position, 0, "last" if delta > 0 else "first")
+    reached = at_item(row[target], sync_requested=position.sync_requested, actor=position.actor)
+    return Moved(reached, made, _end(target, len(row), delta))
+
+
+def _origin(catalog: Catalog, position: Position, level: Level, delta: int) -> int:
+    """The index from which the walk counts."""
+    parts = ids(position)
+    wanted = depth(level)
+    if len(parts) >= wanted:
+        return catalog.item("/".join(parts[:wanted])).index
+    first_descendant = catalog.item("/".join(parts)).before[wanted]
+    return first_descendant - 1 if delta > 0 else first_descendant
+
+
+def _end(index: int, count: int, delta: int) -> AtEnd | None:
+    at_first, at_last = index == 0, index == count - 1
+    if at_first and at_last:
+        return "last" if delta > 0 else "first"
+    return "first" if at_first else "last" if at_last else None
+
+
+# -- other rules ---------------------------------------------------------------------------------------------------
+
+
+def repair(catalog: Catalog, position: Position) -> Position:
+    """The position itself, or its nearest living ancestor when the card lost some of its ids."""
+    parts = ids(position)
+    living = 0
+    while living < len(parts) and catalog.find("/".join(parts[: living + 1])) is not None:
+        living += 1
+    if living == len(parts):
+        return position
+    ancestor = catalog.item("/".join(parts[:living]))
+    kept = at_item(ancestor, sync_requested=position.sync_requested, actor=position.actor)
+    if depth(position.focus_level) < living:
+        return replace(kept, focus_level=position.focus_level)
+    return kept
+
+
+def sync_target(catalog: Catalog, position: Position) -> str:
+    """The key of the snapshot that a sync of ``position`` replays; :class:`LevelNotSyncable` at card and task."""
+    level = position.focus_level
+    if level in ("card", "task"):
+        raise LevelNotSyncable(
+            f"the position is a {level}, which has no single checkpoint: move to a block, phase, step or snapshot first"
+        )
+    if level in ("step", "snapshot") and position.snapshot_ref is not None:
+        return position.snapshot_ref
+    return catalog.item(key_of(position)).first_snapshot

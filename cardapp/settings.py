@@ -1,0 +1,118 @@
+"""Settings: each declared once, with its type, its default and a sentence; parsed once into a frozen dataclass.
+
+They come from the environment only. An unknown ``CARD_…`` name is warned about with the nearest known one, since the
+learner's shell may hold names that are not ours; a bad value of a known one is refused with its name and the way out.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from cardapp.errors import UsageError
+
+ROOT = Path(__file__).resolve().parent.parent
+SOCKET_PATH_MAX = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port <= 65535:
+        raise ValueError("must be a port, 0 to 65535 (0: any free one)")
+    return port
+
+
+def _loopback(text: str) -> str:
+    if text != "localhost" and not ipaddress.ip_address(text).is_loopback:
+        raise ValueError("must be a loopback address: this service has no login; reach it from afar by an ssh tunnel")
+    return text
+
+
+def _path(text: str) -> Path:
+    return Path(text).expanduser().absolute()
+
+
+def _seconds(text: str) -> float:
+    seconds = float(text)
+    if not 0.1 <= seconds <= 3600:
+        raise ValueError("must be seconds, 0.1 to 3600")
+    return seconds
+
+
+def _bytes(text: str) -> int:
+    count = int(text)
+    if not 1024 <= count <= 1 << 30:
+        raise ValueError("must be bytes, 1024 to 1073741824")
+    return count
+
+
+def _setting(name: str, parse: Callable[[str], Any], default: str, about: str) -> Any:
+    return field(metadata={"name": name, "parse": parse, "default": default, "about": about})
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The service's settings. ``{state}`` in a default stands for the state directory."""
+
+    api_host: str = _setting("CARD_API_HOST", _loopback, "127.0.0.1", "Address to listen on; loopback only.")
+    api_port: int = _setting("CARD_API_PORT", _port, "8080", "TCP port; 0 takes any free one.")
+    state_dir: Path = _setting(
+        "CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Folder of everything that is kept (0700)."
+    )
+    api_socket: Path = _setting("CARD_API_SOCKET", _path, "{state}/card-api.sock", "The Unix socket of the same API.")
+    state_database: Path = _setting("CARD_STATE_DATABASE", _path, "{state}/card-state", "The SQLite database.")
+    card_source: Path = _setting(
+        "CARD_SOURCE", _path, str(ROOT / "etc" / "cards" / "arena"), "The card: its folder or its card_source.json."
+    )
+    mcp_choice: Path = _setting(
+        "CARD_MCP_CHOICE", _path, "{state}/mcp-choice.json", "File that names the chosen session's MCP socket."
+    )
+    replay_timeout: float = _setting("CARD_REPLAY_TIMEOUT", _seconds, "30", "Longest wait for a replay, in seconds.")
+    evidence_max_bytes: int = _setting(
+        "CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest picture taken as evidence."
+    )
+
+    @property
+    def evidence_dir(self) -> Path:
+        return self.state_dir / "evidence"
+
+
+def load(environ: Mapping[str, str]) -> Settings:
+    """The settings in ``environ``; :class:`UsageError` names the variable, its value and what it must be."""
+    values: dict[str, Any] = {}
+    for each in fields(Settings):
+        name, parse, default = each.metadata["name"], each.metadata["parse"], each.metadata["default"]
+        text = environ.get(name) or default.replace("{state}", str(values.get("state_dir", "")))
+        try:
+            values[each.name] = parse(text)
+        except ValueError as error:
+            raise UsageError(f"{name}={text!r}: {error}") from error
+    settings = Settings(**values)
+    check_socket_path(settings.api_socket, "CARD_API_SOCKET or CARD_STATE_DIR")
+    return settings
+
+
+def check_socket_path(path: Path, setting: str) -> None:
+    """Refuse a Unix socket path that the kernel would cut; ``setting`` names what to change."""
+    length = len(str(path).encode())
+    if length > SOCKET_PATH_MAX:
+        raise UsageError(
+            f"the socket path {path} is {length} bytes long, the kernel takes {SOCKET_PATH_MAX}: "
+            f"set {setting} to a shorter place"
+        )
+
+
+def unknown_names(environ: Mapping[str, str]) -> list[str]:
+    """A warning for each ``CARD_…`` variable that means nothing here, with the nearest name that does."""
+    known = [each.metadata["name"] for each in fields(Settings)]
+    warnings = []
+    for name in sorted(environ):
+        if name.startswith("CARD_") and name not in known:
+            near = difflib.get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
+            warnings.append(f"{name} is no setting of the card application{hint}")
+    return warnings
