@@ -14,19 +14,18 @@ from jsonschema.protocols import Validator
 
 from cardapp.errors import FieldError
 
-_types = (
-    jsonschema.Draft202012Validator.TYPE_CHECKER
-    .redefine("integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool))
-    .redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
+_types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
+).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
+_StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, type_checker=_types
 )
-_StrictValidator = jsonschema.validators.extend(jsonschema.Draft202012Validator, type_checker=_types)
 
 
 def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
     """A reusable validator of ``schema``; ``registry`` resolves references (none is ever fetched from a network)."""
-    if registry is None:
-        return _StrictValidator(schema)
-    return _StrictValidator(schema, registry=registry)
+    found: Validator = _StrictValidator(schema) if registry is None else _StrictValidator(schema, registry=registry)
+    return found
 
 
 def pointer(parts: Iterable[str | int]) -> str:
@@ -42,14 +41,17 @@ def field_errors(checker: Validator, value: Any) -> tuple[FieldError, ...]:
 
 def _field_error(error: jsonschema.ValidationError) -> FieldError:
     path = pointer(error.absolute_path)
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    instance: Any = error.instance
     if error.validator == "required":
-        missing = [name for name in error.validator_value if name not in error.instance]
+        missing = [name for name in rule if name not in instance]
         return FieldError(path, f"is missing {', '.join(missing)}")
-    if error.validator == "additionalProperties" and isinstance(error.instance, dict):
-        known = error.schema.get("properties", {})
-        unknown = [name for name in error.instance if name not in known]
+    if error.validator == "additionalProperties" and isinstance(instance, dict):
+        known = schema.get("properties", {})
+        unknown = [name for name in instance if name not in known]
         return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-    if error.validator in {"oneOf", "anyOf"} and error.context:
+    if str(error.validator) in {"oneOf", "anyOf"} and error.context:
         return _closest(error, path)
     return FieldError(path, error.message[:300])
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 import difflib
 import ipaddress
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, get_type_hints
 
 from cardapp.errors import UsageError
 
@@ -50,47 +50,69 @@ def _bytes(text: str) -> int:
     return count
 
 
-def _setting(name: str, parse: Callable[[str], Any], default: str, about: str) -> Any:
-    return field(metadata={"name": name, "parse": parse, "default": default, "about": about})
+@dataclass(frozen=True)
+class Setting:
+    """The declaration of one setting: its variable, its parser, its default as text, and a sentence."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: str
+    about: str
 
 
 @dataclass(frozen=True)
 class Settings:
     """The service's settings. ``{state}`` in a default stands for the state directory."""
 
-    api_host: str = _setting("CARD_API_HOST", _loopback, "127.0.0.1", "Address to listen on; loopback only.")
-    api_port: int = _setting("CARD_API_PORT", _port, "8080", "TCP port; 0 takes any free one.")
-    state_dir: Path = _setting(
-        "CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Folder of everything that is kept (0700)."
-    )
-    api_socket: Path = _setting("CARD_API_SOCKET", _path, "{state}/card-api.sock", "The Unix socket of the same API.")
-    state_database: Path = _setting("CARD_STATE_DATABASE", _path, "{state}/card-state", "The SQLite database.")
-    card_source: Path = _setting(
-        "CARD_SOURCE", _path, str(ROOT / "etc" / "cards" / "arena"), "The card: its folder or its card_source.json."
-    )
-    mcp_choice: Path = _setting(
-        "CARD_MCP_CHOICE", _path, "{state}/mcp-choice.json", "File that names the chosen session's MCP socket."
-    )
-    replay_timeout: float = _setting("CARD_REPLAY_TIMEOUT", _seconds, "30", "Longest wait for a replay, in seconds.")
-    evidence_max_bytes: int = _setting(
-        "CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest picture taken as evidence."
-    )
+    api_host: Annotated[str, Setting("CARD_API_HOST", _loopback, "127.0.0.1", "Address to listen on; loopback only.")]
+    api_port: Annotated[int, Setting("CARD_API_PORT", _port, "8080", "TCP port; 0 takes any free one.")]
+    state_dir: Annotated[
+        Path,
+        Setting("CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Folder of everything that is kept (0700)."),
+    ]
+    api_socket: Annotated[
+        Path, Setting("CARD_API_SOCKET", _path, "{state}/card-api.sock", "The Unix socket of the same API.")
+    ]
+    state_database: Annotated[Path, Setting("CARD_STATE_DATABASE", _path, "{state}/card-state", "The SQLite database.")]
+    card_source: Annotated[
+        Path,
+        Setting(
+            "CARD_SOURCE", _path, str(ROOT / "etc" / "cards" / "arena"), "The card: its folder or its card_source.json."
+        ),
+    ]
+    mcp_choice: Annotated[
+        Path,
+        Setting(
+            "CARD_MCP_CHOICE", _path, "{state}/mcp-choice.json", "File that names the chosen session's MCP socket."
+        ),
+    ]
+    replay_timeout: Annotated[
+        float, Setting("CARD_REPLAY_TIMEOUT", _seconds, "30", "Longest wait for a replay, in seconds.")
+    ]
+    evidence_max_bytes: Annotated[
+        int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest picture taken as evidence.")
+    ]
 
     @property
     def evidence_dir(self) -> Path:
         return self.state_dir / "evidence"
 
 
+def declared() -> dict[str, Setting]:
+    """The declaration of each field of :class:`Settings`, in its order (the state directory before what uses it)."""
+    hints = get_type_hints(Settings, include_extras=True)
+    return {name: hint.__metadata__[0] for name, hint in hints.items()}
+
+
 def load(environ: Mapping[str, str]) -> Settings:
     """The settings in ``environ``; :class:`UsageError` names the variable, its value and what it must be."""
     values: dict[str, Any] = {}
-    for each in fields(Settings):
-        name, parse, default = each.metadata["name"], each.metadata["parse"], each.metadata["default"]
-        text = environ.get(name) or default.replace("{state}", str(values.get("state_dir", "")))
+    for field, setting in declared().items():
+        text = environ.get(setting.name) or setting.default.replace("{state}", str(values.get("state_dir", "")))
         try:
-            values[each.name] = parse(text)
+            values[field] = setting.parse(text)
         except ValueError as error:
-            raise UsageError(f"{name}={text!r}: {error}") from error
+            raise UsageError(f"{setting.name}={text!r}: {error}") from error
     settings = Settings(**values)
     check_socket_path(settings.api_socket, "CARD_API_SOCKET or CARD_STATE_DIR")
     return settings
@@ -108,7 +130,7 @@ def check_socket_path(path: Path, setting: str) -> None:
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:
     """A warning for each ``CARD_…`` variable that means nothing here, with the nearest name that does."""
-    known = [each.metadata["name"] for each in fields(Settings)]
+    known = [setting.name for setting in declared().values()]
     warnings = []
     for name in sorted(environ):
         if name.startswith("CARD_") and name not in known:

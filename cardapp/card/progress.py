@@ -48,9 +48,7 @@ def step_of(catalog: Catalog, wanted: str) -> Item:
     return found
 
 
-def overview(
-    catalog: Catalog, statuses: Mapping[str, Status], results: Mapping[str, LastResult]
-) -> dict[str, Any]:
+def overview(catalog: Catalog, statuses: Mapping[str, Status], results: Mapping[str, LastResult]) -> dict[str, Any]:
     """``{items, summary}`` of the progress response. ``statuses`` is by item id, ``results`` by step key."""
     items = [item_json(step, statuses.get(item_id(step.key)), results.get(step.key)) for step in catalog.at("step")]
     approved = sum(item["status"] == "approved" for item in items)
