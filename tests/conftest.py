@@ -1,0 +1,58 @@
+"""What every test may ask for: loop counts, a state directory of its own, and an environment without settings."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+FULL_TIMEOUT = 3600  # seconds; the stated loop counts take longer than the limit of the quick run
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run the stated loop counts instead of the quick ones")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("full") and config.getoption("timeout") is None:
+        config.option.timeout = FULL_TIMEOUT
+
+
+@pytest.fixture(scope="session")
+def loops(pytestconfig: pytest.Config) -> Callable[..., int]:
+    """``loops(quick=20, full=200)`` is the count this run wants: ``full`` with ``--full``, else ``quick``."""
+
+    def count(*, quick: int, full: int) -> int:
+        return full if pytestconfig.getoption("full") else quick
+
+    return count
+
+
+@pytest.fixture
+def state_dir() -> Iterator[Path]:
+    """A fresh state directory (0700), removed afterwards.
+
+    It lies right under /tmp because the path of a Unix socket in it has to stay within 107 bytes, which pytest's own
+    ``tmp_path`` does not leave room for.
+    """
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield Path(folder).resolve()
+
+
+@pytest.fixture
+def card_environment(state_dir: Path) -> dict[str, str]:
+    """The environment for a launched ``cardapp`` or ``card-session``: no ``CARD_…`` setting of the developer's shell,
+    its own state directory, and any free port."""
+    plain = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
+    return plain | {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ``CARD_…`` variable of the developer's shell must not decide what a test sees."""
+    for name in [name for name in os.environ if name.startswith("CARD_")]:
+        monkeypatch.delenv(name)
