@@ -18,6 +18,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_configure(config: pytest.Config) -> None:
+    # A setting in the developer's shell must not decide what a test sees.
+    for name in [name for name in os.environ if name.startswith("CARD_")]:
+        del os.environ[name]
     if config.getoption("full") and config.getoption("timeout") is None:
         config.option.timeout = FULL_TIMEOUT
 
@@ -45,14 +48,5 @@ def state_dir() -> Iterator[Path]:
 
 @pytest.fixture
 def card_environment(state_dir: Path) -> dict[str, str]:
-    """The environment for a launched ``cardapp`` or ``card-session``: no ``CARD_…`` setting of the developer's shell,
-    its own state directory, and any free port."""
-    plain = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
-    return plain | {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
-
-
-@pytest.fixture(autouse=True)
-def _no_settings_from_the_shell(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ``CARD_…`` variable of the developer's shell must not decide what a test sees."""
-    for name in [name for name in os.environ if name.startswith("CARD_")]:
-        monkeypatch.delenv(name)
+    """The environment for a launched ``cardapp`` or ``card-session``: its own state directory, any free port."""
+    return dict(os.environ) | {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
