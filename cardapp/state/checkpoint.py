@@ -1,0 +1,53 @@
+"""What a checkpoint leaves behind: the generation seen last, each card's last operation, each step's last result."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Result:
+    """How the last finished checkpoint of a step ended (``ready``, ``failed``, …), and when."""
+
+    state: str
+    at: str
+
+
+def load_generation(conn: sqlite3.Connection) -> int:
+    """The greatest generation seen; one counter for the whole database, 0 when fresh."""
+    return int(conn.execute("SELECT value FROM generation").fetchone()["value"])
+
+
+def save_generation(conn: sqlite3.Connection, generation: int) -> int:
+    """Raise the counter to ``generation`` and return it; it never falls, so a smaller one changes nothing."""
+    row = conn.execute("UPDATE generation SET value = max(value, ?) RETURNING value", (generation,)).fetchone()
+    return int(row["value"])
+
+
+def load_operation(conn: sqlite3.Connection, uuid: str) -> dict[str, Any] | None:
+    """The card's last finished operation, as ``GET /api/checkpoint/status`` shows it; None before the first."""
+    row = conn.execute("SELECT operation FROM operation WHERE card_uuid = ?", (uuid,)).fetchone()
+    return None if row is None else json.loads(row["operation"])
+
+
+def save_operation(conn: sqlite3.Connection, uuid: str, operation: dict[str, Any]) -> None:
+    conn.execute(
+        "INSERT INTO operation VALUES (?, ?) ON CONFLICT (card_uuid) DO UPDATE SET operation = excluded.operation",
+        (uuid, json.dumps(operation, ensure_ascii=False)),
+    )
+
+
+def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, Result]:
+    """Step key (``t1/b1/p1/s1``) to its last result; steps that never ran are absent."""
+    rows = conn.execute("SELECT step_key, state, at FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,))
+    return {row["step_key"]: Result(row["state"], row["at"]) for row in rows}
+
+
+def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, state: str, at: str) -> None:
+    conn.execute(
+        "INSERT INTO result VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state, at = excluded.at",
+        (uuid, step_key, state, at),
+    )

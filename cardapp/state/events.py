@@ -1,0 +1,167 @@
+"""The chronological record: only ever appended, each entry chained to the one before it.
+
+The hash of an entry is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the entry and of the hash
+before it. Evidence is pinned to an entry later, so it is no part of that entry's hash: it has an ``evidence.added``
+entry of its own whose data carries the image's SHA-256.
+
+A client's ``text`` is kept as ``data.text``, beside the members of its ``data``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from cardapp.errors import FieldError, InvalidValue
+from cardapp.state import evidence
+from cardapp.state.kinds import EVIDENCE_ADDED
+
+GENESIS = "0" * 64
+"""The hash before the first entry."""
+
+_CHUNK = 500
+_COLUMNS = "seq, at, kind, actor, key, card, data, hash"
+
+
+def append(
+    conn: sqlite3.Connection,
+    *,
+    kind: str,
+    actor: str,
+    key: str,
+    card: Mapping[str, str],
+    data: Mapping[str, Any],
+    at: str,
+    text: str | None = None,
+) -> dict[str, Any]:
+    """Append inside a write and return the event as the API shows it.
+
+    ``key`` is the position's key ("" is the card), ``card`` is {id, version, source_sha256} (further members are left
+    out), ``at`` RFC 3339 UTC with milliseconds. Raises InvalidValue for a ``text`` that its ``data`` holds too.
+    """
+    last = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+    seq, previous = (last["seq"], last["hash"]) if last is not None else (0, GENESIS)
+    event = {
+        "seq": seq + 1,
+        "at": at,
+        "kind": kind,
+        "actor": actor,
+        "key": key,
+        "card": {name: card[name] for name in ("id", "version", "source_sha256")},
+        "data": _with_text(data, text),
+    }
+    digest = chained(previous, event)
+    conn.execute(
+        f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+        (seq + 1, at, kind, actor, key, _canonical(event["card"]), _canonical(event["data"]), digest),
+    )
+    return {**event, "evidence": [], "hash": digest}
+
+
+def pin(
+    conn: sqlite3.Connection,
+    stored: evidence.Stored,
+    *,
+    event_seq: int | None,
+    caption: str,
+    actor: str,
+    key: str,
+    card: Mapping[str, str],
+    at: str,
+) -> dict[str, Any]:
+    """Pin a stored picture inside a write and return its ``evidence.added`` event, which carries the picture's SHA-256.
+
+    Without ``event_seq`` the picture is pinned to that event itself. InvalidValue for an event that does not exist.
+    """
+    if event_seq is not None and not 0 < event_seq <= last_seq(conn):
+        message = f"there is no event {event_seq}; the last one is {last_seq(conn)}"
+        raise InvalidValue(f"event_seq: {message}", errors=(FieldError("/event_seq", message),))
+    data = {"name": stored.name, "sha256": stored.sha256, "event_seq": event_seq, "caption": caption}
+    event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
+    own = event["seq"]
+    evidence.add(conn, stored, seq=own, event_seq=event_seq or own, caption=caption, at=at)
+    return {**event, "evidence": evidence.for_events(conn, [own]).get(own, [])}
+
+
+def page(
+    conn: sqlite3.Connection,
+    *,
+    after: int = 0,
+    limit: int = 200,
+    kind: str | None = None,
+    key: str | None = None,
+) -> list[dict[str, Any]]:
+    """Events with ``seq > after`` in their order, at most ``limit``, with their evidence.
+
+    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``.
+    """
+    conditions = ["seq > ?"]
+    values: list[Any] = [after]
+    for column, value in (("kind", kind), ("key", key)):
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(value)
+    rows = conn.execute(
+        f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(conditions)} ORDER BY seq LIMIT ?",
+        (*values, limit),
+    ).fetchall()
+    pinned = evidence.for_events(conn, [row["seq"] for row in rows])
+    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
+
+
+def get(conn: sqlite3.Connection, seq: int) -> dict[str, Any] | None:
+    """One event with its evidence, or None."""
+    found = page(conn, after=seq - 1, limit=1)
+    return found[0] if found and found[0]["seq"] == seq else None
+
+
+def last_seq(conn: sqlite3.Connection) -> int:
+    """The ``seq`` of the last event, 0 when there is none."""
+    return int(conn.execute("SELECT coalesce(max(seq), 0) AS seq FROM event").fetchone()["seq"])
+
+
+def stream(conn: sqlite3.Connection) -> Iterator[dict[str, Any]]:
+    """All events in order, read in chunks, so that a long record never stands in memory at once."""
+    after = 0
+    while chunk := page(conn, after=after, limit=_CHUNK):
+        yield from chunk
+        after = chunk[-1]["seq"]
+
+
+def chained(previous: str, event: Mapping[str, Any]) -> str:
+    """The hash of an event {seq, at, kind, actor, key, card, data}; ``previous`` is the hash before it."""
+    return hashlib.sha256(_canonical({**event, "previous": previous}).encode()).hexdigest()
+
+
+def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
+    if text is None:
+        return dict(data)
+    if "text" in data:
+        message = "is kept under this name already: leave it out of data, or send it there alone"
+        raise InvalidValue(f"data.text: the event's text {message}", errors=(FieldError("/data/text", message),))
+    return {"text": text, **data}
+
+
+def _shown(row: sqlite3.Row, pinned: list[dict[str, Any]]) -> dict[str, Any]:
+    event = record(row)
+    return {**event, "evidence": pinned, "hash": row["hash"]}
+
+
+def record(row: sqlite3.Row) -> dict[str, Any]:
+    """The hashed part of a stored event."""
+    return {
+        "seq": row["seq"],
+        "at": row["at"],
+        "kind": row["kind"],
+        "actor": row["actor"],
+        "key": row["key"],
+        "card": json.loads(row["card"]),
+        "data": json.loads(row["data"]),
+    }
+
+
+def _canonical(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -1,0 +1,156 @@
+"""The schema as append-only steps; ``PRAGMA user_version`` is the number of steps a file has seen.
+
+A step that has shipped is never edited: files in the field have run it. A change is a further step at the end.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from cardapp.errors import StateError
+
+APPLICATION_ID = 0x63617264
+"""``card`` in ASCII: tells our files from any other SQLite file (``PRAGMA application_id``)."""
+
+_FIRST = """
+CREATE TABLE navigation (
+  card_uuid TEXT PRIMARY KEY,
+  task_id TEXT, block_id TEXT, phase_id TEXT, step_id TEXT, snapshot_ref TEXT,
+  focus_level TEXT NOT NULL,
+  sync_requested INTEGER NOT NULL CHECK (sync_requested IN (0, 1)),
+  actor TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE viewer (
+  card_uuid TEXT PRIMARY KEY,
+  state TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE publication (
+  card_uuid TEXT PRIMARY KEY,
+  sync TEXT NOT NULL CHECK (sync IN ('on', 'off')),
+  key TEXT NOT NULL,
+  page_index INTEGER NOT NULL,
+  operation_id TEXT NOT NULL,
+  generation INTEGER NOT NULL,
+  stop_id TEXT NOT NULL,
+  binding TEXT NOT NULL,
+  instance TEXT NOT NULL,
+  socket TEXT NOT NULL,
+  reason TEXT,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL
+) STRICT;
+
+CREATE TABLE generation (
+  only INTEGER PRIMARY KEY CHECK (only = 1),
+  value INTEGER NOT NULL
+) STRICT;
+INSERT INTO generation VALUES (1, 0);
+
+CREATE TABLE operation (
+  card_uuid TEXT PRIMARY KEY,
+  operation TEXT NOT NULL
+) STRICT;
+
+CREATE TABLE result (
+  card_uuid TEXT NOT NULL,
+  step_key TEXT NOT NULL,
+  state TEXT NOT NULL,
+  at TEXT NOT NULL,
+  PRIMARY KEY (card_uuid, step_key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE progress (
+  card_uuid TEXT NOT NULL,
+  item_id TEXT NOT NULL,
+  status TEXT NOT NULL CHECK (status IN ('pending', 'approved')),
+  note TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  updated_at TEXT NOT NULL,
+  revision INTEGER NOT NULL,
+  PRIMARY KEY (card_uuid, item_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE event (
+  seq INTEGER PRIMARY KEY AUTOINCREMENT,
+  at TEXT NOT NULL,
+  kind TEXT NOT NULL,
+  actor TEXT NOT NULL,
+  key TEXT NOT NULL,
+  card TEXT NOT NULL,
+  data TEXT NOT NULL,
+  hash TEXT NOT NULL
+) STRICT;
+CREATE INDEX event_by_kind ON event (kind, seq);
+CREATE INDEX event_by_key ON event (key, seq);
+
+CREATE TRIGGER event_follows BEFORE INSERT ON event
+WHEN NEW.seq IS NOT (SELECT coalesce(max(seq), 0) + 1 FROM event)
+BEGIN SELECT RAISE(ABORT, 'events are only appended, each right after the last'); END;
+CREATE TRIGGER event_stays BEFORE DELETE ON event
+BEGIN SELECT RAISE(ABORT, 'events are never deleted'); END;
+CREATE TRIGGER event_unchanged BEFORE UPDATE ON event
+BEGIN SELECT RAISE(ABORT, 'events are never changed'); END;
+
+CREATE TABLE evidence (
+  seq INTEGER PRIMARY KEY REFERENCES event (seq),
+  event_seq INTEGER NOT NULL REFERENCES event (seq),
+  name TEXT NOT NULL,
+  media_type TEXT NOT NULL,
+  size INTEGER NOT NULL,
+  width INTEGER NOT NULL,
+  height INTEGER NOT NULL,
+  caption TEXT NOT NULL,
+  at TEXT NOT NULL
+) STRICT;
+CREATE INDEX evidence_by_event ON evidence (event_seq, seq);
+CREATE INDEX evidence_by_name ON evidence (name);
+"""
+
+STEPS: tuple[str, ...] = (_FIRST,)
+
+
+def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:
+    """Bring the file to ``len(steps)``; returns how many steps ran.
+
+    A step and its version number are one transaction, so a crash leaves the file wholly before or after it. Raises
+    StateError, without having changed a byte, for a file of another application or of a newer program.
+    """
+    version = _version(connection, path)
+    if version > len(steps):
+        raise StateError(
+            f"The database {path} has schema version {version}, this program knows {len(steps)}: it was used by a "
+            "newer one. Run that newer version, or set CARD_STATE_DATABASE to another file.",
+            code="state_newer_schema",
+        )
+    for number, step in enumerate(steps[version:], start=version + 1):
+        try:
+            connection.executescript(
+                f"BEGIN IMMEDIATE;\n{step}\nPRAGMA application_id = {APPLICATION_ID};\n"
+                f"PRAGMA user_version = {number};\nCOMMIT;"
+            )
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+    return len(steps) - version
+
+
+def _version(connection: sqlite3.Connection, path: str) -> int:
+    """The file's schema version; a file that holds somebody else's tables is refused."""
+    application = int(connection.execute("PRAGMA application_id").fetchone()[0])
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if application == APPLICATION_ID:
+        return version
+    if application != 0 or version != 0 or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
+        raise StateError(
+            f"The file {path} is another application's SQLite database. Set CARD_STATE_DATABASE to a file of our own.",
+            code="state_foreign_database",
+        )
+    return 0

@@ -1,0 +1,42 @@
+"""The learner's status of each step. A step without a row is pending, with no note."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import dataclass
+from typing import Literal
+
+Status = Literal["pending", "approved"]
+
+
+@dataclass(frozen=True)
+class Row:
+    status: Status
+    note: str
+    actor: str
+    updated_at: str
+    revision: int
+
+
+def load_all(conn: sqlite3.Connection, uuid: str) -> dict[str, Row]:
+    """Item id (``t1.b1.p1.s1``) to what was last set; ids that vanished from the card are still among them."""
+    rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
+    return {
+        row["item_id"]: Row(row["status"], row["note"], row["actor"], row["updated_at"], row["revision"])
+        for row in rows
+    }
+
+
+def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: Status, note: str, actor: str, at: str) -> Row:
+    """Replace the item's row; its revision grows by one."""
+    row = conn.execute(
+        """
+        INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, 1)
+        ON CONFLICT DO UPDATE SET
+          status = excluded.status, note = excluded.note, actor = excluded.actor, updated_at = excluded.updated_at,
+          revision = revision + 1
+        RETURNING revision
+        """,
+        (uuid, item_id, status, note, actor, at),
+    ).fetchone()
+    return Row(status, note, actor, at, row["revision"])

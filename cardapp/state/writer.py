@@ -1,0 +1,137 @@
+"""One writing connection that all threads share, one COMMIT for all who queue.
+
+Durable means an fsync per COMMIT, and that is nearly all of a write's time. So a thread whose changes are made leaves
+the transaction open when another thread already queues for its turn; that one adds its changes, and the last of them
+commits for all. Each is held until that COMMIT has come back. The changes of one thread are a savepoint of their own:
+when they fail they alone are undone.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from cardapp.errors import StateError
+from cardapp.state.failures import translated, translating
+
+MAXIMUM_GROUP = 64
+"""Writes per COMMIT; bounds how long the first of a group waits for the others."""
+
+_HEAL_SECONDS = 1.0
+
+
+class _Group:
+    """Writes that share one COMMIT."""
+
+    def __init__(self) -> None:
+        self.size = 0
+        self.done = threading.Event()
+        self.error: sqlite3.Error | None = None
+
+
+class Writer:
+    """Owns the writing connection (``isolation_level=None``, usable from any thread) and closes it."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection = connection
+        self._path = path
+        self._turn = threading.Lock()
+        self._owner: int | None = None
+        self._queue = threading.Lock()
+        self._queued = 0
+        self._group: _Group | None = None
+        self._closed = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """The connection inside BEGIN IMMEDIATE; durable once the block is left, undone when it raises."""
+        if self._owner == threading.get_ident():
+            raise RuntimeError("a write inside a write of the same thread: pass its connection on instead")
+        self._take_turn()
+        group = None
+        try:
+            with translating(self._path):
+                group = self._join()
+                self._connection.execute("SAVEPOINT member")
+                try:
+                    yield self._connection
+                    self._connection.execute("RELEASE member")
+                except BaseException as error:
+                    self._undo(error)
+                    raise
+        finally:
+            self._end_turn()
+        self._await(group)
+
+    def close(self) -> None:
+        with self._turn:
+            if not self._closed:
+                self._closed = True
+                self._commit()
+                self._connection.close()
+
+    def _take_turn(self) -> None:
+        with self._queue:
+            self._queued += 1
+        try:
+            self._turn.acquire()
+        finally:
+            with self._queue:
+                self._queued -= 1
+        self._owner = threading.get_ident()
+
+    def _end_turn(self) -> None:
+        """Commit, unless somebody queues: every thread in the queue ends its own turn here, so the last one commits."""
+        self._owner = None
+        try:
+            if self._group is not None and (self._queued == 0 or self._group.size >= MAXIMUM_GROUP):
+                self._commit()
+        finally:
+            self._turn.release()
+
+    def _join(self) -> _Group:
+        if self._closed:
+            raise StateError("The database is closed: the program is stopping. Repeat the request once it runs again.")
+        if self._group is None:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._group = _Group()
+        self._group.size += 1
+        return self._group
+
+    def _undo(self, error: BaseException) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK TO member")
+            self._connection.execute("RELEASE member")
+        elif isinstance(error, sqlite3.Error):
+            # A full disk or a failed write makes SQLite roll the whole transaction back, the other members' part too.
+            self._finish(error)
+
+    def _commit(self) -> None:
+        if self._group is None:
+            return
+        try:
+            self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
+            self._finish(error)
+        else:
+            self._finish(None)
+
+    def _finish(self, error: sqlite3.Error | None) -> None:
+        group, self._group = self._group, None
+        if group is not None:
+            group.error = error
+            group.done.set()
+
+    def _await(self, group: _Group) -> None:
+        while not group.done.wait(_HEAL_SECONDS):
+            # The thread that queued, and for which the COMMIT was left, may have been interrupted before its turn.
+            with self._turn:
+                if self._group is group:
+                    self._commit()
+        if group.error is not None:
+            raise translated(group.error, self._path) or group.error
