@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 
 @dataclass(frozen=True)
@@ -55,6 +55,11 @@ class InvalidValue(CardAppError):
     """A value is outside its schema or names something that does not exist in the card."""
 
     code = "invalid_value"
+
+    @classmethod
+    def of(cls, pointer: str, message: str) -> Self:
+        """One field at fault."""
+        return cls(f"{pointer} {message}", errors=(FieldError(pointer, message),))
 
 
 class InvalidCard(InvalidValue):

@@ -102,7 +102,7 @@ def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
     """The position that a body means (already valid by its schema); :class:`InvalidValue` names every bad field."""
     focus = body["focus_level"]
     if focus not in get_args(Level):
-        raise _invalid("focus_level", f"must be one of {', '.join(LEVELS)}")
+        raise InvalidValue.of("/focus_level", f"must be one of {', '.join(LEVELS)}")
     parts = _requested_ids(body, depth(focus))
     _check_path(catalog, parts)
     padded: list[str | None] = [*parts, *[None] * (5 - len(parts))]
@@ -132,7 +132,7 @@ def _requested_ids(body: dict[str, Any], needed: int) -> list[str]:
     if deepest == 5 and "/" in parts[4]:
         *parents, own = parts[4].split("/")
         if parents != parts[:4]:
-            raise _invalid("snapshot_ref", f"{parts[4]!r} does not lie in {'/'.join(parts[:4])!r}")
+            raise InvalidValue.of("/snapshot_ref", f"{parts[4]!r} does not lie in {'/'.join(parts[:4])!r}")
         parts[4] = own
     return parts
 
@@ -141,11 +141,7 @@ def _check_path(catalog: Catalog, parts: list[str]) -> None:
     for place, name in enumerate(parts):
         if catalog.find("/".join(parts[: place + 1])) is None:
             parent = "/".join(parts[:place]) or "this card"
-            raise _invalid(ID_FIELDS[place], f"{name!r} is no {LEVELS[place + 1]} of {parent}")
-
-
-def _invalid(field: str, message: str) -> InvalidValue:
-    return InvalidValue(f"{field}: {message}", errors=(FieldError(f"/{field}", message),))
+            raise InvalidValue.of(f"/{ID_FIELDS[place]}", f"{name!r} is no {LEVELS[place + 1]} of {parent}")
 
 
 # -- moving --------------------------------------------------------------------------------------------------------
@@ -155,7 +151,7 @@ def move(catalog: Catalog, position: Position, level: Level, delta: int) -> Move
     """Walk ``delta`` items along ``level``. Where the position has no item there, +1 is its first descendant and -1
     the last item before it. Without a real step the position stays as it is, focus included."""
     if delta == 0 or abs(delta) > MAX_DELTA:
-        raise _invalid("delta", f"must be an integer from -{MAX_DELTA} to {MAX_DELTA}, not 0")
+        raise InvalidValue.of("/delta", f"must be an integer from -{MAX_DELTA} to {MAX_DELTA}, not 0")
     row = catalog.at(level)
     origin = _origin(catalog, position, level, delta)
     target = min(max(origin + delta, 0), len(row) - 1)

@@ -1,0 +1,273 @@
+"""Checkpoints: a snapshot replayed in the chosen session as a guarded transaction.
+
+Nothing is published unless the replay ended ``ready`` and the guard saw the same session, socket and source after it
+as before. A newer accepted request cancels the running one; a refused request never does.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from cardapp.card import navigation, proof
+from cardapp.card.model import Snapshot
+from cardapp.errors import (
+    CardAppError,
+    CheckpointCancelled,
+    CheckpointRejected,
+    DebuggerFailed,
+    InvalidValue,
+    McpCancelled,
+    McpClosed,
+    McpError,
+    McpTimeout,
+    TooSlow,
+)
+from cardapp.session.guard import Guard, expect_binding, expect_identity
+from cardapp.session.link import SessionLink, failure
+from cardapp.session.operation import STAGES, Operation, as_checkpoint_error, drifted, ending
+from cardapp.session.record import CheckpointRecord
+from cardapp.shelf import Shelf, Shelved
+
+_UNWIND_SECONDS = 10.0
+_SESSION_MARGIN = 0.5
+
+
+class Checkpoints:
+    """Runs checkpoint operations, one at a time, each in the thread of the request that asked for it."""
+
+    def __init__(
+        self,
+        *,
+        shelf: Shelf,
+        link: SessionLink,
+        record: CheckpointRecord,
+        timeout: float,
+    ) -> None:
+        self._shelf = shelf
+        self._link = link
+        self._record = record
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._active: Operation | None = None
+
+    # -- what callers see ------------------------------------------------------------------------------------------
+
+    def active(self) -> dict[str, Any] | None:
+        """The operation under way, if any."""
+        operation = self._active
+        return operation.as_json() if operation is not None else None
+
+    def status(self) -> dict[str, Any]:
+        """``{generation, active, last}``."""
+        generation, last = self._record.last(self._shelf.current().identity.uuid)
+        return {"generation": generation, "active": self.active(), "last": last}
+
+    def activate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Replay ``request["snapshot_ref"]`` for a caller that pins generation, binding and identity."""
+        shelved = self._shelf.current()
+        key = _snapshot_key(shelved, request["snapshot_ref"])
+        return self._admit_and_run(shelved, key, request, actor=request.get("actor", "api"), synced=False)
+
+    def sync(self, actor: str | None) -> dict[str, Any]:
+        """Replay the checkpoint of the saved position, with binding and identity as they are now."""
+        shelved = self._shelf.current()
+        position = self._record.position(shelved)
+        key = navigation.sync_target(shelved.catalog, position)
+        return self._admit_and_run(shelved, key, None, actor=actor or position.actor, synced=True)
+
+    def stop(self) -> None:
+        """Cancel what runs; its request ends with ``superseded``."""
+        operation = self._active
+        if operation is not None:
+            operation.cancel.set()
+            operation.ended.wait(_UNWIND_SECONDS)
+
+    # -- the transaction -------------------------------------------------------------------------------------------
+
+    def _admit_and_run(
+        self, shelved: Shelved, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
+    ) -> dict[str, Any]:
+        guard = None
+        try:
+            try:
+                if request is not None:
+                    self._check_generation(request["generation"])
+                    expect_identity(request["expected_identity"], shelved.identity.as_json(), "the served card")
+                guard = Guard(self._link, self._shelf)
+                self._check_gate(guard, shelved, request)
+                operation = self._admit(guard, shelved, key, request)
+            except CheckpointRejected as error:
+                self._record.refused(shelved, key, request and request["generation"], error, actor)
+                raise
+            return self._run(operation, guard, shelved, actor=actor, synced=synced)
+        finally:
+            if guard is not None:
+                guard.close()
+
+    def _check_gate(self, guard: Guard, shelved: Shelved, request: dict[str, Any] | None) -> None:
+        served = shelved.identity.as_json()
+        if guard.before.source_sha256 != served["source_sha256"]:
+            raise CheckpointRejected(
+                f"the card's source on the disk is not the one served: {self._shelf.fault or 'it just changed'}",
+                code="source_changed",
+            )
+        expect_identity(served, guard.before.card, f"the card of session {guard.before.choice.name!r}")
+        if request is not None:
+            expect_binding(request["expected_binding"], guard.before.binding)
+
+    def _check_generation(self, generation: int) -> None:
+        seen = self._record.generation()
+        if generation <= seen:
+            raise CheckpointRejected(
+                f"generation {generation} is not greater than the last seen, {seen}: use {seen + 1} or more",
+                code="stale_generation",
+                extra={"generation": seen},
+            )
+
+    def _admit(self, guard: Guard, shelved: Shelved, key: str, request: dict[str, Any] | None) -> Operation:
+        """Take the generation, then the session: the running operation is cancelled and waited for."""
+        with self._lock:
+            if request is not None:
+                self._check_generation(request["generation"])
+            operation = Operation(
+                generation=self._record.take_generation(request and request["generation"]),
+                snapshot_ref=key,
+                identity=shelved.identity.as_json(),
+                binding=guard.before.binding,
+                started_at=self._record.now(),
+            )
+            previous, self._active = self._active, operation
+        if previous is not None:
+            previous.cancel.set()
+            previous.ended.wait(_UNWIND_SECONDS)
+        return operation
+
+    def _run(
+        self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool
+    ) -> dict[str, Any]:
+        try:
+            try:
+                reading = self._replay(operation, guard, shelved)
+                self._verify(operation, guard, shelved, reading)
+                self._publish(operation, guard, shelved, reading, actor=actor, synced=synced)
+            except McpError as error:
+                raise self._broken(operation, guard, error) from error
+        except CardAppError as error:
+            operation.finish(ending(error), self._record.now(), error)
+            self._record.ended(shelved, operation, actor)
+            error.extra["operation"] = operation.as_json()
+            raise error from None
+        finally:
+            with self._lock:
+                if self._active is operation:
+                    self._active = None
+            operation.ended.set()
+        return operation.as_json()
+
+    def _replay(self, operation: Operation, guard: Guard, shelved: Shelved) -> dict[str, Any]:
+        """Have the session bring the program to the stop; its report as the tool's output schema says."""
+        snapshot = shelved.catalog.snapshots[operation.snapshot_ref]
+        remaining = self._timeout - operation.seconds()
+        # The session gives up first, so that its own, better told timeout arrives before ours cuts the line.
+        own = max(remaining - _SESSION_MARGIN, remaining / 2)
+        arguments = {
+            **operation.binding,
+            "generation": operation.generation,
+            "snapshot_ref": operation.snapshot_ref,
+            "stop": snapshot.stop.as_json(),
+            "expressions": proof.expressions(snapshot),
+            "allocator": shelved.card.allocator.as_json() if shelved.card.allocator else None,
+            "timeout_ms": max(int(1000 * own), 1),
+        }
+
+        def progress(_done: float, _total: float | None, message: str | None) -> None:
+            if message in STAGES:
+                operation.stage = message
+
+        result = guard.client.call_tool(
+            "checkpoint_replay",
+            arguments,
+            timeout=remaining,
+            maximum=remaining,
+            on_progress=progress,
+            cancel=operation.cancel,
+        )
+        if result.is_error:
+            error = as_checkpoint_error(failure(result.structured, result.text))
+            if isinstance(error, DebuggerFailed):
+                guard.confirm()  # a session that changed under the replay explains its failure better
+            raise error
+        reading: dict[str, Any] = result.structured
+        return reading
+
+    def _verify(self, operation: Operation, guard: Guard, shelved: Shelved, reading: dict[str, Any]) -> None:
+        operation.stage = "verifying"
+        snapshot = shelved.catalog.snapshots[operation.snapshot_ref]
+        found = proof.checks(snapshot, reading)
+        operation.observed = _observed(snapshot, reading, found)
+        reason = proof.drift_reason(found)
+        guard.confirm()
+        if reason is not None:
+            raise drifted(reason, operation.observed)
+
+    def _publish(
+        self,
+        operation: Operation,
+        guard: Guard,
+        shelved: Shelved,
+        reading: dict[str, Any],
+        *,
+        actor: str,
+        synced: bool,
+    ) -> None:
+        """Publish and record in one transaction, unless a newer operation was admitted first."""
+        with self._lock:
+            if operation.cancel.is_set():
+                raise CheckpointCancelled("a newer checkpoint took the session over")
+            operation.finish("ready", self._record.now())
+            self._record.ready(
+                shelved,
+                operation,
+                socket=guard.before.choice.socket,
+                stop_id=reading["stop_id"],
+                actor=actor,
+                synced=synced,
+            )
+
+    def _broken(self, operation: Operation, guard: Guard, error: McpError) -> CardAppError:
+        """What a broken conversation means for the operation."""
+        if isinstance(error, McpCancelled):
+            return CheckpointCancelled("a newer checkpoint took the session over")
+        if isinstance(error, McpTimeout):
+            return TooSlow(
+                f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
+                "or reset the session with bin/card-session reset",
+                code="replay_timeout",
+            )
+        if isinstance(error, McpClosed):
+            try:
+                guard.confirm()
+            except CheckpointRejected as rejected:
+                return rejected
+        return DebuggerFailed(f"the session did not keep to its protocol: {error.detail}", code=error.code)
+
+
+def _snapshot_key(shelved: Shelved, reference: str) -> str:
+    """The full key of a snapshot given by its full key."""
+    item = shelved.catalog.find(reference)
+    if item is None or item.level != "snapshot":
+        raise InvalidValue.of("/snapshot_ref", f"{reference!r} is no snapshot; give task/block/phase/step/snapshot")
+    return item.key
+
+
+def _observed(snapshot: Snapshot, reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
+    return {
+        "file": reading["file"],
+        "line": reading["line"],
+        "function": reading["function"],
+        "checks": [check.as_json() for check in found],
+        "values": reading["values"],
+        "allocator": reading["allocator"],
+        "method": reading["method"],
+    }

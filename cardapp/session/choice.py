@@ -1,0 +1,53 @@
+"""The MCP choice: the file that names the session on which this service acts."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.errors import SessionUnavailable
+
+_START = "start one with bin/card-session start CARD_DIR, or choose one with bin/card-session select NAME"
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A session's name and the path of its MCP socket."""
+
+    name: str
+    socket: str
+
+
+@dataclass(frozen=True)
+class SocketMark:
+    """What tells a socket file from another one bound later at the same path."""
+
+    device: int
+    inode: int
+    ctime_ns: int
+
+
+def read_choice(path: Path) -> Choice:
+    """The chosen session; :class:`SessionUnavailable` says why there is none and how to choose one."""
+    try:
+        document = json.loads(path.read_text("utf-8"))
+    except FileNotFoundError as error:
+        raise SessionUnavailable(f"no session is chosen: {_START}") from error
+    except (OSError, ValueError) as error:
+        raise SessionUnavailable(f"{path} cannot be read as JSON ({error}): {_START}", code="bad_choice") from error
+    name = document.get("name") if isinstance(document, dict) else None
+    socket = document.get("socket") if isinstance(document, dict) else None
+    if not isinstance(name, str) or not isinstance(socket, str):
+        raise SessionUnavailable(f'{path} must hold {{"name": …, "socket": …}}: {_START}', code="bad_choice")
+    return Choice(name, socket)
+
+
+def mark(socket: str) -> SocketMark | None:
+    """The mark of a socket file; None when there is none."""
+    try:
+        found = os.stat(socket)
+    except OSError:
+        return None
+    return SocketMark(found.st_dev, found.st_ino, found.st_ctime_ns)

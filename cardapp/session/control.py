@@ -1,0 +1,91 @@
+"""Page synchronisation as the controlling client sees it, made from the store alone: the session is not asked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cardapp.card import navigation
+from cardapp.card.catalog import Catalog, depth
+from cardapp.card.navigation import Position
+from cardapp.errors import LevelNotSyncable
+from cardapp.shelf import Shelf
+from cardapp.state import checkpoint as checkpoint_store
+from cardapp.state import events, publication, viewer
+from cardapp.state import navigation as navigation_store
+from cardapp.state.database import Database
+from cardapp.state.publication import Publication
+
+
+class Control:
+    """Reads the control state, and switches SYNC off with its reason and event."""
+
+    def __init__(
+        self,
+        *,
+        shelf: Shelf,
+        database: Database,
+        active: Callable[[], dict[str, Any] | None],
+        clock: Callable[[], str],
+    ) -> None:
+        self._shelf = shelf
+        self._database = database
+        self._active = active
+        self._clock = clock
+
+    def state(self) -> dict[str, Any]:
+        """The body of ``GET /api/control/state``; ``revision`` counts changes of what is published."""
+        shelved = self._shelf.current()
+        uuid = shelved.identity.uuid
+        active = self._active()
+        with self._database.read() as conn:
+            published = publication.load(conn, uuid)
+            saved = navigation_store.load(conn, uuid)
+            generation = checkpoint_store.load_generation(conn)
+            operation = active or checkpoint_store.load_operation(conn, uuid)
+            viewer_revision = viewer.load(conn, uuid)[1]
+        position = navigation.repair(shelved.catalog, saved.position)
+        return {
+            "sync": published.sync if published else "off",
+            "reason": published.reason if published else None,
+            "at_position": published is not None and stands_at(shelved.catalog, position, published),
+            "requested": position.sync_requested,
+            "generation": generation,
+            "key": published.key if published else None,
+            "page_index": published.page_index if published else None,
+            "checkpoint": _brief(operation),
+            "navigation_revision": saved.revision,
+            "viewer_revision": viewer_revision,
+            "card_revision": self._shelf.revision()["revision"],
+            "revision": published.revision if published else 0,
+        }
+
+    def switch_off(self, tx: Any, reason: str, *, actor: str = "backend") -> bool:
+        """Inside a write: SYNC goes off, with its reason and its event; False when it was off already."""
+        identity = self._shelf.current().identity
+        published = publication.load(tx, identity.uuid)
+        at = self._clock()
+        if published is None or not publication.switch_off(tx, identity.uuid, reason, at):
+            return False
+        card, data = identity.as_json(), {"reason": reason, "generation": published.generation}
+        events.append(tx, kind="sync.off", actor=actor, key=published.key, card=card, data=data, at=at)
+        return True
+
+
+def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
+    """Whether the program stands where the position is: SYNC is on, and the published snapshot is the chosen one, in
+    the chosen step, or the one that a sync of the position would choose."""
+    if published.sync != "on":
+        return False
+    if depth(position.focus_level) >= depth("step"):
+        chosen = "/".join(navigation.ids(position))
+        return published.key == chosen or published.key.startswith(f"{chosen}/")
+    try:
+        return navigation.sync_target(catalog, position) == published.key
+    except LevelNotSyncable:
+        return False
+
+
+def _brief(operation: dict[str, Any] | None) -> dict[str, Any] | None:
+    names = ("operation_id", "generation", "snapshot_ref", "state", "stage", "code", "reason")
+    return {name: operation[name] for name in names} if operation is not None else None

@@ -1,0 +1,133 @@
+"""The guard of a checkpoint: what must be the same before the replay and after it.
+
+Source: "An activation is a guarded transaction" in the card contract. One connection is opened and held to the end;
+the choice, the socket's mark, the peer process, the session's binding and the source's SHA-256 are read, and read
+again after the replay. Any difference, and a lost connection, is a typed rejection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
+from cardapp.mcp.client import McpClient
+from cardapp.session.choice import Choice, SocketMark, mark
+from cardapp.session.link import SessionLink, binding_of, call_tool
+from cardapp.shelf import Shelf
+
+_LOOK_SECONDS = 3.0
+
+
+@dataclass(frozen=True)
+class Witness:
+    """Everything that identifies the session and the card at one moment."""
+
+    choice: Choice
+    mark: SocketMark | None
+    peer_pid: int | None
+    peer_start: int | None
+    binding: dict[str, str]
+    card: dict[str, str]
+    source_sha256: str
+
+
+class Guard:
+    """Holds one connection from the first look to the last; close it with ``close``."""
+
+    def __init__(self, link: SessionLink, shelf: Shelf) -> None:
+        self._link = link
+        self._shelf = shelf
+        choice = link.choice()
+        # The mark is read before connecting: a socket rebound in between then shows up as a difference.
+        before = mark(choice.socket)
+        self.client: McpClient = link.connect(choice)
+        try:
+            self.before = self._look(choice, before, self.client)
+        except BaseException:
+            self.client.close()
+            raise
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _look(self, choice: Choice, socket: SocketMark | None, client: McpClient) -> Witness:
+        told = call_tool(client, "session_binding", {}, seconds=_LOOK_SECONDS)
+        return Witness(
+            choice=choice,
+            mark=socket,
+            peer_pid=client.peer_pid,
+            peer_start=client.peer_start,
+            binding=binding_of(told),
+            card=told["card"],
+            source_sha256=self._shelf.source_sha256(),
+        )
+
+    def confirm(self) -> None:
+        """Look again; :class:`CheckpointRejected` names the first difference."""
+        reason = self._difference()
+        if reason is not None:
+            code, detail = reason
+            raise CheckpointRejected(detail, code=code)
+
+    def _difference(self) -> tuple[str, str] | None:
+        before = self.before
+        if self._shelf.source_sha256() != before.source_sha256:
+            return "source_changed", "the card's source changed during the replay: look at the page again, then sync"
+        try:
+            choice = self._link.choice()
+        except SessionUnavailable as error:
+            return "container_changed", f"the choice of the session was withdrawn during the replay: {error.detail}"
+        if choice != before.choice:
+            return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
+        now = mark(choice.socket)
+        after = self._look_again(choice, now)
+        if after is None:
+            return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} stopped answering: sync again"
+        if after.binding != before.binding or after.card != before.card:
+            return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
+        if now != before.mark or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
+            return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} was replaced: sync again"
+        if self.client.closed.is_set():
+            return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
+        return None
+
+    def _look_again(self, choice: Choice, socket: SocketMark | None) -> Witness | None:
+        """The second look: over the held connection while it lives, else over a new one that tells what changed."""
+        try:
+            if not self.client.closed.is_set():
+                return self._look(choice, socket, self.client)
+        except CardAppError:
+            pass  # the held connection died under the question; a new one may still answer it
+        try:
+            client = self._link.connect(choice)
+        except SessionUnavailable:
+            return None
+        try:
+            return self._look(choice, socket, client)
+        except CardAppError:
+            return None
+        finally:
+            client.close()
+
+
+def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
+    """Refuse a caller that expects another container."""
+    wrong = [name for name, value in actual.items() if expected[name] != value]
+    if wrong:
+        raise CheckpointRejected(
+            f"the chosen session's {', '.join(wrong)} differ from what was expected: read GET /api/session again",
+            code="binding_mismatch",
+            extra={"binding": actual},
+        )
+
+
+def expect_identity(expected: dict[str, Any], actual: dict[str, str], whose: str) -> None:
+    """Refuse when ``expected`` is another card, or another revision, than ``actual``; ``whose`` names the latter."""
+    wrong = [name for name, value in actual.items() if expected[name] != value]
+    if wrong:
+        raise CheckpointRejected(
+            f"the {', '.join(wrong)} of {whose} differ from what was expected",
+            code="identity_mismatch",
+            extra={"identity": actual},
+        )

@@ -1,0 +1,105 @@
+"""What checkpoints write: each ending with its event, and the publication, in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cardapp.card import navigation
+from cardapp.card.navigation import Position
+from cardapp.errors import CardAppError
+from cardapp.session.operation import Operation
+from cardapp.shelf import Shelved
+from cardapp.state import checkpoint as checkpoint_store
+from cardapp.state import events, publication
+from cardapp.state import navigation as navigation_store
+from cardapp.state.database import Database
+
+
+class CheckpointRecord:
+    """The store as checkpoints use it. ``clock`` gives RFC 3339 UTC with milliseconds."""
+
+    def __init__(self, database: Database, clock: Callable[[], str]) -> None:
+        self._database = database
+        self.now = clock
+
+    def generation(self) -> int:
+        with self._database.read() as conn:
+            return checkpoint_store.load_generation(conn)
+
+    def last(self, uuid: str) -> tuple[int, dict[str, Any] | None]:
+        """The generation seen last and the card's last finished operation."""
+        with self._database.read() as conn:
+            return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
+
+    def position(self, shelved: Shelved) -> Position:
+        """The saved position, or its nearest living ancestor."""
+        with self._database.read() as conn:
+            saved = navigation_store.load(conn, shelved.identity.uuid)
+        return navigation.repair(shelved.catalog, saved.position)
+
+    def take_generation(self, wanted: int | None) -> int:
+        """Store ``wanted``, or the next one."""
+        with self._database.write() as tx:
+            taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
+            return checkpoint_store.save_generation(tx, taken)
+
+    def refused(
+        self, shelved: Shelved, key: str, generation: int | None, error: CardAppError, actor: str
+    ) -> None:
+        """An operation refused at the gate leaves an event and nothing else."""
+        data = {"generation": generation, "code": error.code, "reason": error.detail}
+        with self._database.write() as tx:
+            self._append(tx, shelved, "checkpoint.rejected", key, data, actor)
+
+    def ended(self, shelved: Shelved, operation: Operation, actor: str) -> None:
+        """An operation that did not end ready: what is published stays as it is."""
+        with self._database.write() as tx:
+            self._save(tx, shelved, operation, actor)
+
+    def ready(
+        self, shelved: Shelved, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
+    ) -> None:
+        """Publish the operation's snapshot with SYNC ON; the next sync has then answered any request for one."""
+        uuid, key = shelved.identity.uuid, operation.snapshot_ref
+        with self._database.write() as tx:
+            self._save(tx, shelved, operation, actor)
+            publication.publish(
+                tx,
+                uuid,
+                key=key,
+                page_index=shelved.catalog.item(key).page_index,
+                operation_id=operation.operation_id,
+                generation=operation.generation,
+                stop_id=stop_id,
+                binding=operation.binding,
+                instance=operation.binding["instance"],
+                socket=socket,
+                observed=operation.observed or {},
+                at=operation.finished_at or self.now(),
+            )
+            if synced:
+                saved = navigation_store.load(tx, uuid)
+                if saved.position.sync_requested:
+                    position = replace(saved.position, sync_requested=False)
+                    navigation_store.save(tx, uuid, position, self.now())
+                self._append(tx, shelved, "navigation.synced", key, {"generation": operation.generation}, actor)
+
+    def _save(self, tx: Any, shelved: Shelved, operation: Operation, actor: str) -> None:
+        uuid, key = shelved.identity.uuid, operation.snapshot_ref
+        at = operation.finished_at or self.now()
+        told = operation.as_json()
+        checkpoint_store.save_operation(tx, uuid, told)
+        checkpoint_store.save_result(
+            tx, uuid, shelved.catalog.item(key).first_step, state=operation.state, at=at, key=key, code=operation.code
+        )
+        data = {
+            name: told[name]
+            for name in ("operation_id", "generation", "stage", "duration_ms", "code", "reason", "binding", "observed")
+        }
+        self._append(tx, shelved, f"checkpoint.{operation.state}", key, data, actor)
+
+    def _append(self, tx: Any, shelved: Shelved, kind: str, key: str, data: dict[str, Any], actor: str) -> None:
+        card = shelved.identity.as_json()
+        events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=self.now())
