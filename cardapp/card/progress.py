@@ -14,22 +14,23 @@ STATUSES = ("pending", "approved")
 
 @dataclass(frozen=True)
 class Status:
-    """What is stored of one item."""
+    """What is stored of one item; ``revision`` counts its changes."""
 
     status: str
     note: str
     actor: str
     updated_at: str
+    revision: int
 
 
 @dataclass(frozen=True)
 class LastResult:
-    """How the last replay of any of a step's snapshots ended: an operation state, and when."""
+    """How the last replay of any of a step's snapshots (``key``) ended: an operation state, its code, and when."""
 
     state: str
     at: str
     key: str
-    code: str | None = None
+    code: str | None
 
     def as_json(self) -> dict[str, Any]:
         return {"state": self.state, "at": self.at, "key": self.key, "code": self.code}
@@ -73,6 +74,7 @@ def item_json(step: Item, status: Status | None, result: LastResult | None) -> d
         "note": status.note if status else "",
         "actor": status.actor if status else None,
         "updated_at": status.updated_at if status else None,
+        "revision": status.revision if status else 0,
         "last_result": result.as_json() if result else None,
     }
 

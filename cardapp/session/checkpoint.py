@@ -98,7 +98,7 @@ class Checkpoints:
                 self._check_gate(guard, shelved, request)
                 operation = self._admit(guard, shelved, key, request)
             except CheckpointRejected as error:
-                self._record.refused(shelved, key, request and request["generation"], error, actor)
+                self._record.refused(shelved, key, request["generation"] if request else None, error, actor)
                 raise
             return self._run(operation, guard, shelved, actor=actor, synced=synced)
         finally:
@@ -131,7 +131,7 @@ class Checkpoints:
             if request is not None:
                 self._check_generation(request["generation"])
             operation = Operation(
-                generation=self._record.take_generation(request and request["generation"]),
+                generation=self._record.take_generation(request["generation"] if request else None),
                 snapshot_ref=key,
                 identity=shelved.identity.as_json(),
                 binding=guard.before.binding,
@@ -143,9 +143,7 @@ class Checkpoints:
             previous.ended.wait(_UNWIND_SECONDS)
         return operation
 
-    def _run(
-        self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool
-    ) -> dict[str, Any]:
+    def _run(self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool) -> dict[str, Any]:
         try:
             try:
                 reading = self._replay(operation, guard, shelved)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cardapp.card import navigation
 from cardapp.card.navigation import Position
+from cardapp.card.progress import LastResult
 from cardapp.errors import CardAppError
 from cardapp.session.operation import Operation
 from cardapp.shelf import Shelved
@@ -45,9 +46,7 @@ class CheckpointRecord:
             taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
             return checkpoint_store.save_generation(tx, taken)
 
-    def refused(
-        self, shelved: Shelved, key: str, generation: int | None, error: CardAppError, actor: str
-    ) -> None:
+    def refused(self, shelved: Shelved, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
         """An operation refused at the gate leaves an event and nothing else."""
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
@@ -76,6 +75,7 @@ class CheckpointRecord:
                 binding=operation.binding,
                 instance=operation.binding["instance"],
                 socket=socket,
+                source_sha256=shelved.identity.source_sha256,
                 observed=operation.observed or {},
                 at=operation.finished_at or self.now(),
             )
@@ -92,7 +92,7 @@ class CheckpointRecord:
         told = operation.as_json()
         checkpoint_store.save_operation(tx, uuid, told)
         checkpoint_store.save_result(
-            tx, uuid, shelved.catalog.item(key).first_step, state=operation.state, at=at, key=key, code=operation.code
+            tx, uuid, shelved.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
         )
         data = {
             name: told[name]

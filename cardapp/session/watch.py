@@ -36,7 +36,6 @@ class SyncWatch:
         self._checkpoints = checkpoints
         self._control = control
         self._database = database
-        self._wake = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sync-watch", daemon=True)
 
@@ -45,7 +44,6 @@ class SyncWatch:
 
     def stop(self, timeout: float = 5.0) -> None:
         self._stopping.set()
-        self._wake.set()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
@@ -93,8 +91,7 @@ class SyncWatch:
             except Exception:
                 # The watch must outlive any surprise, or SYNC would stay on for ever.
                 _log.exception("the watch over SYNC met a surprise")
-            self._wake.wait(PERIOD_SECONDS)
-            self._wake.clear()
+            self._stopping.wait(PERIOD_SECONDS)
 
 
 class SessionView:

@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from dataclasses import dataclass
 from typing import Any
 
-
-@dataclass(frozen=True)
-class Result:
-    """How the last finished checkpoint of a step ended (``ready``, ``failed``, …), and when."""
-
-    state: str
-    at: str
+from cardapp.card.progress import LastResult
 
 
 def load_generation(conn: sqlite3.Connection) -> int:
@@ -40,14 +33,17 @@ def save_operation(conn: sqlite3.Connection, uuid: str, operation: dict[str, Any
     )
 
 
-def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, Result]:
+def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
     """Step key (``t1/b1/p1/s1``) to its last result; steps that never ran are absent."""
-    rows = conn.execute("SELECT step_key, state, at FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,))
-    return {row["step_key"]: Result(row["state"], row["at"]) for row in rows}
+    rows = conn.execute(
+        "SELECT step_key, state, at, key, code FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,)
+    )
+    return {row["step_key"]: LastResult(row["state"], row["at"], row["key"], row["code"]) for row in rows}
 
 
-def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, state: str, at: str) -> None:
+def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, result: LastResult) -> None:
     conn.execute(
-        "INSERT INTO result VALUES (?, ?, ?, ?) ON CONFLICT DO UPDATE SET state = excluded.state, at = excluded.at",
-        (uuid, step_key, state, at),
+        "INSERT INTO result VALUES (?, ?, ?, ?, ?, ?) ON CONFLICT DO UPDATE SET "
+        "state = excluded.state, at = excluded.at, key = excluded.key, code = excluded.code",
+        (uuid, step_key, result.state, result.at, result.key, result.code),
     )

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import sqlite3
-import stat
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -151,12 +150,11 @@ def _make_private(path: Path) -> None:
                     "file or directory, or set CARD_STATE_DIR and CARD_STATE_DATABASE to the real place.",
                     code="state_symlink",
                 )
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK, 0o600)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise StateError(f"{path} is no regular file. Set CARD_STATE_DATABASE to a file.")
-        finally:
-            os.close(descriptor)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+        # An existing file is not opened: closing it again would drop this process's locks on it (POSIX).
+        elif not path.is_file():
+            raise StateError(f"{path} is no regular file. Set CARD_STATE_DATABASE to a file.")
     except OSError as error:
         raise StateError(
             f"The database {path} cannot be opened: {error.strerror}. Give this user access to it, or set "

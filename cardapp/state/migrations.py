@@ -42,6 +42,10 @@ CREATE TABLE publication (
   binding TEXT NOT NULL,
   instance TEXT NOT NULL,
   socket TEXT NOT NULL,
+  source_sha256 TEXT NOT NULL,
+  observed TEXT NOT NULL,
+  previous_key TEXT,
+  previous_observed TEXT,
   reason TEXT,
   updated_at TEXT NOT NULL,
   revision INTEGER NOT NULL
@@ -63,6 +67,8 @@ CREATE TABLE result (
   step_key TEXT NOT NULL,
   state TEXT NOT NULL,
   at TEXT NOT NULL,
+  key TEXT NOT NULL,
+  code TEXT,
   PRIMARY KEY (card_uuid, step_key)
 ) STRICT, WITHOUT ROWID;
 

@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from dataclasses import dataclass
-from typing import Literal
 
-Status = Literal["pending", "approved"]
+from cardapp.card.progress import Status
 
 
-@dataclass(frozen=True)
-class Row:
-    status: Status
-    note: str
-    actor: str
-    updated_at: str
-    revision: int
-
-
-def load_all(conn: sqlite3.Connection, uuid: str) -> dict[str, Row]:
+def load_all(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
     """Item id (``t1.b1.p1.s1``) to what was last set; ids that vanished from the card are still among them."""
     rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
     return {
-        row["item_id"]: Row(row["status"], row["note"], row["actor"], row["updated_at"], row["revision"])
+        row["item_id"]: Status(row["status"], row["note"], row["actor"], row["updated_at"], row["revision"])
         for row in rows
     }
 
 
-def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: Status, note: str, actor: str, at: str) -> Row:
+def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: str, note: str, actor: str, at: str) -> Status:
     """Replace the item's row; its revision grows by one."""
     row = conn.execute(
         """
@@ -39,4 +28,4 @@ def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: Status, note:
         """,
         (uuid, item_id, status, note, actor, at),
     ).fetchone()
-    return Row(status, note, actor, at, row["revision"])
+    return Status(status, note, actor, at, row["revision"])

@@ -14,7 +14,11 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Publication:
-    """``key`` is the full key of the snapshot, ``reason`` why sync is off (None while on)."""
+    """``key`` is the full key of the snapshot, ``reason`` why sync is off (None while on).
+
+    ``observed`` is what the replay saw there; ``previous_key`` and ``previous_observed`` are those of the publication
+    before it (None at the first), from which the allocator's difference is made.
+    """
 
     sync: Literal["on", "off"]
     key: str
@@ -25,6 +29,10 @@ class Publication:
     binding: dict[str, Any]
     instance: str
     socket: str
+    source_sha256: str
+    observed: dict[str, Any]
+    previous_key: str | None
+    previous_observed: dict[str, Any] | None
     reason: str | None
     updated_at: str
     revision: int
@@ -45,6 +53,10 @@ def load(conn: sqlite3.Connection, uuid: str) -> Publication | None:
         binding=json.loads(row["binding"]),
         instance=row["instance"],
         socket=row["socket"],
+        source_sha256=row["source_sha256"],
+        observed=json.loads(row["observed"]),
+        previous_key=row["previous_key"],
+        previous_observed=row["previous_observed"] and json.loads(row["previous_observed"]),
         reason=row["reason"],
         updated_at=row["updated_at"],
         revision=row["revision"],
@@ -63,18 +75,22 @@ def publish(
     binding: dict[str, Any],
     instance: str,
     socket: str,
+    source_sha256: str,
+    observed: dict[str, Any],
     at: str,
 ) -> int:
     """Publish a snapshot with sync on, and return the publication's revision."""
     row = conn.execute(
         """
         INSERT INTO publication (card_uuid, sync, key, page_index, operation_id, generation, stop_id, binding, instance,
-                                 socket, reason, updated_at, revision)
-        VALUES (?, 'on', ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, 1)
+                                 socket, source_sha256, observed, reason, updated_at, revision)
+        VALUES (?, 'on', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, 1)
         ON CONFLICT (card_uuid) DO UPDATE SET
           sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
           generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
-          instance = excluded.instance, socket = excluded.socket, reason = NULL, updated_at = excluded.updated_at,
+          instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
+          previous_key = publication.key, previous_observed = publication.observed, observed = excluded.observed,
+          reason = NULL, updated_at = excluded.updated_at,
           revision = revision + 1
         RETURNING revision
         """,
@@ -88,6 +104,8 @@ def publish(
             json.dumps(binding, ensure_ascii=False),
             instance,
             socket,
+            source_sha256,
+            json.dumps(observed, ensure_ascii=False),
             at,
         ),
     ).fetchone()
