@@ -26,7 +26,11 @@ set_up() {
     # The directory itself is the lock: of two launchers started at once, the second waits and finds all done.
     exec {lock}<"$ROOT"
     flock "$lock"
-    is_set_up "$1" || make_set_up "$1"
+    if ! is_set_up "$1"; then
+        trap 'say "set-up: interrupted; run the command again to finish it."; exit 130' INT TERM HUP
+        make_set_up "$1"
+        trap - INT TERM HUP
+    fi
     exec {lock}<&-
 }
 
@@ -134,7 +138,9 @@ install_system_packages() {
 
 give_up_without() {
     say "Missing on this machine (names of Debian packages): $*"
-    [[ " $* " != *" python3 "* ]] || say "Python 3.11 or newer is needed as python3 or python3.N; found: $(python3 -V 2>&1 || true)"
+    if [[ " $* " == *" python3 "* ]]; then
+        say "Python 3.11 or newer is needed as python3 or python3.N on PATH; python3 here: $(python3 -V 2>/dev/null || echo none)"
+    fi
     give_up "Install what is missing and run the command again. On Debian or Ubuntu:" "    sudo apt-get install $*" \
         "As root, or where sudo asks for no password, the launcher does this by itself."
 }
