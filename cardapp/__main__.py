@@ -1,0 +1,5 @@
+import sys
+
+from cardapp.cli import main
+
+sys.exit(main())

@@ -1,0 +1,170 @@
+"""The command line. Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 something needed is missing."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+
+from cardapp import __version__, rehearsal
+from cardapp.card.catalog import Catalog
+from cardapp.card.source import LoadedCard, load_card
+from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, UsageError
+from cardapp.rehearsal import Finding
+from cardapp.settings import declared, load, unknown_names
+
+DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    options = _parser().parse_args(arguments)
+    try:
+        return int(options.run(options))
+    except CardAppError as error:
+        print(f"cardapp: {error.detail}", file=sys.stderr)
+        return _exit_code(error)
+    except KeyboardInterrupt:
+        return 130
+
+
+def _exit_code(error: CardAppError) -> int:
+    if isinstance(error, MissingRequirement):
+        return MISSING
+    return WRONG_USE if isinstance(error, UsageError) else FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cardapp",
+        description="Worksheets that bring a real debugger to every state they describe.",
+        epilog="Sessions are started and stopped by bin/card-session.",
+    )
+    parser.add_argument("--version", action="version", version=f"cardapp {__version__}")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+
+    serve = commands.add_parser(
+        "serve",
+        help="serve the API on 127.0.0.1 and on the Unix socket",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Settings (environment):\n"
+        + "\n".join(f"  {s.name:<24} {s.about} Default: {s.default}" for s in declared().values()),
+    )
+    serve.set_defaults(run=_serve)
+
+    check = commands.add_parser("check", help="check a card: schema, ids, references, drift of every line")
+    check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
+    check.add_argument("--replay", action="store_true", help="replay every snapshot in a session of its own")
+    check.set_defaults(run=_check)
+
+    selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
+    selftest.set_defaults(run=_selftest)
+
+    verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
+    verify.set_defaults(run=_verify_events)
+    return parser
+
+
+# -- serve ---------------------------------------------------------------------------------------------------------
+
+
+def _serve(_options: argparse.Namespace) -> int:
+    from cardapp import serve  # the other commands start without the web
+
+    settings = load(os.environ)
+    for warning in unknown_names(os.environ):
+        print(f"cardapp: {warning}", file=sys.stderr)
+    serve.run(settings)
+    return DONE
+
+
+def _selftest(_options: argparse.Namespace) -> int:
+    from cardapp import serve
+    from cardapp.web import selftest
+
+    return DONE if selftest.run(serve.Service) else FAILED
+
+
+# -- check ---------------------------------------------------------------------------------------------------------
+
+
+def _check(options: argparse.Namespace) -> int:
+    try:
+        loaded = load_card(options.card)
+    except InvalidCard as error:
+        print(f"cardapp: {error.detail}", file=sys.stderr)
+        for fault in error.errors[1:]:
+            print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
+        return FAILED
+    catalog = Catalog(loaded.card)
+    counts = ", ".join(f"{count} {level}s" for level, count in catalog.counts.items() if level != "card")
+    print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
+    findings = rehearsal.drifted(loaded, catalog)
+    for finding in findings:
+        _report(finding)
+    if findings:
+        print(f"{len(findings)} place(s) drifted")
+        return FAILED
+    return _replay(loaded, catalog) if options.replay else _say("every place fits its source")
+
+
+def _replay(loaded: LoadedCard, catalog: Catalog) -> int:
+    bar = _Bar(len(catalog.snapshots))
+    try:
+        findings = rehearsal.replay_all(loaded, catalog, bar.advance)
+    finally:
+        bar.close()
+    if findings:
+        print(f"{len(findings)} of {len(catalog.snapshots)} snapshots are not true")
+        return FAILED
+    return _say(f"all {len(catalog.snapshots)} snapshots replayed and proved")
+
+
+def _say(text: str) -> int:
+    print(text)
+    return DONE
+
+
+def _report(finding: Finding) -> None:
+    print(f"  {finding.key}: {finding.code}: {finding.message}")
+
+
+class _Bar:
+    """A progress bar on a terminal; elsewhere only the findings are printed."""
+
+    _WIDTH = 30
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._shown = sys.stdout.isatty()
+
+    def advance(self, key: str, finding: Finding | None) -> None:
+        self._done += 1
+        self._wipe()
+        if finding is not None:
+            _report(finding)
+        if self._shown:
+            full = self._WIDTH * self._done // self._total
+            print(f"[{'#' * full:<{self._WIDTH}}] {self._done}/{self._total} {key}"[:100], end="", flush=True)
+
+    def close(self) -> None:
+        self._wipe()
+
+    def _wipe(self) -> None:
+        if self._shown:
+            print("\r\033[K", end="", flush=True)
+
+
+# -- verify-events -------------------------------------------------------------------------------------------------
+
+
+def _verify_events(_options: argparse.Namespace) -> int:
+    from cardapp.state import chain
+
+    settings = load(os.environ)
+    report = chain.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
+    if report.intact:
+        return _say(f"{report.count} events, the chain is intact; head {report.head}")
+    print(f"the chain breaks at event {report.broken_seq}: {report.reason}", file=sys.stderr)
+    return FAILED

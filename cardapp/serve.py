@@ -1,0 +1,121 @@
+"""The composition root: builds the service's parts, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import threading
+import time
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cardapp.errors import StateError
+from cardapp.session.checkpoint import Checkpoints
+from cardapp.session.control import Control
+from cardapp.session.editor import Editor
+from cardapp.session.link import SessionLink
+from cardapp.session.record import CheckpointRecord
+from cardapp.session.watch import SessionView, SyncWatch
+from cardapp.settings import Settings
+from cardapp.shelf import Shelf
+from cardapp.state import evidence
+from cardapp.state.database import Database
+from cardapp.web.app import make_app
+from cardapp.web.listener import Listener
+from cardapp.web.services import Services
+
+_log = logging.getLogger(__name__)
+
+
+def now() -> str:
+    """The present as RFC 3339, UTC, milliseconds."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+class Service:
+    """The whole card application in one process; ``start`` once, ``stop`` any number of times."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        _private_directory(settings.state_dir)
+        shelf = Shelf(settings.card_source)
+        self._database = Database.open(settings.state_database)
+        self._link = SessionLink(settings.mcp_choice)
+        self._checkpoints = Checkpoints(
+            shelf=shelf,
+            link=self._link,
+            record=CheckpointRecord(self._database, now),
+            timeout=settings.replay_timeout,
+        )
+        control = Control(shelf=shelf, database=self._database, active=self._checkpoints.active, clock=now)
+        self._editor = Editor(self._link.editor_socket, self._link.target_reset, self._link.pane_fit)
+        self._watch = SyncWatch(
+            shelf=shelf, link=self._link, checkpoints=self._checkpoints, control=control, database=self._database
+        )
+        self.services = Services(
+            settings=settings,
+            shelf=shelf,
+            database=self._database,
+            checkpoints=self._checkpoints,
+            editor=self._editor,
+            sessions=SessionView(self._link, time.monotonic),
+            control=control,
+            clock=now,
+        )
+        self.listener = Listener(settings, make_app(self.services))
+
+    def start(self) -> None:
+        self.listener.start()
+        # Only the instance that holds the listener's lock may tidy up.
+        with self._database.write() as tx:
+            evidence.sweep(self.settings.evidence_dir, tx)
+        self._watch.start()
+
+    def stop(self) -> None:
+        """Stop in reverse: nothing new comes in, then what runs ends, then what it used closes."""
+        self._checkpoints.stop()
+        self.listener.stop()
+        self._watch.stop()
+        self._editor.close()
+        self._link.close()
+        self._database.close()
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP."""
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopping.set())
+    service = Service(settings)
+    try:
+        service.start()
+        _announce(service)
+        stopping.wait()
+    finally:
+        service.stop()
+
+
+def _announce(service: Service) -> None:
+    """The addresses, on standard output, once they answer."""
+    settings = service.settings
+    print(f"http://{_bracketed(settings.api_host)}:{service.listener.port}", flush=True)  # noqa: T201
+    print(f"unix:{settings.api_socket}", flush=True)  # noqa: T201
+
+
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
+def _private_directory(path: Path) -> None:
+    if path.is_symlink():
+        raise StateError(
+            f"{path} is a symbolic link, so somebody else could choose where state is written: "
+            "set CARD_STATE_DIR to the real directory",
+            code="state_symlink",
+        )
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chmod(path, 0o700)
+    except OSError as error:
+        raise StateError(f"{path} cannot be the state directory: {error.strerror}; set CARD_STATE_DIR") from error
