@@ -7,6 +7,7 @@ made-up source, so a rule that stopped to bite would be seen.
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -34,8 +35,11 @@ DEPENDENCY_HOMES = {
     "simple_websocket": ("web.listener",),
     "sqlite3": ("state",),
     "waitress": ("web.listener",),
-    "gdb": ("container",),
+    "gdb": ("container.ingdb",),
 }
+
+# gdb's own Python has none of our packages: this part lives on the standard library and on itself.
+IN_GDB = "container.ingdb"
 
 # Pure modules know no socket, thread, clock, process, database or HTTP.
 PURE = ("errors", "schema", "card", "mcp.jsonrpc", "mcp.revisions")
@@ -75,6 +79,8 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
 def own_import_fault(name: str, target: str) -> str | None:
     """Why the module ``name`` may not import ``target``, both below the package; None when it may."""
     here, there = part_of(name), part_of(target)
+    if within(name, (IN_GDB,)) and not within(target, (IN_GDB,)):
+        return f"gdb's Python loads {IN_GDB} only"
     if here == there or there in ("", "__version__"):
         return None
     if there in APART:
@@ -92,6 +98,8 @@ def import_faults(name: str, tree: ast.Module, package: str) -> Iterator[str]:
             fault = own_import_fault(name, target.removeprefix(PACKAGE).lstrip("."))
             if fault:
                 yield f"line {line}: {fault}"
+        elif within(name, (IN_GDB,)) and top != "gdb" and top not in sys.stdlib_module_names:
+            yield f"line {line}: gdb's Python has no {top}"
         elif top in DEPENDENCY_HOMES and not within(name, DEPENDENCY_HOMES[top]):
             yield f"line {line}: {top} is imported only in {', '.join(DEPENDENCY_HOMES[top])}"
         elif top in IMPURE_MODULES and within(name, PURE):
@@ -116,8 +124,7 @@ def faults(name: str, source: str, *, is_package: bool = False) -> list[str]:
     tree = ast.parse(source)
     full = f"{PACKAGE}.{name}" if name else PACKAGE
     found = list(import_faults(name, tree, full if is_package else full.rpartition(".")[0]))
-    # gdb runs its scripts by importing them, and `python -m` a package's __main__.
-    if not within(name, ("container.gdb_script", "__main__")) and not name.endswith(".__main__"):
+    if name.rpartition(".")[2] != "__main__":
         found += habit_faults(tree)
     if VAGUE_NAMES & set(name.split(".")):
         found.append("the name says nothing: name what the module is about")
@@ -155,6 +162,9 @@ def test_every_part_has_its_place() -> None:
         ("web.app", "def late():\n    from cardapp import serve", "only ('cli',) may import serve"),
         ("web.app", "from cardapp.container import control", "nothing may import container"),
         ("container.host", "import cardapp.state", "container may not import state"),
+        ("container.ingdb.channel", "from cardapp.errors import CardAppError", "loads container.ingdb only"),
+        ("container.ingdb.channel", "import pynvim", "gdb's Python has no pynvim"),
+        ("container.host", "import gdb", "gdb is imported only in container.ingdb"),
         ("web.app", "import sqlite3", "sqlite3 is imported only in state"),
         ("session.editor", "import bottle", "bottle is imported only in web"),
         ("web.app", "from waitress.server import create_server", "waitress is imported only in web.listener"),
@@ -180,6 +190,7 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
         ("web.listener", "import waitress\nfrom cardapp.errors import CardAppError"),
         ("state", "from . import database\nfrom ..card import model"),
         ("container.host", "import pynvim, threading\nfrom cardapp.mcp import server"),
+        ("container.ingdb.channel", "import gdb, json\nfrom cardapp.container.ingdb import values"),
         ("cli", "from cardapp import serve"),
     ],
 )
