@@ -58,7 +58,10 @@ static struct token read_number(struct lexer *lexer, int start)
     return make_token(lexer, start, TOKEN_NUMBER, (int32_t)value);
 }
 
-/* The cursor stands on the token's first character, or on the end of the text. */
+/*
+ * The cursor stands on the token's first character, or on the end of the text; `start` is the index
+ * that the token will name as its beginning.
+ */
 static struct token read_from(struct lexer *lexer, int start)
 {
     char c = lexer->text[lexer->cursor];
