@@ -18,8 +18,8 @@ PACKAGE = "cardapp"
 
 # Each part may import itself and the parts before it.
 ORDER = (
-    "errors", "schema", "settings", "card", "shelf", "mcp", "state", "session", "reports", "web", "serve", "cli",
-    "__main__",
+    "errors", "schema", "settings", "card", "shelf", "mcp", "state", "session", "rehearsal", "reports", "web", "serve",
+    "cli", "__main__",
 )  # fmt: skip
 
 # What runs inside the session is apart: it has its own short list, and nothing imports it.
