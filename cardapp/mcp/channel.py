@@ -1,0 +1,123 @@
+"""A byte stream to a peer and one from it (a socket, or two pipes), whose waits another thread can end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import stat
+import threading
+import time
+from typing import Protocol
+
+_CHUNK = 65536
+
+
+class Stream(Protocol):
+    """Anything with a file descriptor: a socket, a pipe's end, standard input. Its own buffer must be empty."""
+
+    def fileno(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class ChannelClosed(Exception):
+    """Nothing more can be sent: the peer is gone, does not read, or the channel was shut."""
+
+
+class Channel:
+    """Owns both streams. One thread receives, any thread sends, any thread may :meth:`shut`."""
+
+    def __init__(self, reader: Stream, writer: Stream) -> None:
+        """``reader`` and ``writer`` may be the same socket. Both are closed by :meth:`close`."""
+        self._streams = (reader, writer)
+        self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
+        self._sending = threading.Lock()
+        self._shut = threading.Event()
+        self._wake_fd, self._waker_fd = os.pipe()
+        self._closing = threading.Lock()
+        self._closed = False
+        self._socket = self._as_socket(writer)
+
+    @staticmethod
+    def _as_socket(writer: Stream) -> socket.socket | None:
+        if not stat.S_ISSOCK(os.fstat(writer.fileno()).st_mode):
+            return None
+        return writer if isinstance(writer, socket.socket) else socket.socket(fileno=os.dup(writer.fileno()))
+
+    def receive(self) -> bytes:
+        """The next bytes as they come; ``b""`` once the peer has ended its side, is gone, or the channel is shut."""
+        poll = select.poll()
+        poll.register(self._read_fd, select.POLLIN)
+        poll.register(self._wake_fd, select.POLLIN)
+        poll.poll()
+        if self._shut.is_set():
+            return b""
+        try:
+            return os.read(self._read_fd, _CHUNK)
+        except OSError:
+            return b""
+
+    def send(self, data: bytes, timeout: float) -> None:
+        """All of ``data``, or, when it does not go out within ``timeout`` seconds, the end of the channel.
+
+        What was cut off mid-message cannot be mended, so every failure shuts the channel.
+
+        :raises ChannelClosed: it could not be sent whole.
+        """
+        deadline = time.monotonic() + timeout
+        if not self._sending.acquire(timeout=timeout):
+            raise self._failed(f"the peer has read nothing for {timeout:g} s")
+        try:
+            if self._shut.is_set():
+                raise ChannelClosed("the connection was closed")
+            rest = memoryview(data)
+            while rest:
+                rest = rest[self._send_some(rest, deadline - time.monotonic()) :]
+        except OSError as why:
+            raise self._failed(f"the peer is gone ({why.strerror or why})") from why
+        finally:
+            self._sending.release()
+
+    def _send_some(self, data: memoryview, remaining: float) -> int:
+        poll = select.poll()
+        poll.register(self._write_fd, select.POLLOUT)
+        poll.register(self._wake_fd, select.POLLIN)
+        ready = poll.poll(max(0.0, remaining) * 1000)
+        if self._shut.is_set():
+            raise ChannelClosed("the connection was closed")
+        if not ready:
+            raise self._failed("the peer does not read what is sent")
+        if self._socket is not None:
+            try:
+                return self._socket.send(data, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                return 0
+        # A pipe that polls as writable takes this much at once; the descriptor itself stays as its owner set it.
+        return os.write(self._write_fd, data[: select.PIPE_BUF])
+
+    def _failed(self, reason: str) -> ChannelClosed:
+        self.shut()
+        return ChannelClosed(reason)
+
+    def shut(self) -> None:
+        """End every wait, from any thread, any number of times. The descriptors stay until :meth:`close`."""
+        with self._closing:
+            if self._closed or self._shut.is_set():
+                return
+            self._shut.set()
+            os.write(self._waker_fd, b"!")
+
+    def close(self) -> None:
+        """Release the descriptors; called once by the receiving thread's owner, after the last wait. Idempotent."""
+        self.shut()
+        with self._sending, self._closing:
+            if self._closed:
+                return
+            self._closed = True
+            os.close(self._wake_fd)
+            os.close(self._waker_fd)
+            for stream in {id(stream): stream for stream in (*self._streams, self._socket) if stream}.values():
+                with contextlib.suppress(OSError):
+                    stream.close()

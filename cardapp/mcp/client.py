@@ -1,0 +1,242 @@
+"""An MCP client for one server: agrees on the era, calls tools, trusts nothing it has not checked."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cardapp.errors import McpClosed, McpProtocolError
+from cardapp.mcp.channel import Channel, Stream
+from cardapp.mcp.conversation import Conversation, OnProgress
+from cardapp.mcp.jsonrpc import Notification
+from cardapp.mcp.negotiation import negotiate
+from cardapp.mcp.revisions import META, Era, request_meta
+from cardapp.mcp.schema import Schema, UnusableSchema
+
+CLIENT_INFO = {"name": "cardapp", "version": "1"}
+MAX_PAGES = 100
+"""Pages of tools that are followed before the list is taken for endless."""
+
+
+@dataclass(frozen=True)
+class ToolResult:
+    """What a tool answered. ``is_error``: its failure; else ``structured`` was checked by its output schema."""
+
+    structured: Any
+    is_error: bool
+    text: str
+
+
+class McpClient:
+    """A connection to one server, usable from any thread until it is closed on either side."""
+
+    def __init__(
+        self,
+        reader: Stream,
+        writer: Stream,
+        *,
+        timeout: float = 10.0,
+        client_info: dict[str, Any] | None = None,
+    ) -> None:
+        """Take over two streams with file descriptors (or one socket, twice) and agree with the server on them.
+
+        :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: no agreement within ``timeout`` seconds; the
+            streams are closed then.
+        """
+        self.peer_pid, self.peer_start = _peer(writer)
+        self._info = client_info or CLIENT_INFO
+        self._listing = threading.Lock()
+        self._stale = threading.Event()
+        self._stale.set()
+        self._tools: list[dict[str, Any]] = []
+        self._outputs: dict[str, Schema] = {}
+        self._talk = Conversation(Channel(reader, writer))
+        self.closed = self._talk.closed
+        """Set once the connection has ended, from either side."""
+        try:
+            agreement = negotiate(self._talk, self._info, timeout)
+        except BaseException:
+            self._talk.close()
+            raise
+        self._revision = agreement.revision
+        self.server_info = agreement.server_info
+        """What the server says of itself: for display, never for decisions."""
+        self._talk.answers_requests = self._revision.era == "handshake"
+        self._talk.on_notification = self._notified
+
+    @classmethod
+    def connect(
+        cls, path: str | os.PathLike[str], *, timeout: float = 10.0, client_info: dict[str, Any] | None = None
+    ) -> McpClient:
+        """Connect to the Unix socket at ``path`` and agree with who listens, all within ``timeout`` seconds.
+
+        :raises McpClosed: nobody listens there. For the rest see the constructor.
+        """
+        deadline = time.monotonic() + timeout
+        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            connected.settimeout(timeout)
+            connected.connect(os.fspath(path))
+            connected.settimeout(None)
+        except OSError as why:
+            connected.close()
+            raise McpClosed(f"no MCP server answers on {path}: {why.strerror or why}") from why
+        return cls(connected, connected, timeout=deadline - time.monotonic(), client_info=client_info)
+
+    @property
+    def era(self) -> Era:
+        """``handshake`` (up to 2025-11-25) or ``modern``."""
+        return self._revision.era
+
+    @property
+    def revision(self) -> str:
+        """The name of the revision in use."""
+        return self._revision.name
+
+    def call_tool(
+        self,
+        name: str,
+        arguments: dict[str, Any],
+        *,
+        timeout: float,
+        maximum: float,
+        on_progress: OnProgress | None = None,
+        cancel: threading.Event | None = None,
+    ) -> ToolResult:
+        """Call a tool and wait for its result.
+
+        ``timeout`` seconds may pass without an answer or a sign of progress, ``maximum`` in all. ``on_progress`` is
+        called in this thread; ``cancel``, once set, ends the wait and tells the server.
+
+        :raises McpTimeout, McpCancelled, McpClosed: the wait ended. :raises McpRemoteError: the server refused.
+        :raises McpProtocolError: the result is not one the protocol, or the tool's own output schema, allows.
+        """
+        deadline = time.monotonic() + maximum
+        output = self._output_schema(name, min(timeout, maximum), cancel)
+        result = self._request(
+            "tools/call",
+            {"name": name, "arguments": arguments},
+            timeout=timeout,
+            maximum=deadline - time.monotonic(),
+            on_progress=on_progress,
+            cancel=cancel,
+        )
+        return _tool_result(name, result, output)
+
+    def list_tools(self, *, timeout: float = 10.0) -> list[dict[str, Any]]:
+        """The server's tools as it describes them, all pages."""
+        with self._listing:
+            self._refresh(timeout)
+            return list(self._tools)
+
+    def ping(self, *, timeout: float = 5.0) -> None:
+        """Return if the server answers (``ping``, in the modern era ``server/discover``)."""
+        self._request("ping" if self.era == "handshake" else "server/discover", {}, timeout=timeout)
+
+    def close(self) -> None:
+        """Hang up; what waits fails with :class:`McpClosed`. Idempotent."""
+        self._talk.close()
+
+    def _request(self, method: str, params: dict[str, Any], *, timeout: float, **waiting: Any) -> dict[str, Any]:
+        meta = request_meta(self._revision, self._info)
+        result = self._talk.request(method, {**params, META: meta} if meta else params, timeout=timeout, **waiting)
+        kind = result.get("resultType", "complete")
+        if kind == "input_required":
+            raise McpProtocolError(f"{method}: the server wants further input, which this client cannot give")
+        if kind != "complete":
+            raise McpProtocolError(f"{method}: the result is of the unknown type {kind!r}")
+        return result
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.method == "notifications/tools/list_changed":
+            self._stale.set()
+
+    def _output_schema(self, name: str, timeout: float, cancel: threading.Event | None) -> Schema | None:
+        """The compiled output schema of a tool; None if it has none, or is unknown (the server will say so)."""
+        with self._listing:
+            if self._stale.is_set():
+                self._refresh(timeout, cancel)
+            if name not in self._outputs:
+                schema = next((tool.get("outputSchema") for tool in self._tools if tool["name"] == name), None)
+                if schema is None:
+                    return None
+                try:
+                    self._outputs[name] = Schema(schema)
+                except UnusableSchema as why:
+                    raise McpProtocolError(f"the output schema of {name} cannot be used: {why}") from why
+            return self._outputs[name]
+
+    def _refresh(self, timeout: float, cancel: threading.Event | None = None) -> None:
+        self._stale.clear()  # first: what changes while the list is read makes it stale again
+        try:
+            self._tools, self._outputs = self._fetch_tools(time.monotonic() + timeout, cancel), {}
+        except BaseException:
+            self._stale.set()
+            raise
+
+    def _fetch_tools(self, deadline: float, cancel: threading.Event | None) -> list[dict[str, Any]]:
+        tools: list[dict[str, Any]] = []
+        cursors: set[str] = set()
+        params: dict[str, Any] = {}
+        while True:
+            result = self._request("tools/list", params, timeout=deadline - time.monotonic(), cancel=cancel)
+            page, cursor = result.get("tools"), result.get("nextCursor")
+            if not isinstance(page, list) or not all(_is_tool(tool) for tool in page):
+                raise McpProtocolError("tools/list: tools must be a list of objects with a name")
+            tools += page
+            if cursor is None:
+                return tools
+            if not isinstance(cursor, str) or cursor in cursors or len(cursors) == MAX_PAGES:
+                raise McpProtocolError("tools/list: the list of tools does not end")
+            cursors.add(cursor)
+            params = {"cursor": cursor}
+
+
+def _is_tool(tool: Any) -> bool:
+    return isinstance(tool, dict) and isinstance(tool.get("name"), str)
+
+
+def _tool_result(name: str, result: dict[str, Any], output: Schema | None) -> ToolResult:
+    content, is_error = result.get("content"), result.get("isError", False)
+    if not isinstance(content, list) or not isinstance(is_error, bool):
+        raise McpProtocolError(f"{name}: the result needs content, a list, and isError, if any, a boolean")
+    texts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
+    structured = result.get("structuredContent")
+    # A failure has a shape of its own, so the schema of what the tool answers does not bind it.
+    if output is not None and not is_error:
+        if "structuredContent" not in result:
+            raise McpProtocolError(f"{name}: the tool has an output schema, the result no structuredContent")
+        _check(name, structured, output)
+    return ToolResult(structured, is_error, "\n".join(texts))
+
+
+def _check(name: str, structured: Any, output: Schema) -> None:
+    try:
+        faults = output.faults(structured)
+    except UnusableSchema as why:
+        raise McpProtocolError(f"{name}: the result cannot be checked by its output schema: {why}") from why
+    if faults:
+        detail = f"{name}: the result breaks the tool's output schema at {faults[0].pointer or 'its root'}"
+        raise McpProtocolError(f"{detail}: {faults[0].message}", errors=faults)
+
+
+def _peer(stream: Stream) -> tuple[int | None, int | None]:
+    """Pid of the process behind a Unix socket and when it started (clock ticks since boot); None for other streams.
+
+    Both together name a process: a pid alone may be given anew (unix(7) ``SO_PEERCRED``, proc(5) stat field 22).
+    """
+    if not isinstance(stream, socket.socket) or stream.family != socket.AF_UNIX:
+        return None, None
+    credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
+    pid, _uid, _gid = struct.unpack("3i", credentials)
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+    except OSError:
+        return pid, None
+    return pid, int(text.rpartition(")")[2].split()[19])  # the second field, in brackets, may hold spaces and brackets

@@ -1,0 +1,220 @@
+"""The server's side of one peer: reads frames, answers at once what is quick, gives each tool call a thread."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from cardapp.mcp.channel import Channel, ChannelClosed
+from cardapp.mcp.jsonrpc import (
+    INTERNAL_ERROR,
+    INVALID_REQUEST,
+    Batch,
+    Failure,
+    Frame,
+    LineDecoder,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+    encode,
+    is_id,
+)
+from cardapp.mcp.protocol import Protocol, Refusal, progress_params
+from cardapp.mcp.revisions import META, PROGRESS_TOKEN, Revision
+from cardapp.mcp.tools import CallContext, Report, Tool, ToolFailure
+
+SEND_TIMEOUT = 10.0
+"""Seconds a peer may leave what is sent to it unread before it is taken for dead."""
+
+_LOG = logging.getLogger(__name__)
+
+Answer: TypeAlias = Result | Failure | None
+"""None where a cancelled request gets no answer."""
+Reply = Callable[[Answer], None]
+
+
+@dataclass(eq=False)
+class _Call:
+    """One tool call that runs."""
+
+    request: Request
+    revision: Revision
+    tool: Tool
+    arguments: dict[str, Any]
+    context: CallContext
+    reply: Reply
+    muted: bool = False
+    """The peer cancelled it, so it gets no answer."""
+
+
+class _BatchAnswers:
+    """Collects the answers of a batch; the last one sends them all as one array (JSON-RPC 2.0, "Batch")."""
+
+    def __init__(self, batch: Batch, send: Callable[[list[Message]], None]) -> None:
+        self._open = sum(isinstance(item, Request | Malformed) for item in batch.items)
+        self._send = send
+        self._lock = threading.Lock()
+        self._answers: list[Message] = []
+
+    def add(self, answer: Answer) -> None:
+        with self._lock:
+            self._open -= 1
+            if answer is not None:
+                self._answers.append(answer)
+            complete = self._open == 0
+        if complete and self._answers:
+            self._send(self._answers)
+
+
+class Connection:
+    """One peer. :meth:`run` is the life of it; everything it starts has ended, or was told to, when it returns."""
+
+    def __init__(self, protocol: Protocol, channel: Channel, slots: threading.Semaphore, grace: float) -> None:
+        """``slots`` bounds the calls that run at once; ``grace`` is how long, in seconds, the end waits for them."""
+        self._protocol = protocol
+        self._channel = channel
+        self._slots = slots
+        self._grace = grace
+        self._negotiated: Revision | None = None
+        self._lock = threading.Lock()
+        self._calls: dict[object, _Call] = {}
+        self._threads: dict[threading.Thread, _Call] = {}
+
+    def run(self) -> None:
+        """Serve until the peer ends its side, is gone, or the channel is shut; then close the channel."""
+        decoder = LineDecoder()
+        try:
+            while data := self._channel.receive():
+                for frame in decoder.feed(data):
+                    self._take(frame)
+        finally:
+            self._end()
+
+    def _end(self) -> None:
+        """Tell the calls to stop. Their answers may still go out: the peer may have ended its own side only."""
+        with self._lock:
+            running = dict(self._threads)
+        for call in running.values():
+            call.context.cancelled.set()
+        deadline = time.monotonic() + self._grace
+        for thread in running:
+            thread.join(max(0.0, deadline - time.monotonic()))
+        self._channel.close()
+
+    # -- what comes in ---------------------------------------------------------------------------------------------
+
+    def _take(self, frame: Frame) -> None:
+        if not isinstance(frame, Batch):
+            self._take_one(frame, self._reply)
+        elif self._negotiated is None or not self._negotiated.batches:
+            self._send(Failure(None, INVALID_REQUEST, "batches exist in revision 2025-03-26 only"))
+        else:
+            answers = _BatchAnswers(frame, self._send)
+            for item in frame.items:
+                self._take_one(item, answers.add)
+
+    def _take_one(self, frame: Message | Malformed, reply: Reply) -> None:
+        if isinstance(frame, Malformed):
+            reply(Failure(frame.id, frame.code, frame.reason))
+        elif isinstance(frame, Request):
+            self._request(frame, reply)
+        elif isinstance(frame, Notification) and frame.method == "notifications/cancelled":
+            self._cancel(frame.params.get("requestId"))
+        # Other notifications need nothing done, and answers belong to no request: this server sends none.
+
+    def _request(self, request: Request, reply: Reply) -> None:
+        try:
+            revision = self._protocol.revision_of(request, self._negotiated)
+            if request.method == "tools/call":
+                self._call(request, revision, reply)
+            else:
+                reply(Result(request.id, self._result(request, revision)))
+        except Refusal as refusal:
+            reply(Failure(request.id, refusal.code, refusal.message, refusal.data))
+        except ToolFailure as failure:
+            reply(Result(request.id, self._protocol.failure(revision, failure)))
+
+    def _result(self, request: Request, revision: Revision) -> dict[str, Any]:
+        if request.method == "initialize":
+            self._negotiated, result = self._protocol.initialize(request, self._negotiated)
+            return result
+        if request.method == "server/discover":
+            return self._protocol.discover(revision)
+        if request.method == "tools/list":
+            return self._protocol.list_tools(request, revision)
+        return {}  # ping
+
+    def _cancel(self, request_id: Any) -> None:
+        with self._lock:
+            call = self._calls.get(request_id) if is_id(request_id) else None
+        if call is not None:
+            call.muted = True
+            call.context.cancelled.set()
+
+    # -- calls -----------------------------------------------------------------------------------------------------
+
+    def _call(self, request: Request, revision: Revision, reply: Reply) -> None:
+        tool, arguments = self._protocol.called(request)
+        self._protocol.check_arguments(tool, arguments, revision)
+        context = CallContext(request.id, self._reporter(request, revision))
+        call = _Call(request, revision, tool, arguments, context, reply)
+        thread = threading.Thread(target=self._run_call, args=(call,), name=f"mcp-call-{tool.name}", daemon=True)
+        with self._lock:
+            if request.id in self._calls:
+                # An answer with this id would be taken for the running call's.
+                return reply(Failure(None, INVALID_REQUEST, f"the id {request.id!r} is in use"))
+            if not self._slots.acquire(blocking=False):
+                raise ToolFailure("busy", "too many calls run at once; try again when one has ended")
+            self._calls[request.id] = self._threads[thread] = call
+        thread.start()
+
+    def _run_call(self, call: _Call) -> None:
+        answer = self._outcome(call)
+        call.context.finish()
+        with self._lock:
+            del self._calls[call.request.id]  # before the answer: after it the peer may use the id again
+        call.reply(None if call.muted else answer)
+        self._slots.release()
+        with self._lock:
+            del self._threads[threading.current_thread()]
+
+    def _outcome(self, call: _Call) -> Answer:
+        request = call.request
+        try:
+            structured = call.tool.handler(call.arguments, call.context)
+            if faults := self._protocol.output_faults(call.tool, structured):
+                raise ValueError(f"its answer breaks its output schema: {faults}")
+            return Result(request.id, self._protocol.success(call.revision, structured))
+        except ToolFailure as failure:
+            return Result(request.id, self._protocol.failure(call.revision, failure))
+        except Exception:
+            _LOG.exception("the tool %s failed by a defect", call.tool.name)
+            return Failure(request.id, INTERNAL_ERROR, f"the tool {call.tool.name} failed by a defect of its own")
+
+    def _reporter(self, request: Request, revision: Revision) -> Report | None:
+        token = request.params.get(META, {}).get(PROGRESS_TOKEN)
+        if token is None:
+            return None
+
+        def report(done: float, total: float | None, message: str | None) -> None:
+            self._send(Notification("notifications/progress", progress_params(revision, token, done, total, message)))
+
+        return report
+
+    # -- what goes out ---------------------------------------------------------------------------------------------
+
+    def _reply(self, answer: Answer) -> None:
+        if answer is not None:
+            self._send(answer)
+
+    def _send(self, message: Message | list[Message]) -> None:
+        try:
+            self._channel.send(encode(message), SEND_TIMEOUT)
+        except ChannelClosed as why:
+            _LOG.debug("an MCP peer was lost: %s", why)

@@ -1,0 +1,280 @@
+"""The asking side of a JSON-RPC stream: id -> pending request, one reader thread, answers handed to who waits."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, TypeGuard
+
+from cardapp.errors import (
+    InvalidValue,
+    McpCancelled,
+    McpClosed,
+    McpError,
+    McpProtocolError,
+    McpRemoteError,
+    McpTimeout,
+)
+from cardapp.mcp.channel import Channel, ChannelClosed
+from cardapp.mcp.jsonrpc import (
+    METHOD_NOT_FOUND,
+    Batch,
+    Failure,
+    Frame,
+    LineDecoder,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+    encode,
+    is_id,
+)
+
+OnProgress = Callable[[float, float | None, str | None], None]
+"""Takes done, total and message of each progress notification, in the thread that waits for the answer."""
+
+MAX_PROGRESS_WAITING = 1000
+"""Progress messages kept for a slow taker; the oldest go first."""
+_CANCEL_GLANCE = 0.05
+"""Seconds between two looks at a caller's cancel event; an answer is noticed at once all the same."""
+_SEND_TIMEOUT = 10.0
+
+
+@dataclass
+class _Pending:
+    """A request that waits: what has come for it since the last look. Guarded by the conversation's condition."""
+
+    answer: Result | Failure | None = None
+    progress: deque[tuple[float, float | None, str | None]] = field(
+        default_factory=lambda: deque(maxlen=MAX_PROGRESS_WAITING)
+    )
+    last_done: float = -math.inf
+    last_sign: float = 0.0
+    """When the peer last gave a sign of work on it (monotonic seconds)."""
+
+
+class Conversation:
+    """Requests to one peer, from any number of threads. Ids, used as progress tokens too, are never used twice."""
+
+    def __init__(self, channel: Channel, name: str = "mcp-client") -> None:
+        """Takes ``channel`` over and starts reading."""
+        self.closed = threading.Event()
+        """Set once nothing more can come."""
+        self.batches = False
+        """Whether the agreed revision lets the peer send batches."""
+        self.answers_requests = True
+        """Whether the peer's own requests are answered; in the modern era there are none."""
+        self.on_notification: Callable[[Notification], None] = lambda _notification: None
+        """Called in the reader thread with what is no progress."""
+        self._channel = channel
+        self._ids = itertools.count(1)
+        self._changed = threading.Condition()
+        self._pending: dict[object, _Pending] = {}
+        self._end: McpError | None = None
+        self._reader = threading.Thread(target=self._read, name=name, daemon=True)
+        self._reader.start()
+
+    def request(
+        self,
+        method: str,
+        params: dict[str, Any],
+        *,
+        timeout: float,
+        maximum: float | None = None,
+        on_progress: OnProgress | None = None,
+        cancel: threading.Event | None = None,
+        cancellable: bool = True,
+    ) -> dict[str, Any]:
+        """Ask and wait for the result.
+
+        Waits ``timeout`` seconds since the last sign of work (each progress message is one) and never longer than
+        ``maximum`` (default: ``timeout``). Giving up, for whatever reason, tells the peer, unless not ``cancellable``;
+        what comes after that is ignored.
+
+        :raises McpTimeout, McpCancelled, McpClosed, McpProtocolError, McpRemoteError: as their names say.
+        :raises InvalidValue: ``params`` are not JSON.
+        """
+        request = Request(next(self._ids), method, dict(params))
+        if on_progress is not None:
+            request.params["_meta"] = {**params.get("_meta", {}), "progressToken": request.id}
+        pending = _Pending(last_sign=time.monotonic())
+        latest = pending.last_sign + max(0.0, timeout if maximum is None else maximum)
+        line = self._encoded(request)
+        with self._changed:
+            self._raise_if_ended()
+            self._pending[request.id] = pending
+        try:
+            self._send(line, max(0.0, min(timeout, latest - pending.last_sign)))
+            answer = self._await(pending, method, timeout, latest, on_progress, cancel)
+        except BaseException as why:
+            if cancellable and self._end is None:
+                self._give_up(request, why)
+            raise
+        finally:
+            with self._changed:
+                del self._pending[request.id]
+        if isinstance(answer, Failure):
+            raise McpRemoteError(answer.code, answer.message, answer.data)
+        return answer.result
+
+    def notify(self, method: str, params: dict[str, Any]) -> None:
+        """Tell the peer something. :raises McpClosed: it is gone."""
+        self._send(encode(Notification(method, params)), _SEND_TIMEOUT)
+
+    def close(self, timeout: float = 5.0) -> None:
+        """Hang up; every pending request fails with :class:`McpClosed`. Idempotent."""
+        self._finish(McpClosed("the connection was closed on this side"))
+        self._channel.shut()
+        if threading.current_thread() is not self._reader:
+            self._reader.join(timeout)
+
+    # -- the asking threads ----------------------------------------------------------------------------------------
+
+    def _await(
+        self,
+        pending: _Pending,
+        method: str,
+        timeout: float,
+        latest: float,
+        on_progress: OnProgress | None,
+        cancel: threading.Event | None,
+    ) -> Result | Failure:
+        while True:
+            with self._changed:
+                if not pending.progress:
+                    if pending.answer is not None:
+                        return pending.answer
+                    self._raise_if_ended()
+                remaining = _remaining(pending, method, timeout, latest, cancel)
+                if not pending.progress:
+                    self._changed.wait(remaining if cancel is None else min(remaining, _CANCEL_GLANCE))
+                news = list(pending.progress)
+                pending.progress.clear()
+            for done, total, message in news:
+                if on_progress is not None:
+                    on_progress(done, total, message)
+
+    def _give_up(self, request: Request, why: BaseException) -> None:
+        reason = why.detail if isinstance(why, McpError) else "the caller failed"
+        with contextlib.suppress(McpError):  # who is gone needs no word of it; the caller gets its own reason
+            self.notify("notifications/cancelled", {"requestId": request.id, "reason": reason})
+
+    def _encoded(self, request: Request) -> bytes:
+        try:
+            return encode(request)
+        except ValueError as why:
+            raise InvalidValue(f"the parameters of {request.method} cannot be sent: {why}") from why
+
+    def _send(self, line: bytes, timeout: float) -> None:
+        try:
+            self._channel.send(line, timeout)
+        except ChannelClosed as why:
+            self._finish(McpClosed(str(why)))
+            self._raise_if_ended()
+
+    def _raise_if_ended(self) -> None:
+        if self._end is not None:
+            # A fresh one each time: an exception that several threads raise would mix their tracebacks.
+            raise type(self._end)(self._end.detail)
+
+    def _finish(self, end: McpError) -> None:
+        with self._changed:
+            if self._end is None:
+                self._end = end
+            self._changed.notify_all()
+        self.closed.set()
+
+    # -- the reader thread -----------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        decoder = LineDecoder()
+        end: McpError | None = None
+        try:
+            while end is None and (data := self._channel.receive()):
+                for frame in decoder.feed(data):
+                    end = end or self._take(frame)
+        finally:
+            cut = ", in the middle of a message" if decoder.mid_line else ""
+            self._finish(end or McpClosed(f"the peer is gone{cut}"))
+            self._channel.close()
+
+    def _take(self, frame: Frame) -> McpError | None:
+        """Handle one frame, or say why to hang up: a stream that held nonsense cannot be trusted further."""
+        if isinstance(frame, Malformed):
+            return McpProtocolError(f"the peer sent what is no message: {frame.reason}")
+        if not isinstance(frame, Batch):
+            self._take_one(frame)
+        elif not self.batches:
+            return McpProtocolError("the peer sent a batch, which the revision in use does not allow")
+        else:
+            for item in frame.items:
+                if isinstance(item, Malformed):
+                    return McpProtocolError(f"the peer sent what is no message: {item.reason}")
+                self._take_one(item)
+        return None
+
+    def _take_one(self, message: Message) -> None:
+        if isinstance(message, Result | Failure):
+            with self._changed:
+                pending = self._pending.get(message.id)
+                if pending is not None and pending.answer is None:
+                    pending.answer = message
+                    self._changed.notify_all()
+        elif isinstance(message, Request):
+            self._answer(message)
+        elif message.method == "notifications/progress":
+            self._progress(message.params)
+        else:
+            self.on_notification(message)
+
+    def _progress(self, params: dict[str, Any]) -> None:
+        """Note a progress message. Ignored: an unknown token, a value that does not increase, one after the answer."""
+        done, total, text = params.get("progress"), params.get("total"), params.get("message")
+        token = params.get("progressToken")
+        if not _is_number(done) or not is_id(token):
+            return
+        with self._changed:
+            pending = self._pending.get(token)
+            if pending is None or pending.answer is not None or done <= pending.last_done:
+                return
+            pending.last_done, pending.last_sign = done, time.monotonic()
+            pending.progress.append((done, total if _is_number(total) else None, text if type(text) is str else None))
+            self._changed.notify_all()
+
+    def _answer(self, request: Request) -> None:
+        if not self.answers_requests:
+            return
+        answer: Message
+        if request.method == "ping":
+            answer = Result(request.id, {})
+        else:
+            answer = Failure(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
+        try:
+            self._channel.send(encode(answer), _SEND_TIMEOUT)
+        except ChannelClosed as why:
+            self._finish(McpClosed(str(why)))
+
+
+def _remaining(pending: _Pending, method: str, timeout: float, latest: float, cancel: threading.Event | None) -> float:
+    """Seconds for which the request may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not."""
+    if pending.answer is not None:
+        return math.inf
+    if cancel is not None and cancel.is_set():
+        raise McpCancelled(f"{method} was cancelled")
+    due = min(pending.last_sign + timeout, latest)
+    remaining = due - time.monotonic()
+    if remaining <= 0:
+        limit = "its maximum time" if due == latest else f"{timeout:g} s"
+        raise McpTimeout(f"{method} was not answered within {limit}; it was cancelled, try again")
+    return remaining
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return type(value) in (int, float)

@@ -1,0 +1,217 @@
+"""JSON-RPC 2.0 messages and their framing, one JSON text per line (MCP's stdio transport). Pure: bytes to messages.
+
+What a peer may send wrongly is a value, :class:`Malformed`, and never an exception: a server answers it, a client hangs
+up. Rules: JSON-RPC 2.0, narrowed by MCP ("Messages"): an id is a string or an integer, params and result are objects.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias, TypeGuard
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+MAX_LINE = 4 * 1024 * 1024
+"""Longest line taken, in bytes. A longer one is dropped up to its newline."""
+
+Id: TypeAlias = str | int
+
+
+@dataclass(frozen=True)
+class Request:
+    """A call that wants exactly one answer with the same id."""
+
+    id: Id
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Notification:
+    """A call that gets no answer."""
+
+    method: str
+    params: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Result:
+    """The answer of a request that succeeded."""
+
+    id: Id
+    result: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """The answer of a request that failed. ``id`` is None where the request's own could not be read."""
+
+    id: Id | None
+    code: int
+    message: str
+    data: Any = None
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """What was no message: the JSON-RPC error code that fits, why, and the id if one could still be read."""
+
+    code: int
+    reason: str
+    id: Id | None = None
+
+
+Message: TypeAlias = Request | Notification | Result | Failure
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A JSON array of messages, never empty. Only revision 2025-03-26 allows it; the receiver decides."""
+
+    items: tuple[Message | Malformed, ...]
+
+
+Frame: TypeAlias = Message | Batch | Malformed
+
+
+def is_id(value: object) -> TypeGuard[Id]:
+    """Whether ``value`` may be a request id or a progress token: a string or an integer (``true`` is none)."""
+    return type(value) in (str, int)
+
+
+def encode(message: Message | list[Message]) -> bytes:
+    """One line. ASCII only, so that no character of the text can be taken for a line's end by any reader.
+
+    :raises ValueError: something in the message is not JSON (a NaN, an object of Python's own).
+    """
+    body = [_members(item) for item in message] if isinstance(message, list) else _members(message)
+    try:
+        return json.dumps(body, separators=(",", ":"), allow_nan=False).encode("ascii") + b"\n"
+    except (TypeError, RecursionError) as why:
+        raise ValueError(f"not JSON: {why}") from why
+
+
+def _members(message: Message) -> dict[str, Any]:
+    head: dict[str, Any] = {"jsonrpc": "2.0"}
+    if isinstance(message, Request):
+        return head | {"id": message.id, "method": message.method, "params": message.params}
+    if isinstance(message, Notification):
+        return head | {"method": message.method, "params": message.params}
+    if isinstance(message, Result):
+        return head | {"id": message.id, "result": message.result}
+    error: dict[str, Any] = {"code": message.code, "message": message.message}
+    if message.data is not None:
+        error["data"] = message.data
+    return head | {"id": message.id, "error": error}
+
+
+class LineDecoder:
+    """Cuts a byte stream, in whatever pieces it comes, into frames."""
+
+    def __init__(self, max_line: int = MAX_LINE) -> None:
+        self._max_line = max_line
+        self._pending = bytearray()
+        self._dropping = False
+
+    def feed(self, data: bytes) -> list[Frame]:
+        """The frames that ``data`` completes, in order. Blank lines are none."""
+        frames: list[Frame] = []
+        *whole, rest = data.split(b"\n")
+        for piece in whole:
+            frames.extend(self._grow(piece))
+            if not self._dropping and self._pending.strip():
+                frames.append(parse(bytes(self._pending)))
+            self._pending.clear()
+            self._dropping = False
+        frames.extend(self._grow(rest))
+        return frames
+
+    @property
+    def mid_line(self) -> bool:
+        """Whether the stream stands inside a line; at its end that means a message was cut off."""
+        return self._dropping or bool(self._pending.strip())
+
+    def _grow(self, piece: bytes) -> list[Malformed]:
+        if self._dropping:
+            return []
+        if len(self._pending) + len(piece) <= self._max_line:
+            self._pending += piece
+            return []
+        self._pending.clear()
+        self._dropping = True
+        return [Malformed(INVALID_REQUEST, f"the line is longer than {self._max_line} bytes")]
+
+
+def parse(line: bytes) -> Frame:
+    """One line's frame."""
+    try:
+        value = json.loads(line.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
+    except UnicodeDecodeError as why:
+        return Malformed(PARSE_ERROR, f"not UTF-8: {why.reason} at byte {why.start}")
+    except ValueError as why:
+        return Malformed(PARSE_ERROR, f"not JSON: {why}")
+    except RecursionError:
+        return Malformed(PARSE_ERROR, "nested too deeply")
+    if isinstance(value, list):
+        if not value:
+            return Malformed(INVALID_REQUEST, "an empty batch")
+        return Batch(tuple(_message(item) for item in value))
+    return _message(value)
+
+
+def _no_constant(name: str) -> float:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text[:40]} is outside the range of numbers")
+    return number
+
+
+def _message(value: Any) -> Message | Malformed:
+    if not isinstance(value, dict):
+        return Malformed(INVALID_REQUEST, "a message must be an object")
+    known_id = value["id"] if is_id(value.get("id")) else None
+    if value.get("jsonrpc") != "2.0":
+        return Malformed(INVALID_REQUEST, 'jsonrpc must be "2.0"', known_id)
+    if "method" in value:
+        return _call(value, known_id)
+    if ("result" in value) == ("error" in value):
+        return Malformed(INVALID_REQUEST, "a message has a method, a result or an error", known_id)
+    return _answer(value, known_id)
+
+
+def _call(value: dict[str, Any], known_id: Id | None) -> Message | Malformed:
+    method, params = value["method"], value.get("params")
+    if "id" in value and known_id is None:
+        return Malformed(INVALID_REQUEST, "id must be a string or an integer")
+    if not isinstance(method, str):
+        return Malformed(INVALID_REQUEST, "method must be a string", known_id)
+    if params is not None and not isinstance(params, dict):
+        return Malformed(INVALID_PARAMS, "params must be an object", known_id)
+    if known_id is None:
+        return Notification(method, params or {})
+    return Request(known_id, method, params or {})
+
+
+def _answer(value: dict[str, Any], known_id: Id | None) -> Message | Malformed:
+    if "result" in value:
+        if known_id is None:
+            return Malformed(INVALID_REQUEST, "a result's id must be a string or an integer")
+        if not isinstance(value["result"], dict):
+            return Malformed(INVALID_REQUEST, "result must be an object", known_id)
+        return Result(known_id, value["result"])
+    error = value["error"]
+    if known_id is None and value.get("id") is not None:
+        return Malformed(INVALID_REQUEST, "an error's id must be a string, an integer or null")
+    if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
+        return Malformed(INVALID_REQUEST, "an error needs an integer code and a message", known_id)
+    return Failure(known_id, error["code"], error["message"], error.get("data"))

@@ -1,0 +1,209 @@
+"""A server's answers, shaped as each revision wants them, and its refusals. Pure: no stream, no thread."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from cardapp.errors import FieldError
+from cardapp.mcp.jsonrpc import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND, Id, Request, is_id
+from cardapp.mcp.revisions import (
+    CLIENT_CAPABILITIES_KEY,
+    CLIENT_INFO_KEY,
+    LATEST_HANDSHAKE,
+    META,
+    NEWEST_FIRST,
+    PROGRESS_TOKEN,
+    PROTOCOL_VERSION_KEY,
+    REVISIONS,
+    SERVER_INFO_KEY,
+    UNSUPPORTED_PROTOCOL_VERSION,
+    Revision,
+)
+from cardapp.mcp.schema import Schema
+from cardapp.mcp.tools import Tool, ToolFailure
+
+METHODS = {
+    "handshake": frozenset({"initialize", "ping", "tools/list", "tools/call"}),
+    "modern": frozenset({"server/discover", "tools/list", "tools/call"}),
+}
+BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
+
+# The tools are fixed for the life of the process, so what lists them may be kept for as long as a session is likely to
+# live; "private" because a session belongs to one user.
+CACHE_HINTS = {"ttlMs": 3_600_000, "cacheScope": "private"}
+
+
+class Refusal(Exception):
+    """A request is answered with this JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: Any = None) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.data = data
+
+
+class Protocol:
+    """Server name, tools and instructions, as results of the methods."""
+
+    def __init__(self, name: str, version: str, tools: Sequence[Tool], instructions: str = "") -> None:
+        """:raises ValueError: two tools share a name. :raises UnusableSchema: a tool's schema is none."""
+        self._info = {"name": name, "version": version}
+        self._instructions = {"instructions": instructions} if instructions else {}
+        self.tools = {tool.name: tool for tool in tools}
+        if len(self.tools) != len(tools):
+            raise ValueError("two tools have the same name")
+        self._inputs = {tool.name: Schema(tool.input_schema) for tool in tools}
+        self._outputs = {tool.name: Schema(tool.output_schema) for tool in tools}
+
+    def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
+        """The revision that governs a request, once it is known to name a method that may be called now.
+
+        :raises Refusal: the revision is unknown, ``_meta`` is incomplete, the method is unknown or comes too early.
+        """
+        meta = request.params.get(META, {})
+        if not isinstance(meta, dict):
+            raise Refusal(INVALID_PARAMS, "_meta must be an object")
+        token = meta.get(PROGRESS_TOKEN)
+        if token is not None and not is_id(token):
+            raise Refusal(INVALID_PARAMS, "progressToken must be a string or an integer")
+        if request.method != "initialize" and PROTOCOL_VERSION_KEY in meta:
+            revision = _declared(meta)
+        elif request.method == "server/discover":
+            raise Refusal(INVALID_PARAMS, f"_meta needs {PROTOCOL_VERSION_KEY}")
+        else:
+            revision = negotiated or LATEST_HANDSHAKE
+        if request.method not in METHODS[revision.era]:
+            raise Refusal(METHOD_NOT_FOUND, f"Method not found: {request.method}")
+        if revision.era == "handshake" and negotiated is None and request.method not in BEFORE_INITIALIZE:
+            raise Refusal(INVALID_PARAMS, f"send initialize first, or {PROTOCOL_VERSION_KEY} in _meta")
+        return revision
+
+    def initialize(self, request: Request, negotiated: Revision | None) -> tuple[Revision, dict[str, Any]]:
+        """The revision agreed on (the client's if it is known, else the latest) and the ``InitializeResult``.
+
+        :raises Refusal: the connection is initialized already, or the parameters are not those of ``initialize``.
+        """
+        if negotiated is not None:
+            raise Refusal(INVALID_REQUEST, f"already initialized with {negotiated.name}")
+        asked, capabilities = request.params.get("protocolVersion"), request.params.get("capabilities")
+        if not isinstance(asked, str) or not isinstance(capabilities, dict):
+            raise Refusal(INVALID_PARAMS, "initialize needs protocolVersion (a string) and capabilities (an object)")
+        if not _is_implementation(request.params.get("clientInfo")):
+            raise Refusal(INVALID_PARAMS, "clientInfo needs name and version, both strings")
+        revision = REVISIONS.get(asked, LATEST_HANDSHAKE)
+        if revision.era != "handshake":
+            revision = LATEST_HANDSHAKE
+        return revision, {
+            "protocolVersion": revision.name,
+            "capabilities": {"tools": {}},
+            "serverInfo": self._info,
+            **self._instructions,
+        }
+
+    def discover(self, revision: Revision) -> dict[str, Any]:
+        """The ``DiscoverResult``. All revisions are listed: the same connection serves both eras."""
+        body = {"supportedVersions": list(NEWEST_FIRST), "capabilities": {"tools": {}}, **self._instructions}
+        return self.complete(revision, {**body, **CACHE_HINTS})
+
+    def list_tools(self, request: Request, revision: Revision) -> dict[str, Any]:
+        """The ``ListToolsResult``: one page, in the order the tools were given.
+
+        :raises Refusal: a cursor; none was ever handed out.
+        """
+        if request.params.get("cursor") is not None:
+            raise Refusal(INVALID_PARAMS, "unknown cursor: the tools are one page")
+        tools = [_describe(tool, revision) for tool in self.tools.values()]
+        hints = CACHE_HINTS if revision.era == "modern" else {}
+        return self.complete(revision, {"tools": tools, **hints})
+
+    def called(self, request: Request) -> tuple[Tool, dict[str, Any]]:
+        """The tool that ``tools/call`` names and the arguments given. :raises Refusal: no such tool, or no object."""
+        name, arguments = request.params.get("name"), request.params.get("arguments", {})
+        if not isinstance(name, str) or name not in self.tools:
+            raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}", {"known": list(self.tools)})
+        if not isinstance(arguments, dict):
+            raise Refusal(INVALID_PARAMS, "arguments must be an object")
+        return self.tools[name], arguments
+
+    def check_arguments(self, tool: Tool, arguments: dict[str, Any], revision: Revision) -> None:
+        """:raises ToolFailure: or :raises Refusal: as the revision wants it, when the arguments break their schema."""
+        faults = self._inputs[tool.name].faults(arguments)
+        if not faults:
+            return
+        errors = [{"pointer": fault.pointer, "message": fault.message} for fault in faults]
+        reason = f"arguments of {tool.name}: {_sentence(faults)}"
+        if revision.argument_errors_are_results:
+            raise ToolFailure("invalid_arguments", reason, errors=errors)
+        raise Refusal(INVALID_PARAMS, reason, {"errors": errors})
+
+    def output_faults(self, tool: Tool, structured: Any) -> str:
+        """What in a handler's answer breaks the tool's output schema, as one sentence; empty when nothing does."""
+        return _sentence(self._outputs[tool.name].faults(structured))
+
+    def success(self, revision: Revision, structured: dict[str, Any]) -> dict[str, Any]:
+        """A ``CallToolResult``; its text is the JSON itself, which is all that old revisions can carry."""
+        text = json.dumps(structured, ensure_ascii=False, allow_nan=False)
+        return self._call_result(revision, text, structured, is_error=False)
+
+    def failure(self, revision: Revision, failure: ToolFailure) -> dict[str, Any]:
+        """A ``CallToolResult`` with ``isError``."""
+        return self._call_result(revision, failure.reason, failure.structured, is_error=True)
+
+    def _call_result(
+        self, revision: Revision, text: str, structured: dict[str, Any], *, is_error: bool
+    ) -> dict[str, Any]:
+        result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
+        if revision.structured:
+            result["structuredContent"] = structured
+        return self.complete(revision, result)
+
+    def complete(self, revision: Revision, result: dict[str, Any]) -> dict[str, Any]:
+        """``result`` with what every result of the modern era carries: its type and who answers."""
+        if revision.era == "handshake":
+            return result
+        return {"resultType": "complete", **result, META: {SERVER_INFO_KEY: self._info}}
+
+
+def progress_params(
+    revision: Revision, token: Id, done: float, total: float | None, message: str | None
+) -> dict[str, Any]:
+    """The parameters of ``notifications/progress``."""
+    params: dict[str, Any] = {"progressToken": token, "progress": done}
+    if total is not None:
+        params["total"] = total
+    if message is not None and revision.progress_message:
+        params["message"] = message
+    return params
+
+
+def _declared(meta: dict[str, Any]) -> Revision:
+    name = meta[PROTOCOL_VERSION_KEY]
+    if not isinstance(name, str):
+        raise Refusal(INVALID_PARAMS, f"{PROTOCOL_VERSION_KEY} must be a string")
+    if not isinstance(meta.get(CLIENT_CAPABILITIES_KEY), dict):
+        raise Refusal(INVALID_PARAMS, f"_meta needs {CLIENT_CAPABILITIES_KEY}, an object")
+    if CLIENT_INFO_KEY in meta and not _is_implementation(meta[CLIENT_INFO_KEY]):
+        raise Refusal(INVALID_PARAMS, f"{CLIENT_INFO_KEY} needs name and version, both strings")
+    revision = REVISIONS.get(name)
+    if revision is None or revision.era != "modern":
+        data = {"supported": list(NEWEST_FIRST), "requested": name}
+        raise Refusal(UNSUPPORTED_PROTOCOL_VERSION, "Unsupported protocol version", data)
+    return revision
+
+
+def _is_implementation(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("name"), str) and isinstance(value.get("version"), str)
+
+
+def _describe(tool: Tool, revision: Revision) -> dict[str, Any]:
+    described = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
+    if revision.structured:
+        described |= {"title": tool.title, "outputSchema": tool.output_schema}
+    return described
+
+
+def _sentence(faults: tuple[FieldError, ...]) -> str:
+    return "; ".join(f"{fault.pointer or 'the whole'}: {fault.message}" for fault in faults)

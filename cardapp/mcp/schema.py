@@ -1,0 +1,74 @@
+"""JSON Schema 2020-12 for tools: schemas may come from a peer, so they are bounded and never reach for the network."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Any
+
+from jsonschema import Draft202012Validator
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from cardapp.errors import FieldError
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+MAX_DEPTH = 64
+MAX_NODES = 20_000
+MAX_REPORTED = 20
+
+
+class UnusableSchema(Exception):
+    """A schema that nothing can be checked against: not valid, another dialect, too deep, a reference to elsewhere."""
+
+
+class Schema:
+    """One compiled schema."""
+
+    def __init__(self, schema: Any) -> None:
+        """:raises UnusableSchema: at once for what is seen at once, at the first check for a dangling reference."""
+        if not isinstance(schema, dict):
+            raise UnusableSchema("a schema must be an object")
+        if schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
+            raise UnusableSchema(f"the dialect {schema['$schema']} is not supported; use {DIALECT}")
+        _bound(schema)
+        try:
+            Draft202012Validator.check_schema(schema)
+        except SchemaError as why:
+            raise UnusableSchema(f"{why.json_path}: {why.message}") from why
+        # An explicit registry without a retriever: the library's default one would fetch a foreign $ref.
+        self._validator = Draft202012Validator(schema, registry=Registry())
+
+    def faults(self, value: Any) -> tuple[FieldError, ...]:
+        """What in ``value`` breaks the schema, empty when nothing does (at most 20).
+
+        :raises UnusableSchema: a reference leads out of the schema, or value and schema recurse without end.
+        """
+        try:
+            errors = list(islice(self._validator.iter_errors(value), MAX_REPORTED))
+        except Unresolvable as why:
+            raise UnusableSchema(f"a reference leads outside the schema: {why}") from why
+        except RecursionError as why:
+            raise UnusableSchema("the value or the schema is nested too deeply") from why
+        return tuple(FieldError(_pointer(error), error.message) for error in errors)
+
+
+def _pointer(error: ValidationError) -> str:
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in error.absolute_path)
+
+
+def _bound(schema: dict[str, Any]) -> None:
+    """Refuse what would take the validator too deep or too long; a walk of our own, so that no input recurses here."""
+    level: list[Any] = [schema]
+    nodes = depth = 0
+    while level:
+        depth, nodes = depth + 1, nodes + len(level)
+        if depth > MAX_DEPTH or nodes > MAX_NODES:
+            raise UnusableSchema(f"a schema may have {MAX_DEPTH} levels and {MAX_NODES} nodes")
+        level = [child for node in level for child in _children(node)]
+
+
+def _children(node: Any) -> list[Any]:
+    if isinstance(node, dict):
+        return list(node.values())
+    return node if isinstance(node, list) else []

@@ -1,0 +1,188 @@
+"""An MCP server: tools for any number of peers, over a Unix socket, standard streams, or any pair of pipes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from cardapp.errors import StateError, UsageError
+from cardapp.mcp.channel import Channel, Stream
+from cardapp.mcp.connection import Connection
+from cardapp.mcp.protocol import Protocol
+from cardapp.mcp.tools import CallContext, Handler, Tool, ToolFailure
+
+__all__ = ["CallContext", "Handler", "McpServer", "Tool", "ToolFailure", "UnixListener", "serve_stdio"]
+
+MAX_CALLS = 16
+MAX_CONNECTIONS = 32
+MAX_SOCKET_PATH = 107
+"""Bytes in a Unix socket's path: ``sun_path`` holds 108 with its final NUL (unix(7))."""
+_ACCEPT_PAUSE = 0.1
+
+
+class McpServer:
+    """Serves tools in every known revision. May serve many peers at once; holds nothing about them between requests."""
+
+    def __init__(
+        self,
+        name: str,
+        version: str,
+        tools: Sequence[Tool],
+        instructions: str = "",
+        *,
+        max_calls: int = MAX_CALLS,
+        grace: float = 5.0,
+    ) -> None:
+        """``max_calls`` run at once over all peers; further ones fail with ``busy``. When a peer leaves, its calls are
+        cancelled and awaited for ``grace`` seconds.
+
+        :raises ValueError: two tools share a name. :raises UnusableSchema: a tool's schema is none.
+        """
+        self._protocol = Protocol(name, version, tools, instructions)
+        self._slots = threading.BoundedSemaphore(max_calls)
+        self._grace = grace
+
+    def serve(self, reader: Stream, writer: Stream) -> None:
+        """Serve one peer over two streams with file descriptors, until it ends its side; closes both."""
+        self.serve_channel(Channel(reader, writer))
+
+    def serve_channel(self, channel: Channel) -> None:
+        """Serve one peer until it ends its side or ``channel`` is shut; closes the channel."""
+        Connection(self._protocol, channel, self._slots, self._grace).run()
+
+
+def serve_stdio(server: McpServer) -> None:
+    """Serve the process that started this one, over standard input and output, until its end of input.
+
+    The two descriptors are moved away first: what the tools or their children print goes to standard error, and they
+    read nothing, since a stray byte would break the protocol.
+    """
+    sys.stdout.flush()
+    with open(os.dup(0), "rb", buffering=0) as reader, open(os.dup(1), "wb", buffering=0) as writer:
+        with open(os.devnull, "rb") as nothing:
+            os.dup2(nothing.fileno(), 0)
+        os.dup2(2, 1)
+        server.serve(reader, writer)
+
+
+class UnixListener:
+    """Accepts peers on a Unix socket, a thread each. The socket file is for its owner alone (0600)."""
+
+    def __init__(self, path: str | os.PathLike[str], mcp_server: McpServer, *, max_connections: int = MAX_CONNECTIONS):
+        """A peer past ``max_connections`` is hung up on at once."""
+        self._path = Path(path)
+        self._server = mcp_server
+        self._max_connections = max_connections
+        self._stopping = threading.Event()
+        self._lock = threading.Lock()
+        self._peers: dict[threading.Thread, Channel] = {}
+        self._thread: threading.Thread | None = None
+        self._socket: socket.socket | None = None
+        self._inode: tuple[int, int] | None = None
+
+    def start(self) -> None:
+        """Listen. A socket file that nobody answers is replaced.
+
+        :raises UsageError: the path is too long. :raises StateError: another server answers there, or it is no socket.
+        """
+        _claim(self._path)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            listening.bind(os.fspath(self._path))
+            os.chmod(self._path, 0o600)  # nobody connects before listen()
+            listening.listen()
+        except OSError as why:
+            listening.close()
+            raise StateError(f"cannot listen on {self._path}: {why.strerror}") from why
+        self._socket, self._inode = listening, _inode(self._path)
+        self._thread = threading.Thread(target=self._accept, args=(listening,), name="mcp-listener", daemon=True)
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Stop listening, hang up on every peer, remove the socket file; waits at most ``timeout`` seconds. Idempotent.
+
+        A call whose handler does not heed its ``cancelled`` outlives this; its thread ends with the process.
+        """
+        deadline = time.monotonic() + timeout
+        thread, self._thread = self._thread, None
+        if thread is None or self._socket is None:
+            return
+        self._stopping.set()
+        self._socket.shutdown(socket.SHUT_RDWR)  # wakes accept()
+        thread.join(max(0.0, deadline - time.monotonic()))
+        self._socket.close()
+        with self._lock:
+            peers = dict(self._peers)
+        for channel in peers.values():
+            channel.shut()
+        for peer in peers:
+            peer.join(max(0.0, deadline - time.monotonic()))
+        if _inode(self._path) == self._inode:
+            self._path.unlink(missing_ok=True)
+
+    def _accept(self, listening: socket.socket) -> None:
+        while True:
+            try:
+                accepted, _ = listening.accept()
+            except OSError:
+                # Stopped, or short of descriptors or memory: then try again when some may have come free.
+                if self._stopping.wait(_ACCEPT_PAUSE):
+                    return
+            else:
+                self._welcome(accepted)
+
+    def _welcome(self, accepted: socket.socket) -> None:
+        with self._lock:
+            if len(self._peers) >= self._max_connections:
+                return accepted.close()
+            channel = Channel(accepted, accepted)
+            thread = threading.Thread(target=self._serve, args=(channel,), name="mcp-peer", daemon=True)
+            self._peers[thread] = channel
+        thread.start()
+
+    def _serve(self, channel: Channel) -> None:
+        try:
+            self._server.serve_channel(channel)
+        finally:
+            with self._lock:
+                del self._peers[threading.current_thread()]
+
+
+def _claim(path: Path) -> None:
+    """Make ``path`` free to bind: remove a socket file that nobody listens on."""
+    length = len(os.fsencode(path))
+    if length > MAX_SOCKET_PATH:
+        raise UsageError(
+            f"the socket path {path} has {length} bytes, the system allows {MAX_SOCKET_PATH}; "
+            "set CARD_STATE_DIR to a shorter directory"
+        )
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise StateError(f"{path} exists and is no socket; move it away")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            path.unlink(missing_ok=True)
+            return
+        except OSError:
+            pass  # a full backlog: somebody listens
+    raise StateError(f"another server answers on {path}; stop it first")
+
+
+def _inode(path: Path) -> tuple[int, int] | None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
