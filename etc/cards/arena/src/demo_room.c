@@ -41,8 +41,10 @@ static void run_out(void)
     char *too_big = arena_alloc(&a, 29, 1, "too big");
     char *exact = arena_alloc(&a, 28, 1, "exact");
     char *one_more = arena_alloc(&a, 1, 1, "one more");
-    printf("room: 29 %s, 28 %s, 1 more %s\n", too_big ? "given" : "refused",
-           exact ? "given" : "refused", one_more ? "given" : "refused");
+    char *nothing = arena_alloc(&a, 0, 1, "nothing");
+    printf("room: 29 %s, 28 %s, then 1 %s, 0 %s\n", too_big ? "given" : "refused",
+           exact ? "given" : "refused", one_more ? "given" : "refused",
+           nothing ? "given" : "refused");
     arena_destroy(&a);
 }
 
