@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import reprlib
 import socket
 import struct
 import threading
@@ -17,7 +18,7 @@ from cardapp.mcp.conversation import Conversation, OnProgress
 from cardapp.mcp.jsonrpc import Notification
 from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
-from cardapp.mcp.schema import Schema, UnusableSchema
+from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
@@ -55,7 +56,7 @@ class McpClient:
         self._stale = threading.Event()
         self._stale.set()
         self._tools: list[dict[str, Any]] = []
-        self._outputs: dict[str, Schema] = {}
+        self._outputs: dict[str, ToolSchema] = {}
         self._talk = Conversation(Channel(reader, writer))
         self.closed = self._talk.closed
         """Set once the connection has ended, from either side."""
@@ -150,14 +151,14 @@ class McpClient:
         if kind == "input_required":
             raise McpProtocolError(f"{method}: the server wants further input, which this client cannot give")
         if kind != "complete":
-            raise McpProtocolError(f"{method}: the result is of the unknown type {kind!r}")
+            raise McpProtocolError(f"{method}: the result is of the unknown type {reprlib.repr(kind)}")
         return result
 
     def _notified(self, notification: Notification) -> None:
         if notification.method == "notifications/tools/list_changed":
             self._stale.set()
 
-    def _output_schema(self, name: str, timeout: float, cancel: threading.Event | None) -> Schema | None:
+    def _output_schema(self, name: str, timeout: float, cancel: threading.Event | None) -> ToolSchema | None:
         """The compiled output schema of a tool; None if it has none, or is unknown (the server will say so)."""
         with self._listing:
             if self._stale.is_set():
@@ -167,7 +168,7 @@ class McpClient:
                 if schema is None:
                     return None
                 try:
-                    self._outputs[name] = Schema(schema)
+                    self._outputs[name] = ToolSchema(schema)
                 except UnusableSchema as why:
                     raise McpProtocolError(f"the output schema of {name} cannot be used: {why}") from why
             return self._outputs[name]
@@ -202,7 +203,7 @@ def _is_tool(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
-def _tool_result(name: str, result: dict[str, Any], output: Schema | None) -> ToolResult:
+def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -> ToolResult:
     content, is_error = result.get("content"), result.get("isError", False)
     if not isinstance(content, list) or not isinstance(is_error, bool):
         raise McpProtocolError(f"{name}: the result needs content, a list, and isError, if any, a boolean")
@@ -216,7 +217,7 @@ def _tool_result(name: str, result: dict[str, Any], output: Schema | None) -> To
     return ToolResult(structured, is_error, "\n".join(texts))
 
 
-def _check(name: str, structured: Any, output: Schema) -> None:
+def _check(name: str, structured: Any, output: ToolSchema) -> None:
     try:
         faults = output.faults(structured)
     except UnusableSchema as why:

@@ -45,6 +45,8 @@ MAX_PROGRESS_WAITING = 1000
 _CANCEL_GLANCE = 0.05
 """Seconds between two looks at a caller's cancel event; an answer is noticed at once all the same."""
 _SEND_TIMEOUT = 10.0
+_CANCEL_SEND_TIMEOUT = 1.0
+"""Less, since the caller has already waited as long as it would."""
 
 
 @dataclass
@@ -164,7 +166,8 @@ class Conversation:
     def _give_up(self, request: Request, why: BaseException) -> None:
         reason = why.detail if isinstance(why, McpError) else "the caller failed"
         with contextlib.suppress(McpError):  # who is gone needs no word of it; the caller gets its own reason
-            self.notify("notifications/cancelled", {"requestId": request.id, "reason": reason})
+            notice = Notification("notifications/cancelled", {"requestId": request.id, "reason": reason})
+            self._send(encode(notice), _CANCEL_SEND_TIMEOUT)
 
     def _encoded(self, request: Request) -> bytes:
         try:

@@ -85,7 +85,7 @@ def _discover(
     return Agreement(common, _object(_object(result.get(META)).get(SERVER_INFO_KEY)))
 
 
-def _choose(offered: list[object]) -> Revision | None:
+def _choose(offered: list[str]) -> Revision | None:
     """The modern revision to use with a server that lists ``offered``; None where only the handshake is left.
 
     :raises McpProtocolError: it lists revisions, and none is known here.
@@ -100,24 +100,25 @@ def _handshake(conversation: Conversation, client_info: dict[str, Any], timeout:
     params = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "clientInfo": client_info}
     # The protocol forbids to cancel this one request.
     result = conversation.request("initialize", params, timeout=timeout, cancellable=False)
-    revision = newest_common([result.get("protocolVersion")], "handshake")
+    answered = _listed([result.get("protocolVersion")])
+    revision = newest_common(answered, "handshake")
     if revision is None:
-        raise _no_common([result.get("protocolVersion")])
+        raise _no_common(answered)
     conversation.batches = revision.batches
     conversation.notify("notifications/initialized", {})
     return Agreement(revision, _object(result.get("serverInfo")))
 
 
-def _supported(why: McpRemoteError) -> list[object]:
+def _supported(why: McpRemoteError) -> list[str]:
     """The revisions that an error -32022 lists; empty for any other error."""
     return _listed(_object(why.data).get("supported")) if why.rpc_code == UNSUPPORTED_PROTOCOL_VERSION else []
 
 
-def _listed(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+def _listed(value: object) -> list[str]:
+    return [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
 
 
-def _no_common(offered: list[object]) -> McpProtocolError:
+def _no_common(offered: list[str]) -> McpProtocolError:
     return McpProtocolError(f"the server speaks {offered}, this client {list(NEWEST_FIRST)}: no revision is common")
 
 

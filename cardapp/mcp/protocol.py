@@ -21,7 +21,7 @@ from cardapp.mcp.revisions import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Revision,
 )
-from cardapp.mcp.schema import Schema
+from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 from cardapp.mcp.tools import Tool, ToolFailure
 
 METHODS = {
@@ -49,14 +49,20 @@ class Protocol:
     """Server name, tools and instructions, as results of the methods."""
 
     def __init__(self, name: str, version: str, tools: Sequence[Tool], instructions: str = "") -> None:
-        """:raises ValueError: two tools share a name. :raises UnusableSchema: a tool's schema is none."""
+        """:raises ValueError: two tools share a name, or a schema is of no object.
+
+        :raises UnusableSchema: a schema is none.
+        """
         self._info = {"name": name, "version": version}
         self._instructions = {"instructions": instructions} if instructions else {}
         self.tools = {tool.name: tool for tool in tools}
         if len(self.tools) != len(tools):
             raise ValueError("two tools have the same name")
-        self._inputs = {tool.name: Schema(tool.input_schema) for tool in tools}
-        self._outputs = {tool.name: Schema(tool.output_schema) for tool in tools}
+        for tool in tools:
+            if not tool.input_schema.get("type") == tool.output_schema.get("type") == "object":
+                raise ValueError(f"both schemas of {tool.name} must be of type object")
+        self._inputs = {tool.name: ToolSchema(tool.input_schema) for tool in tools}
+        self._outputs = {tool.name: ToolSchema(tool.output_schema) for tool in tools}
 
     def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
         """The revision that governs a request, once it is known to name a method that may be called now.
@@ -122,7 +128,9 @@ class Protocol:
     def called(self, request: Request) -> tuple[Tool, dict[str, Any]]:
         """The tool that ``tools/call`` names and the arguments given. :raises Refusal: no such tool, or no object."""
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
-        if not isinstance(name, str) or name not in self.tools:
+        if not isinstance(name, str):
+            raise Refusal(INVALID_PARAMS, "name must be a string")
+        if name not in self.tools:
             raise Refusal(INVALID_PARAMS, f"Unknown tool: {name}", {"known": list(self.tools)})
         if not isinstance(arguments, dict):
             raise Refusal(INVALID_PARAMS, "arguments must be an object")
@@ -130,7 +138,10 @@ class Protocol:
 
     def check_arguments(self, tool: Tool, arguments: dict[str, Any], revision: Revision) -> None:
         """:raises ToolFailure: or :raises Refusal: as the revision wants it, when the arguments break their schema."""
-        faults = self._inputs[tool.name].faults(arguments)
+        try:
+            faults = self._inputs[tool.name].faults(arguments)
+        except UnusableSchema as why:
+            raise Refusal(INVALID_PARAMS, f"the arguments cannot be checked: {why}") from why
         if not faults:
             return
         errors = [{"pointer": fault.pointer, "message": fault.message} for fault in faults]

@@ -51,10 +51,10 @@ LATEST_HANDSHAKE = REVISIONS["2025-11-25"]
 LATEST_MODERN = REVISIONS["2026-07-28"]
 
 
-def newest_common(offered: Iterable[object], era: Era) -> Revision | None:
+def newest_common(offered: Iterable[str], era: Era) -> Revision | None:
     """The newest revision of ``era`` that is known here and among those a peer ``offered``, or None."""
-    known = {name for name in offered if isinstance(name, str)}
-    return next((REVISIONS[name] for name in NEWEST_FIRST if name in known and REVISIONS[name].era == era), None)
+    common = set(offered) & set(REVISIONS)
+    return next((REVISIONS[name] for name in NEWEST_FIRST if name in common and REVISIONS[name].era == era), None)
 
 
 def request_meta(revision: Revision, client_info: dict[str, Any]) -> dict[str, Any]:

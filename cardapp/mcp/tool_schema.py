@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from itertools import islice
 from typing import Any
 
 from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError, ValidationError
+from jsonschema.exceptions import SchemaError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from cardapp.errors import FieldError
+from cardapp.schema import field_errors
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_DEPTH = 64
@@ -22,14 +22,14 @@ class UnusableSchema(Exception):
     """A schema that nothing can be checked against: not valid, another dialect, too deep, a reference to elsewhere."""
 
 
-class Schema:
-    """One compiled schema."""
+class ToolSchema:
+    """One compiled schema, by the standard's own rules (1.0 is an integer): a peer wrote it or will read it."""
 
     def __init__(self, schema: Any) -> None:
-        """:raises UnusableSchema: at once for what is seen at once, at the first check for a dangling reference."""
+        """:raises UnusableSchema: for all but a dangling reference, which only a check finds."""
         if not isinstance(schema, dict):
             raise UnusableSchema("a schema must be an object")
-        if schema.get("$schema", DIALECT).rstrip("#") != DIALECT:
+        if str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
             raise UnusableSchema(f"the dialect {schema['$schema']} is not supported; use {DIALECT}")
         _bound(schema)
         try:
@@ -45,16 +45,11 @@ class Schema:
         :raises UnusableSchema: a reference leads out of the schema, or value and schema recurse without end.
         """
         try:
-            errors = list(islice(self._validator.iter_errors(value), MAX_REPORTED))
+            return field_errors(self._validator, value)[:MAX_REPORTED]
         except Unresolvable as why:
             raise UnusableSchema(f"a reference leads outside the schema: {why}") from why
         except RecursionError as why:
             raise UnusableSchema("the value or the schema is nested too deeply") from why
-        return tuple(FieldError(_pointer(error), error.message) for error in errors)
-
-
-def _pointer(error: ValidationError) -> str:
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in error.absolute_path)
 
 
 def _bound(schema: dict[str, Any]) -> None:
