@@ -1,0 +1,34 @@
+"""An open database in a fresh state directory, and what an event needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.state import events
+from cardapp.state.database import Database
+
+AT = "2025-03-01T10:00:00.000Z"
+CARD = {"id": "arena", "uuid": "u-1", "version": "1.0.0", "source_sha256": "ab" * 32}
+
+
+@pytest.fixture
+def db(state_dir: Path) -> Iterator[Database]:
+    database = Database.open(state_dir / "card-state")
+    yield database
+    database.close()
+
+
+@pytest.fixture
+def add(db: Database) -> Callable[..., dict[str, Any]]:
+    """Append one event in a write of its own; every member has a default."""
+
+    def append(**members: Any) -> dict[str, Any]:
+        event: dict[str, Any] = {"kind": "note", "actor": "api", "key": "t1", "card": CARD, "data": {}, "at": AT}
+        with db.write() as conn:
+            return events.append(conn, **(event | members))
+
+    return append

@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from cardapp.card.navigation import FRESH, Position
+from cardapp.card.progress import LastResult, Status
+from cardapp.state import checkpoint, navigation, progress, publication, viewer
+from cardapp.state.database import Database
+
+AT = "2025-03-01T10:00:00.000Z"
+LATER = "2025-03-01T10:00:01.500Z"
+READY = LastResult("ready", AT, "t1/b1/p1/s1/first", None)
+TIMEOUT = LastResult("timeout", LATER, "t1/b1/p1/s2/end", "replay_timeout")
+SOMEWHERE = Position(
+    task_id="t1",
+    block_id="b1",
+    phase_id="p1",
+    step_id="s1",
+    snapshot_ref="t1/b1/p1/s1/first",
+    focus_level="step",
+    sync_requested=True,
+    actor="zoë",
+)
+
+
+def test_a_position_comes_back_as_it_was_saved(db: Database) -> None:
+    with db.write() as conn:
+        assert navigation.load(conn, "u") == navigation.Saved(FRESH, 0, None)
+        first = navigation.save(conn, "u", SOMEWHERE, AT)
+        assert first == navigation.Saved(SOMEWHERE, 1, AT) == navigation.load(conn, "u")
+        second = navigation.save(conn, "u", FRESH, LATER)
+        assert second == navigation.Saved(FRESH, 2, LATER) == navigation.load(conn, "u")
+
+
+def test_cards_do_not_share_their_state(db: Database) -> None:
+    with db.write() as conn:
+        navigation.save(conn, "a", SOMEWHERE, AT)
+        viewer.save(conn, "a", {"scale": 2}, AT)
+        progress.set(conn, "a", "t1.b1.p1.s1", "approved", "", "me", AT)
+        checkpoint.save_operation(conn, "a", {"state": "ready"})
+        checkpoint.save_result(conn, "a", "t1/b1/p1/s1", READY)
+        publication.publish(conn, "a", **published())
+    with db.read() as conn:
+        assert navigation.load(conn, "b").revision == 0
+        assert viewer.load(conn, "b") == (None, 0)
+        assert progress.load_all(conn, "b") == {}
+        assert checkpoint.load_operation(conn, "b") is None
+        assert checkpoint.load_results(conn, "b") == {}
+        assert publication.load(conn, "b") is None
+
+
+def test_viewer_state_is_kept_whole(db: Database) -> None:
+    state: dict[str, Any] = {"scale": 1.25, "scroll": {"x": 0, "y": 12.5}, "viewer": {"page": {"fit": True}}}
+    with db.write() as conn:
+        assert viewer.save(conn, "u", state, AT) == 1
+        assert viewer.load(conn, "u") == (state, 1)
+        assert viewer.save(conn, "u", {"scale": 2}, LATER) == 2
+        assert viewer.load(conn, "u") == ({"scale": 2}, 2)
+
+
+def published(**members: Any) -> dict[str, Any]:
+    return {
+        "key": "t1/b1/p1/s1/first",
+        "page_index": 3,
+        "operation_id": "op-1",
+        "generation": 7,
+        "stop_id": "stop-1",
+        "binding": {"container_id": "c", "instance": "i", "profile": "local", "target": "arena"},
+        "instance": "i",
+        "socket": "/s/mcp.sock",
+        "source_sha256": "ab" * 32,
+        "observed": {"line": 31, "values": {}},
+        "at": AT,
+    } | members
+
+
+def test_publishing_switches_sync_on_and_keeps_all(db: Database) -> None:
+    with db.write() as conn:
+        assert publication.publish(conn, "u", **published()) == 1
+    with db.read() as conn:
+        now = publication.load(conn, "u")
+    members = published()
+    at = members.pop("at")
+    assert now == publication.Publication(
+        sync="on",
+        reason=None,
+        updated_at=at,
+        revision=1,
+        previous_key=None,
+        previous_observed=None,
+        **members,
+    )
+
+
+def test_a_publication_remembers_what_the_one_before_it_observed(db: Database) -> None:
+    with db.write() as conn:
+        publication.publish(conn, "u", **published())
+        publication.publish(conn, "u", **published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}}))
+        now = publication.load(conn, "u")
+    assert now is not None
+    assert (now.key, now.observed) == ("t1/b1/p1/s2/end", {"line": 40, "values": {}})
+    assert (now.previous_key, now.previous_observed) == ("t1/b1/p1/s1/first", {"line": 31, "values": {}})
+
+
+def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
+    with db.write() as conn:
+        assert publication.switch_off(conn, "u", "nothing was ever on", AT) is False
+        publication.publish(conn, "u", **published())
+        assert publication.switch_off(conn, "u", "target_reset", LATER) is True
+        assert publication.switch_off(conn, "u", "session_changed", LATER) is False
+        now = publication.load(conn, "u")
+        assert now is not None
+        assert (now.sync, now.reason, now.key, now.updated_at, now.revision) == (
+            "off",
+            "target_reset",
+            "t1/b1/p1/s1/first",
+            LATER,
+            2,
+        )
+        publication.publish(conn, "u", **published(generation=8))
+        now = publication.load(conn, "u")
+        assert now is not None
+        assert (now.sync, now.reason, now.generation, now.revision) == ("on", None, 8, 3)
+
+
+@pytest.mark.parametrize(("asked", "kept"), [(1, 5), (5, 5), (6, 6)])
+def test_the_generation_never_falls(db: Database, asked: int, kept: int) -> None:
+    with db.write() as conn:
+        assert checkpoint.load_generation(conn) == 0
+        checkpoint.save_generation(conn, 5)
+        assert checkpoint.save_generation(conn, asked) == kept
+    with db.read() as conn:
+        assert checkpoint.load_generation(conn) == kept
+
+
+def test_the_last_operation_and_results_are_kept(db: Database) -> None:
+    with db.write() as conn:
+        for state in ("failed", "ready"):
+            checkpoint.save_operation(conn, "u", {"state": state, "observed": None})
+            checkpoint.save_result(conn, "u", "t1/b1/p1/s1", replace(READY, state=state))
+        checkpoint.save_result(conn, "u", "t1/b1/p1/s2", TIMEOUT)
+    with db.read() as conn:
+        assert checkpoint.load_operation(conn, "u") == {"state": "ready", "observed": None}
+        assert checkpoint.load_results(conn, "u") == {
+            "t1/b1/p1/s1": READY,
+            "t1/b1/p1/s2": TIMEOUT,
+        }
+
+
+def test_progress_goes_both_ways(db: Database) -> None:
+    with db.write() as conn:
+        assert progress.load_all(conn, "u") == {}
+        assert progress.set(conn, "u", "t1.b1.p1.s1", "approved", "läuft", "me", AT) == Status(
+            "approved", "läuft", "me", AT, 1
+        )
+        progress.set(conn, "u", "t1.b1.p1.s2", "approved", "", "me", AT)
+        progress.set(conn, "u", "t1.b1.p1.s1", "pending", "", "you", LATER)
+    with db.read() as conn:
+        assert progress.load_all(conn, "u") == {
+            "t1.b1.p1.s1": Status("pending", "", "you", LATER, 2),
+            "t1.b1.p1.s2": Status("approved", "", "me", AT, 1),
+        }

@@ -1,0 +1,76 @@
+"""kill -9 of a process that writes: what it acknowledged is there, nothing is half there, the chain holds."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from cardapp.state import chain, events, navigation, progress
+from cardapp.state.database import Database
+
+WRITER = """
+import sys, threading
+from pathlib import Path
+from cardapp.card.navigation import Position
+from cardapp.state import events, navigation, progress
+from cardapp.state.database import Database
+import json
+
+AT = "2025-03-01T10:00:00.000Z"
+CARD = {"id": "arena", "version": "1", "source_sha256": "00" * 32}
+database = Database.open(Path(sys.argv[1]))
+saying = threading.Lock()
+
+def work(name):
+    number = 0
+    while True:
+        number += 1
+        with database.write() as conn:
+            note = f"{name}-{number}"
+            saved = navigation.save(conn, "u", Position(task_id=note, focus_level="task"), AT)
+            row = progress.set(conn, "u", name, "approved", note, "me", AT)
+            event = events.append(conn, kind="note", actor=name, key="", card=CARD, data={"note": note}, at=AT)
+        with saying:
+            print(json.dumps([event["seq"], event["hash"], saved.revision, name, row.revision, note]), flush=True)
+
+for name in "abcd":
+    threading.Thread(target=work, args=(name,)).start()
+"""
+
+
+def test_what_was_acknowledged_outlives_kill_9(state_dir: Path, loops: Callable[..., int]) -> None:
+    path = state_dir / "card-state"
+    acknowledged: dict[int, str] = {}
+    for turn in range(loops(quick=3, full=20)):
+        lines = killed_after(path, count=7 + 23 * turn % 120)
+        said = [json.loads(line) for line in lines]
+        acknowledged |= {seq: digest for seq, digest, *_ in said}
+        database = Database.open(path)
+        with database.read() as conn:
+            stored = {event["seq"]: event for event in events.stream(conn)}
+            position = navigation.load(conn, "u")
+            rows = progress.load_all(conn, "u")
+        database.close()
+        assert chain.verify_file(path).intact
+        assert acknowledged.items() <= {seq: event["hash"] for seq, event in stored.items()}.items()
+        assert position.revision >= max(revision for _, _, revision, *_ in said)
+        # One transaction: the position is that of the last event, each item that of its thread's last event.
+        assert position.position.task_id == stored[len(stored)]["data"]["note"]
+        last = {event["actor"]: event["data"]["note"] for event in stored.values()}
+        assert {name: row.note for name, row in rows.items()} == last
+
+
+def killed_after(path: Path, *, count: int) -> list[str]:
+    """The acknowledgements of a writing process, killed after ``count`` of them; those in the pipe count too."""
+    child = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
+    with child:
+        assert child.stdout is not None
+        try:
+            lines = [child.stdout.readline() for _ in range(count)]
+        finally:
+            child.kill()
+        lines += child.stdout.readlines()
+    return [line for line in lines if line.endswith("\n")]

@@ -1,0 +1,340 @@
+from __future__ import annotations
+
+import gc
+import hashlib
+import sqlite3
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from cardapp.card.navigation import FRESH
+from cardapp.errors import InvalidValue, StateError
+from cardapp.state import migrations, navigation
+from cardapp.state.database import Database, read_only
+from cardapp.state.failures import translated
+
+AT = "2025-03-01T10:00:00.000Z"
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+# -- opening -------------------------------------------------------------------------------------------------------
+
+
+def test_a_new_file_is_private_and_durable(state_dir: Path) -> None:
+    database = Database.open(state_dir / "inner" / "card-state")
+    with database.write() as conn:
+        navigation.save(conn, "u", FRESH, AT)
+        settings = {name: conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
+        assert conn.execute("PRAGMA foreign_keys").fetchone()[0] == 1
+    assert settings == {"journal_mode": "wal", "synchronous": 2}
+    assert mode(state_dir / "inner") == 0o700
+    assert {mode(file) for file in (state_dir / "inner").iterdir()} == {0o600}
+    database.close()
+
+
+def test_what_was_written_is_there_after_reopening(state_dir: Path) -> None:
+    first = Database.open(state_dir / "card-state")
+    with first.write() as conn:
+        navigation.save(conn, "u", FRESH, AT)
+    first.close()
+    second = Database.open(state_dir / "card-state")
+    with second.read() as conn:
+        assert navigation.load(conn, "u").revision == 1
+    second.close()
+
+
+@pytest.mark.parametrize("linked", ["card-state", "card-state-wal", "card-state-shm"])
+def test_a_symlinked_file_is_refused_and_its_goal_untouched(state_dir: Path, linked: str) -> None:
+    goal = state_dir / "goal"
+    goal.write_bytes(b"")
+    (state_dir / linked).symlink_to(goal)
+    with pytest.raises(StateError) as refused:
+        Database.open(state_dir / "card-state")
+    assert refused.value.code == "state_symlink"
+    assert str(state_dir / linked) in refused.value.detail
+    assert goal.read_bytes() == b""
+
+
+def test_a_symlinked_directory_is_refused(state_dir: Path) -> None:
+    (state_dir / "real").mkdir()
+    (state_dir / "link").symlink_to(state_dir / "real")
+    with pytest.raises(StateError) as refused:
+        Database.open(state_dir / "link" / "card-state")
+    assert refused.value.code == "state_symlink"
+    assert list((state_dir / "real").iterdir()) == []
+
+
+def test_a_directory_in_the_files_place_is_refused(state_dir: Path) -> None:
+    (state_dir / "card-state").mkdir()
+    with pytest.raises(StateError, match="CARD_STATE_DATABASE"):
+        Database.open(state_dir / "card-state")
+
+
+def test_a_file_that_is_no_database_is_refused_unchanged(state_dir: Path) -> None:
+    file = state_dir / "card-state"
+    file.write_bytes(b"my thesis, the only copy" * 100)
+    with pytest.raises(StateError) as refused:
+        Database.open(file)
+    assert refused.value.code == "state_corrupt"
+    assert file.read_bytes() == b"my thesis, the only copy" * 100
+
+
+def test_another_applications_database_is_refused_unchanged(state_dir: Path) -> None:
+    file = state_dir / "card-state"
+    with sqlite3.connect(file) as other:
+        other.execute("CREATE TABLE recipe (name)")
+    other.close()
+    before = file.read_bytes()
+    with pytest.raises(StateError) as refused:
+        Database.open(file)
+    assert refused.value.code == "state_foreign_database"
+    assert file.read_bytes() == before
+
+
+# -- migrations ----------------------------------------------------------------------------------------------------
+
+SECOND = "ALTER TABLE navigation ADD COLUMN colour TEXT;\nCREATE TABLE second (x INTEGER);"
+
+
+def test_a_newer_schema_is_refused_unchanged(state_dir: Path) -> None:
+    file = state_dir / "card-state"
+    Database.open(file).close()
+    with sqlite3.connect(file) as conn:
+        conn.execute(f"PRAGMA user_version = {len(migrations.STEPS) + 1}")
+    conn.close()
+    before = file.read_bytes()
+    with pytest.raises(StateError) as refused:
+        Database.open(file)
+    assert refused.value.code == "state_newer_schema"
+    assert "newer" in refused.value.detail
+    assert "CARD_STATE_DATABASE" in refused.value.detail
+    assert file.read_bytes() == before
+
+
+def test_a_version_1_file_goes_through_the_steps_it_lacks(state_dir: Path) -> None:
+    path = str(state_dir / "old")
+    conn = sqlite3.connect(path, isolation_level=None)
+    assert migrations.migrate(conn, path=path, steps=migrations.STEPS[:1]) == 1
+    conn.execute("INSERT INTO navigation VALUES ('u', 't1', NULL, NULL, NULL, NULL, 'task', 0, 'api', '', 7)")
+    steps = (*migrations.STEPS, SECOND)
+    assert migrations.migrate(conn, path=path, steps=steps) == len(steps) - 1
+    assert conn.execute("SELECT task_id, revision, colour FROM navigation").fetchall() == [("t1", 7, None)]
+    assert conn.execute("PRAGMA user_version").fetchone() == (len(steps),)
+    assert migrations.migrate(conn, path=path, steps=steps) == 0
+    conn.close()
+
+
+def test_a_failing_step_leaves_the_file_as_it_was(state_dir: Path) -> None:
+    path = str(state_dir / "old")
+    conn = sqlite3.connect(path, isolation_level=None)
+    migrations.migrate(conn, path=path)
+    broken = "CREATE TABLE half (x);\nINSERT INTO nowhere VALUES (1);"
+    with pytest.raises(sqlite3.OperationalError, match="nowhere"):
+        migrations.migrate(conn, path=path, steps=(*migrations.STEPS, broken))
+    assert conn.execute("PRAGMA user_version").fetchone() == (len(migrations.STEPS),)
+    assert conn.execute("SELECT name FROM sqlite_master WHERE name = 'half'").fetchone() is None
+    assert not conn.in_transaction
+    conn.close()
+
+
+def test_steps_that_shipped_are_not_edited() -> None:
+    """Files in the field have run them: add a step, and its digest here."""
+    digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
+    assert digests == ["343818bbf332c696"]
+
+
+# -- reading and writing -------------------------------------------------------------------------------------------
+
+
+def test_an_exception_undoes_the_write(db: Database) -> None:
+    def change_my_mind() -> None:
+        with db.write() as conn:
+            navigation.save(conn, "u", FRESH, AT)
+            raise ValueError("changed my mind")
+
+    with pytest.raises(ValueError, match="changed my mind"):
+        change_my_mind()
+    with db.read() as conn:
+        assert navigation.load(conn, "u").revision == 0
+
+
+def test_a_write_inside_a_write_is_an_error_and_undoes(db: Database) -> None:
+    def twice() -> None:
+        with db.write() as conn:
+            navigation.save(conn, "u", FRESH, AT)
+            with db.write():
+                pass
+
+    with pytest.raises(RuntimeError, match="inside a write"):
+        twice()
+    with db.write() as conn:
+        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+
+
+def test_a_read_sees_one_moment(db: Database) -> None:
+    with db.read() as conn:
+        assert navigation.load(conn, "u").revision == 0
+        with db.write() as writing:
+            navigation.save(writing, "u", FRESH, AT)
+        assert navigation.load(conn, "u").revision == 0
+    with db.read() as conn:
+        assert navigation.load(conn, "u").revision == 1
+
+
+def test_a_read_cannot_write(db: Database) -> None:
+    with pytest.raises(StateError) as refused, db.read() as conn:
+        navigation.save(conn, "u", FRESH, AT)
+    assert refused.value.code == "state_read_only"
+
+
+def test_values_that_cannot_be_stored_are_named(db: Database) -> None:
+    with pytest.raises(InvalidValue, match="surrogate"), db.write() as conn:
+        navigation.save(conn, "\ud800", FRESH, AT)
+    with pytest.raises(InvalidValue, match="64 bits"), db.read() as conn:
+        conn.execute("SELECT ?", (2**64,))
+
+
+def test_closing_twice_is_one_close_and_later_use_says_so(state_dir: Path) -> None:
+    database = Database.open(state_dir / "card-state")
+    with database.read() as conn:
+        database.close()
+        database.close()
+        assert navigation.load(conn, "u").revision == 0
+    for use in (database.read, database.write):
+        with pytest.raises(StateError, match="closed"), use():
+            pass
+    assert [file.name for file in state_dir.iterdir()] == ["card-state"]
+
+
+def test_threads_that_come_and_go_leave_no_connection_behind(db: Database) -> None:
+    def use() -> None:
+        with db.read() as conn:
+            navigation.load(conn, "u")
+
+    use()
+    before = descriptors()
+    for _ in range(30):
+        thread = threading.Thread(target=use)
+        thread.start()
+        thread.join()
+    assert descriptors() == before
+
+
+def descriptors() -> int:
+    return len([link for link in Path("/proc/self/fd").iterdir() if "card-state" in _goal(link)])
+
+
+def _goal(link: Path) -> str:
+    try:
+        return str(link.readlink())
+    except OSError:
+        return ""
+
+
+def test_a_crowd_of_readers_leaves_no_more_than_the_first_crowd_did(db: Database) -> None:
+    together = threading.Barrier(20)
+
+    def use() -> None:
+        with db.read() as conn:
+            navigation.load(conn, "u")
+            together.wait(30)
+
+    def crowd() -> tuple[int, int]:
+        threads = [threading.Thread(target=use) for _ in range(20)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        gc.collect()
+        connections = sum(isinstance(thing, sqlite3.Connection) for thing in gc.get_objects())
+        return connections, descriptors()
+
+    before, _ = crowd()
+    # SQLite keeps the descriptors of closed connections for the next ones, as long as one is open.
+    after = [crowd() for _ in range(3)]
+    assert {connections for connections, _ in after} == {before}
+    assert before < 20
+    assert max(count for _, count in after) <= 2 * 21 + 1
+
+
+# -- failures ------------------------------------------------------------------------------------------------------
+
+
+def test_a_full_disk_is_said_and_survived(db: Database) -> None:
+    with db.write() as conn:
+        pages = conn.execute("PRAGMA page_count").fetchone()[0]
+        conn.execute(f"PRAGMA max_page_count = {pages + 2}")
+    with pytest.raises(StateError) as full, db.write() as conn:
+        conn.executemany("INSERT INTO operation VALUES (?, ?)", ((str(number), "x" * 500) for number in range(1000)))
+    assert full.value.code == "state_disk_full"
+    with db.write() as conn:
+        conn.execute("PRAGMA max_page_count = 100000")
+        assert conn.execute("SELECT count(*) FROM operation").fetchone()[0] == 0
+        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+
+
+def test_a_lock_held_by_another_process_is_said_and_survived(db: Database) -> None:
+    with db.write() as conn:
+        conn.execute("PRAGMA busy_timeout = 10")
+    other = sqlite3.connect(db.path, isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StateError) as locked, db.write():
+        pass
+    assert locked.value.code == "state_locked"
+    other.execute("ROLLBACK")
+    other.close()
+    with db.write() as conn:
+        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+
+
+@pytest.mark.parametrize(
+    ("errorcode", "code"),
+    [
+        (sqlite3.SQLITE_FULL, "state_disk_full"),
+        (sqlite3.SQLITE_BUSY_SNAPSHOT, "state_locked"),
+        (sqlite3.SQLITE_CORRUPT_INDEX, "state_corrupt"),
+        (sqlite3.SQLITE_READONLY_DIRECTORY, "state_read_only"),
+        (sqlite3.SQLITE_IOERR_FSYNC, "state_io_error"),
+        (sqlite3.SQLITE_CANTOPEN, "state_cannot_open"),
+    ],
+)
+def test_sqlites_errors_have_our_words(errorcode: int, code: str) -> None:
+    error = sqlite3.OperationalError("words of SQLite")
+    error.sqlite_errorcode = errorcode
+    ours = translated(error, Path("/x/card-state"))
+    assert ours is not None
+    assert ours.code == code
+    assert "/x/card-state" in ours.detail
+    assert "words of SQLite" in ours.detail
+
+
+def test_our_own_mistakes_stay_visible(db: Database) -> None:
+    with pytest.raises(sqlite3.OperationalError, match="no such table"), db.write() as conn:
+        conn.execute("INSERT INTO nowhere VALUES (1)")
+
+
+# -- reading from another process ----------------------------------------------------------------------------------
+
+
+def test_a_database_in_use_can_be_read_without_changing_it(db: Database) -> None:
+    with db.write() as conn:
+        navigation.save(conn, "u", FRESH, AT)
+    with read_only(db.path) as conn:
+        assert navigation.load(conn, "u").revision == 1
+    with pytest.raises(StateError) as refused, read_only(db.path) as conn:
+        navigation.save(conn, "u", FRESH, AT)
+    assert refused.value.code == "state_read_only"
+
+
+def test_a_missing_or_foreign_file_is_not_made(state_dir: Path) -> None:
+    with pytest.raises(StateError, match="no database"), read_only(state_dir / "none"):
+        pass
+    assert list(state_dir.iterdir()) == []
+    sqlite3.connect(state_dir / "other").executescript("CREATE TABLE recipe (name)").connection.close()
+    with pytest.raises(StateError, match="no card state"), read_only(state_dir / "other"):
+        pass

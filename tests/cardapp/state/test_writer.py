@@ -1,0 +1,135 @@
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from cardapp.card.navigation import FRESH
+from cardapp.state import navigation
+from cardapp.state.database import Database
+
+AT = "2025-03-01T10:00:00.000Z"
+
+
+class Together:
+    """Runs writes that all queue while the first holds the turn, so that they share one COMMIT."""
+
+    def __init__(self, db: Database) -> None:
+        self.db = db
+        self.outcomes: dict[str, BaseException | None] = {}
+
+    def run(self, bodies: dict[str, Callable[[sqlite3.Connection], object]]) -> None:
+        threads = [threading.Thread(target=self._write, args=item) for item in bodies.items()]
+        with self.db.write() as conn:
+            for thread in threads:
+                thread.start()
+            while self.db._writer._queued < len(threads):
+                threading.Event().wait(0.001)
+            self.statements: list[str] = []
+            conn.set_trace_callback(self.statements.append)
+        for thread in threads:
+            thread.join()
+
+    def _write(self, name: str, body: Callable[[sqlite3.Connection], object]) -> None:
+        try:
+            with self.db.write() as conn:
+                body(conn)
+        except BaseException as error:
+            self.outcomes[name] = error
+        else:
+            self.outcomes[name] = None
+
+
+def save(uuid: str) -> Callable[[sqlite3.Connection], object]:
+    return lambda conn: navigation.save(conn, uuid, FRESH, AT)
+
+
+def saved(db: Database) -> list[str]:
+    with db.read() as conn:
+        return [row["card_uuid"] for row in conn.execute("SELECT card_uuid FROM navigation ORDER BY card_uuid")]
+
+
+def test_writes_that_queue_share_one_commit(db: Database) -> None:
+    together = Together(db)
+    together.run({name: save(name) for name in "abcde"})
+    assert saved(db) == list("abcde")
+    assert together.statements.count("COMMIT") == 1
+
+
+def test_a_write_that_fails_is_undone_alone(db: Database) -> None:
+    def fail(conn: sqlite3.Connection) -> None:
+        save("bad")(conn)
+        raise ValueError("no")
+
+    together = Together(db)
+    together.run({"a": save("a"), "bad": fail, "c": save("c")})
+    assert saved(db) == ["a", "c"]
+    assert isinstance(together.outcomes.pop("bad"), ValueError)
+    assert together.outcomes == {"a": None, "c": None}
+
+
+def test_nobody_is_told_of_a_commit_that_failed(db: Database) -> None:
+    def dangling(conn: sqlite3.Connection) -> None:
+        conn.execute("PRAGMA defer_foreign_keys = ON")
+        conn.execute("INSERT INTO evidence VALUES (99, 99, 'n', 'image/png', 1, 1, 1, '', '')")
+
+    together = Together(db)
+    with pytest.raises(sqlite3.IntegrityError):
+        together.run({"a": save("a"), "dangling": dangling, "c": save("c")})
+    for thread in threading.enumerate():
+        if thread is not threading.current_thread():
+            thread.join(10)
+    assert {name: type(error) for name, error in together.outcomes.items()} == dict.fromkeys(
+        ("a", "dangling", "c"), sqlite3.IntegrityError
+    )
+    assert saved(db) == []
+    with db.write() as conn:
+        save("later")(conn)
+    assert saved(db) == ["later"]
+
+
+def test_a_transaction_that_sqlite_gave_up_fails_for_all_its_members(db: Database) -> None:
+    def give_up(conn: sqlite3.Connection) -> None:
+        save("lost")(conn)
+        conn.execute("INSERT OR ROLLBACK INTO generation VALUES (1, 5)")
+
+    together = Together(db)
+    outcome = None
+    try:
+        together.run({"lost": give_up})
+    except sqlite3.IntegrityError as error:
+        outcome = error
+    assert outcome is not None
+    assert isinstance(together.outcomes["lost"], sqlite3.IntegrityError)
+    assert saved(db) == []
+    with db.write() as conn:
+        save("later")(conn)
+    assert saved(db) == ["later"]
+
+
+def test_sixteen_threads_lose_nothing(db: Database) -> None:
+    def work() -> None:
+        for _ in range(25):
+            with db.write() as conn:
+                navigation.save(conn, "u", FRESH, AT)
+
+    threads = [threading.Thread(target=work) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    with db.read() as conn:
+        assert navigation.load(conn, "u").revision == 16 * 25
+
+
+def test_a_commit_left_to_a_thread_that_never_came_is_made_up_for(
+    db: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cardapp.state.writer._HEAL_SECONDS", 0.01)
+    with db.write() as conn:
+        save("a")(conn)
+        db._writer._queued += 1
+    db._writer._queued -= 1
+    assert saved(db) == ["a"]
