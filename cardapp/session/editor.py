@@ -67,8 +67,10 @@ if window ~= 0 and not vim.api.nvim_win_is_valid(window) then return { fault = "
 local buffer = vim.api.nvim_win_get_buf(window)
 local lines = vim.api.nvim_buf_line_count(buffer)
 if row > lines then return { fault = "row", last = lines } end
-local length = #vim.api.nvim_buf_get_lines(buffer, row - 1, row, true)[1]
-if column > length then return { fault = "column", last = length } end
+local line = vim.api.nvim_buf_get_lines(buffer, row - 1, row, true)[1]
+if column > #line then return { fault = "column", last = #line } end
+-- Neovim takes a column inside a character as it is, and the next insertion would split the character.
+if column < #line then column = column + vim.str_utf_start(line, column + 1) end
 vim.api.nvim_win_set_cursor(window, { row, column })
 return state(window)
 """
@@ -100,7 +102,7 @@ class Editor:
         self._closed = False
 
     def availability(self) -> dict[str, Any]:
-        """``{available, reason}``: whether Neovim takes keys, busy or not; ``reason`` is None when it does. Never raises."""
+        """``{available, reason}``: whether Neovim takes keys, busy or not, and why not. Never raises."""
         try:
             self._probe(self._connect())
         except CardAppError as error:
@@ -136,7 +138,7 @@ class Editor:
         """Put a window's cursor at ``row`` (from 1) and ``column`` (from 0, bytes); the focus stays where it is.
 
         Answers the state as ``state`` does, of that window. The column after the last byte is allowed; outside insert
-        mode Neovim shows it on the last character, inside a character on its first byte, and the answer says so.
+        mode Neovim moves it to the last character. A column inside a character becomes its first byte.
         Raises ``InvalidValue`` with the pointer ``/row``, ``/column`` or ``/window``, and ``EditorBlocked``.
         """
         _require_between("/row", row, 1)

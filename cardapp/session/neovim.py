@@ -154,8 +154,8 @@ class NeovimConnection:
             result = self._nvim.request(method, *arguments)
         except NvimError as error:
             answer.set_exception(Conflict(f"Neovim refused {method}: {error}", code="editor_refused"))
-        except Exception as error:
-            answer.set_exception(EditorUnavailable(f"{method} could not be sent to Neovim ({error!r}). {WAY_BACK}"))
+        except Exception as error:  # arguments that msgpack cannot write: the caller's mistake, told to the caller
+            answer.set_exception(error)
         else:
             answer.set_result(result)
 

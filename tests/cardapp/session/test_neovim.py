@@ -1,0 +1,138 @@
+"""The connection against peers that are no Neovim: silent, rude, talking nonsense."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgpack
+import pytest
+
+from cardapp.errors import EditorUnavailable, TooSlow
+from cardapp.session.neovim import NeovimConnection
+
+API_INFO = [1, {"types": {name: {"id": number} for number, name in enumerate(("Buffer", "Window", "Tabpage"))}}]
+
+
+@contextlib.contextmanager
+def peer(path: Path, behaviour: Callable[[socket.socket], None]) -> Iterator[str]:
+    """Serve one connection with ``behaviour`` in a thread."""
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            accepted, _ = listener.accept()
+            with accepted:
+                behaviour(accepted)
+
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen()
+        thread = threading.Thread(target=serve, name="peer")
+        thread.start()
+        yield str(path)
+        listener.shutdown(socket.SHUT_RDWR)
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def requests(connection: socket.socket) -> Iterator[list[Any]]:
+    unpacker = msgpack.Unpacker()
+    while data := connection.recv(4096):
+        unpacker.feed(data)
+        yield from (message for message in unpacker if message[0] == 0)
+
+
+def attached(reply: Callable[[int, str], bytes | None]) -> Callable[[socket.socket], None]:
+    """Answer the attachment as Neovim does and each later request (number, method) with ``reply``; None hangs up."""
+
+    def behaviour(connection: socket.socket) -> None:
+        for _, number, method, _arguments in requests(connection):
+            name = method.decode() if isinstance(method, bytes) else method
+            answer = result(number, API_INFO) if name == "nvim_get_api_info" else reply(number, name)
+            if answer is None:
+                return
+            connection.sendall(answer)
+
+    return behaviour
+
+
+def result(number: int, value: object) -> bytes:
+    return bytes(msgpack.packb([1, number, None, value]))
+
+
+def silent(connection: socket.socket) -> None:
+    for _ in requests(connection):
+        pass
+
+
+def saying(greeting: bytes) -> Callable[[socket.socket], None]:
+    def behaviour(connection: socket.socket) -> None:
+        connection.sendall(greeting)
+        silent(connection)
+
+    return behaviour
+
+
+def test_a_silent_peer_is_too_slow_and_can_be_left(state_dir: Path) -> None:
+    with peer(state_dir / "p", silent) as path:
+        connection = NeovimConnection(path)
+        with pytest.raises(TooSlow, match="busy"):
+            connection.call("nvim_eval", "1", timeout=0.1)
+        connection.close()
+        assert connection.ended.is_set()
+
+
+@pytest.mark.parametrize("greeting", [b"\xc1" * 9, result(1, 7), result(1, [1, {}])], ids=["bytes", "number", "empty"])
+def test_a_peer_that_attaches_otherwise_is_no_neovim(state_dir: Path, greeting: bytes) -> None:
+    with peer(state_dir / "p", saying(greeting)) as path:
+        connection = NeovimConnection(path)
+        with pytest.raises(EditorUnavailable, match="does not speak as Neovim"):
+            connection.call("nvim_eval", "1", timeout=10)
+        connection.close()
+
+
+def test_a_peer_that_hangs_up_in_the_middle_fails_the_call(state_dir: Path) -> None:
+    with peer(state_dir / "p", attached(lambda number, method: None)) as path:
+        connection = NeovimConnection(path)
+        with pytest.raises(EditorUnavailable, match="Neovim ended"):
+            connection.call("nvim_eval", "1", timeout=10)
+        assert connection.ended.wait(10)
+        connection.close()
+
+
+def test_garbage_after_the_attachment_ends_the_connection(state_dir: Path) -> None:
+    with peer(state_dir / "p", attached(lambda number, method: b"\xc1" * 9)) as path:
+        connection = NeovimConnection(path)
+        with pytest.raises(EditorUnavailable, match="does not speak as Neovim"):
+            connection.call("nvim_eval", "1", timeout=10)
+        assert connection.ended.wait(10)
+        connection.close()
+
+
+def test_an_overdue_question_for_the_mode_is_asked_once(state_dir: Path) -> None:
+    asked: list[str] = []
+
+    def note(number: int, method: str) -> bytes:
+        asked.append(method)
+        return b""
+
+    with peer(state_dir / "p", attached(note)) as path:
+        connection = NeovimConnection(path)
+        for _ in range(5):
+            with pytest.raises(TooSlow):
+                connection.mode(0.1)
+        connection.close()
+    assert asked == ["nvim_get_mode"]
+
+
+def test_what_cannot_be_packed_fails_its_own_call_only(state_dir: Path) -> None:
+    with peer(state_dir / "p", attached(lambda number, method: result(number, 7))) as path:
+        connection = NeovimConnection(path)
+        with pytest.raises(OverflowError):
+            connection.call("nvim_eval", 2**80, timeout=10)
+        assert connection.call("nvim_eval", "7", timeout=10) == 7
+        connection.close()

@@ -1,0 +1,338 @@
+"""Every operation of the editor on a real Neovim: free, at a prompt, awaiting a key, busy, killed, started again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, TooSlow
+from cardapp.session.editor import Editor
+from cardapp.session.neovim import NeovimConnection
+from tests.functional.neovim_process import NeovimProcess, eventually, neovim_in_terminal, neovim_with_ui
+
+pytestmark = pytest.mark.functional
+
+LINES = ["first", "zweite Zeile: größer", ""]
+RESET = {"stop_id": "7", "debugger_restarted": False, "editor_restarted": False}
+SIZES = {"host": {"cols": 80, "rows": 24}, "grid": {"cols": 80, "rows": 23}}
+SCRIPT = ":while 1<Bar>endwhile<CR>"
+PROMPT = ':echo "a\\nb\\nc"<CR>'
+
+
+class Session:
+    """The part of a session that the editor asks: where its Neovim is, and two tools that note their calls."""
+
+    def __init__(self, neovim: NeovimProcess) -> None:
+        self.neovim = neovim
+        self.calls: list[Any] = []
+
+    def locate(self) -> str:
+        return self.neovim.path
+
+    def reset(self) -> dict[str, Any]:
+        self.calls.append("reset")
+        return RESET
+
+    def fit(self, cols: int | None, rows: int | None) -> dict[str, Any]:
+        self.calls.append((cols, rows))
+        return {**SIZES, "unasked": True}
+
+
+@pytest.fixture
+def session(state_dir: Path) -> Iterator[Session]:
+    (state_dir / "text.txt").write_text("\n".join(LINES) + "\n")
+    with neovim_with_ui(state_dir / "n.sock", "text.txt") as neovim:
+        yield Session(neovim)
+
+
+@pytest.fixture
+def editor(session: Session) -> Iterator[Editor]:
+    editor = Editor(session.locate, session.reset, session.fit)
+    yield editor
+    editor.close()
+
+
+@pytest.fixture
+def nvim(session: Session) -> Iterator[NeovimConnection]:
+    """The test's own way into the same Neovim."""
+    connection = NeovimConnection(session.neovim.path)
+    yield connection
+    connection.close()
+
+
+def ask(nvim: NeovimConnection, expression: str) -> Any:
+    return nvim.call("nvim_eval", expression, timeout=10)
+
+
+def bring_to(editor: Editor, keys: str, mode: str) -> None:
+    """Type ``keys`` and wait until Neovim awaits a key in ``mode``."""
+    editor.input(keys)
+    eventually(lambda: (state := editor.state())["blocking"] and state["mode"] == mode)
+
+
+def test_state_shows_buffer_window_cursor_mode_and_grid(session: Session, editor: Editor) -> None:
+    state = editor.state()
+    assert state["buffer"].pop("name").endswith("/text.txt")
+    window = state["window"].pop("id")
+    assert window >= 1000
+    assert state == {
+        "available": True,
+        "reason": None,
+        "blocking": False,
+        "buffer": {"number": 1, "line_count": 3, "modified": False, "filetype": ""},
+        "window": {"width": 80, "height": 22},
+        "cursor": {"row": 1, "column": 0},
+        "mode": "n",
+        "grid": {"cols": 80, "rows": 24},
+    }
+    assert editor.availability() == {"available": True, "reason": None}
+    editor.input("ix")
+    state = eventually(lambda: (seen := editor.state())["mode"] == "i" and seen)
+    assert state["buffer"]["modified"] is True
+    assert state["cursor"] == {"row": 1, "column": 1}
+
+
+def test_a_buffer_name_that_is_no_utf8_stays_text(editor: Editor, nvim: NeovimConnection) -> None:
+    nvim.call("nvim_command", 'execute "file a" .. "\\xff"', timeout=10)
+    assert editor.state()["buffer"]["name"].encode().endswith("/a\ufffd".encode())
+
+
+def test_the_cursor_goes_where_it_is_put(editor: Editor, nvim: NeovimConnection) -> None:
+    assert editor.set_cursor(2, 7)["cursor"] == {"row": 2, "column": 7}
+    assert ask(nvim, "[line('.'), col('.')]") == [2, 8]
+    # The last byte, the second byte of a character, and the column after the end, as Neovim shows them.
+    length = len(LINES[1].encode())
+    assert editor.set_cursor(2, length - 1)["cursor"]["column"] == length - 1
+    inside = LINES[1].encode().index("ö".encode()) + 1
+    assert editor.set_cursor(2, inside)["cursor"]["column"] == inside - 1
+    assert editor.set_cursor(2, length)["cursor"]["column"] == length - 1
+    assert editor.set_cursor(3, 0)["cursor"] == {"row": 3, "column": 0}
+
+
+def test_a_cursor_outside_is_refused_by_its_field_and_nothing_moves(editor: Editor) -> None:
+    before = editor.set_cursor(2, 3)
+    for arguments, pointer, reason in [
+        ((4, 0), "/row", "last row is 3"),
+        ((1, 6), "/column", "5 bytes long"),
+        ((3, 1), "/column", "0 bytes long"),
+        ((1, 0, 999999), "/window", "no window 999999"),
+    ]:
+        with pytest.raises(InvalidValue, match=reason) as refused:
+            editor.set_cursor(*arguments)
+        assert [error.pointer for error in refused.value.errors] == [pointer]
+    assert editor.state() == before
+
+
+def test_another_windows_cursor_moves_without_the_focus(editor: Editor, nvim: NeovimConnection) -> None:
+    other = editor.state()["window"]["id"]
+    nvim.call("nvim_command", "new", timeout=10)
+    current = editor.state()
+    answer = editor.set_cursor(2, 1, other)
+    assert answer["window"]["id"] == other
+    assert answer["buffer"]["name"].endswith("/text.txt")
+    assert answer["cursor"] == {"row": 2, "column": 1}
+    assert editor.state() == current
+    assert current["window"]["id"] != other
+
+
+def test_input_types_keys_in_neovims_notation(editor: Editor, nvim: NeovimConnection) -> None:
+    assert editor.input("ccö<LT>b>") == {"accepted": len("ccö<LT>b>".encode())}
+    assert editor.input("<Esc>") == {"accepted": 5}
+    assert eventually(lambda: ask(nvim, "mode()") == "n" and ask(nvim, "getline(1)")) == "ö<b>"
+    assert editor.input("A" + "x" * 255) == {"accepted": 256}
+    assert editor.input("\x00") == {"accepted": 1}
+
+
+def test_input_that_neovim_has_no_room_for_is_reported_as_it_is(editor: Editor) -> None:
+    editor.input(SCRIPT)  # keys are kept, none is read
+    sent = [editor.input("€" * 256)["accepted"] for _ in range(40)]
+    assert sent[0] == 768
+    assert sent[-1] == 0
+    assert 0 < sum(sent) < 40 * 768
+    editor.input("<C-c>")
+
+
+@pytest.mark.parametrize(("keys", "mode"), [("r", "R"), (PROMPT, "r"), (':call confirm("?")<CR>', "r?")])
+def test_a_neovim_that_awaits_a_key_refuses_the_cursor_and_takes_input(editor: Editor, keys: str, mode: str) -> None:
+    bring_to(editor, keys, mode)
+    state = editor.state()
+    assert state["available"] is True
+    assert "<C" in state["reason"]
+    assert (state["buffer"], state["window"], state["cursor"], state["grid"]) == (None, None, None, None)
+    assert editor.availability() == {"available": True, "reason": None}
+    with pytest.raises(EditorBlocked):
+        editor.set_cursor(1, 0)
+    editor.input("<C-c>")
+    assert eventually(lambda: editor.state()["cursor"]) == {"row": 1, "column": 0}
+
+
+def test_getchar_of_a_script_hangs_nobody(editor: Editor, nvim: NeovimConnection) -> None:
+    editor.input(":let g:key = getchar()<CR>")
+    assert editor.availability()["available"] is True
+    editor.state()
+    editor.input("k")
+    assert eventually(lambda: ask(nvim, "get(g:, 'key', 0)")) == ord("k")
+
+
+def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor) -> None:
+    editor.input(SCRIPT)
+    state = editor.state()
+    assert (state["available"], state["blocking"], state["mode"], state["buffer"]) == (True, True, None, None)
+    assert "<C-c>" in state["reason"]
+    assert editor.availability() == {"available": True, "reason": None}
+    assert editor.free_prompt() is False
+    with pytest.raises(TooSlow):
+        editor.set_cursor(2, 0)
+    assert editor.redraw() == SIZES
+    assert editor.input("<C-c>") == {"accepted": 5}
+    assert eventually(lambda: editor.state()["cursor"]) == {"row": 1, "column": 0}
+
+
+def test_a_cursor_request_that_comes_late_moves_nothing(editor: Editor, nvim: NeovimConnection) -> None:
+    # Between the question for the mode and the call Neovim begins to wait: the call stays in its queue.
+    connection = editor._connect()
+    asked = connection.mode
+
+    def then_block(timeout: float) -> Any:
+        answer = asked(timeout)
+        nvim.call("nvim_input", "r", timeout=10)
+        eventually(lambda: asked(timeout).blocking)
+        return answer
+
+    connection.mode = then_block  # type: ignore[method-assign]
+    with pytest.raises(TooSlow):
+        editor.set_cursor(2, 0)
+    del connection.mode
+    editor.input("<Esc>")
+    assert ask(nvim, "line('.')") == 1
+
+
+def test_a_loop_in_lua_makes_everything_too_slow_and_nothing_hang(editor: Editor) -> None:
+    editor.input(":lua while true do end<CR>")
+    eventually(lambda: not editor.availability()["available"])
+    assert editor.state()["available"] is False
+    for operation in (lambda: editor.set_cursor(1, 0), lambda: editor.input("x"), editor.redraw):
+        with pytest.raises(TooSlow, match="bin/card-session reset"):
+            operation()
+    assert editor.reset() == RESET
+
+
+def test_a_hit_enter_prompt_is_freed(editor: Editor) -> None:
+    assert editor.free_prompt() is False
+    bring_to(editor, PROMPT, "r")
+    assert editor.free_prompt() is True
+    assert editor.state()["cursor"] == {"row": 1, "column": 0}  # the key went to the prompt and nowhere else
+    assert editor.free_prompt() is False
+
+
+def test_prompts_one_after_the_other_are_freed(editor: Editor) -> None:
+    ask_twice = 'echo "a\\nb\\nc"<Bar>call confirm("go on?")<Bar>redraw<Bar>echo "a\\nb\\nc"'
+    bring_to(editor, f":{ask_twice}<CR>", "r?")
+    editor.input("<CR>")
+    eventually(lambda: editor.state()["mode"] == "r")
+    assert editor.free_prompt() is True
+
+
+def test_a_more_prompt_is_freed(session: Session, editor: Editor, state_dir: Path) -> None:
+    # Only a Neovim with a terminal pages its messages.
+    with neovim_in_terminal(state_dir / "t.sock"):
+        paged = Editor(lambda: str(state_dir / "t.sock"), session.reset, session.fit)
+        bring_to(paged, ":highlight<CR>", "rm")
+        assert paged.free_prompt() is True
+        assert paged.state()["mode"] == "n"
+        paged.close()
+
+
+def test_a_question_that_wants_a_decision_is_left_alone(editor: Editor) -> None:
+    bring_to(editor, ':call confirm("delete?", "&yes\\n&no")<CR>', "r?")
+    assert editor.free_prompt() is False
+    assert editor.state()["mode"] == "r?"
+    editor.input("<Esc>")
+    eventually(lambda: editor.state()["mode"] == "n")
+    editor.input(":abc")
+    eventually(lambda: editor.state()["mode"] == "c")
+    assert editor.free_prompt() is False
+    assert editor.state()["mode"] == "c"
+
+
+def test_reset_calls_the_session_after_freeing_a_prompt(session: Session, editor: Editor) -> None:
+    bring_to(editor, PROMPT, "r")
+    assert editor.reset() == RESET
+    assert session.calls == ["reset"]
+    assert editor.state()["blocking"] is False
+
+
+def test_redraw_fits_then_draws_every_row(session: Session, editor: Editor) -> None:
+    clears = threading.Event()
+
+    class Screen(NeovimConnection):
+        @staticmethod
+        def _ignore(event: str, arguments: list[Any]) -> None:
+            if any(update[0] == "grid_clear" for update in arguments):
+                clears.set()
+
+    screen = Screen(session.neovim.path)
+    screen.call("nvim_ui_attach", 80, 24, {"ext_linegrid": True}, timeout=10)
+    eventually(clears.is_set)
+    clears.clear()
+    assert editor.redraw(100, 30) == SIZES
+    assert session.calls == [(100, 30)]
+    assert clears.wait(10)
+    screen.close()
+
+
+@pytest.mark.parametrize(("keys", "mode", "free"), [(PROMPT, "r", True), ("r", "R", False)])
+def test_redraw_works_while_a_key_is_awaited(
+    session: Session, editor: Editor, keys: str, mode: str, free: bool
+) -> None:
+    bring_to(editor, keys, mode)
+    assert editor.redraw() == SIZES
+    assert session.calls == [(None, None)]
+    assert editor.state()["blocking"] is not free
+    editor.input("<Esc>")
+
+
+def test_a_killed_neovim_is_unavailable_until_it_is_started_again_at_the_same_path(
+    session: Session, editor: Editor
+) -> None:
+    assert editor.state()["available"] is True
+    for _ in range(3):
+        session.neovim.kill()
+        # Whichever comes first, the end of the connection or the refusal of a new one: the answer is the same.
+        assert editor.state()["available"] is False
+        assert "bin/card-session reset" in editor.availability()["reason"]
+        for operation in (lambda: editor.set_cursor(1, 0), lambda: editor.input("x"), editor.redraw):
+            with pytest.raises(EditorUnavailable, match="bin/card-session reset"):
+                operation()
+        session.neovim.start()
+        assert editor.state()["available"] is True
+        assert editor.set_cursor(2, 1)["cursor"] == {"row": 2, "column": 1}
+
+
+def test_another_neovim_at_the_path_gets_the_calls_though_the_old_one_lives(
+    session: Session, editor: Editor, state_dir: Path
+) -> None:
+    assert editor.set_cursor(3, 0)["cursor"]["row"] == 3
+    other = NeovimProcess(Path(session.neovim.path))
+    try:
+        other.start()
+        assert editor.state()["buffer"]["line_count"] == 1
+        rpc = [thread for thread in threading.enumerate() if thread.name == "neovim-rpc"]
+        assert len(rpc) == 2  # the attached UI's and the new one; the old one was closed
+    finally:
+        other.kill()
+
+
+def test_two_hundred_rapid_operations_from_eight_threads(editor: Editor) -> None:
+    def operate(n: int) -> bool:
+        if n % 2:
+            return bool(editor.set_cursor(n % 3 + 1, 0)["cursor"]["row"] == n % 3 + 1)
+        return bool(editor.state()["available"] and editor.availability()["available"])
+
+    with ThreadPoolExecutor(8) as pool:
+        assert all(pool.map(operate, range(200)))

@@ -1,0 +1,179 @@
+"""The connection on a real Neovim: busy, waiting, killed, started again; many threads; nothing left behind."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from cardapp.errors import Conflict, EditorUnavailable, TooSlow
+from cardapp.session.neovim import NeovimConnection
+from tests.functional.neovim_process import NeovimProcess, eventually, neovim_with_ui
+
+pytestmark = pytest.mark.functional
+
+SOON = 0.2  # seconds; for calls that are expected not to be answered
+LONG = 10.0  # seconds; for calls that are
+
+
+@pytest.fixture
+def neovim(state_dir: Path) -> Iterator[NeovimProcess]:
+    with neovim_with_ui(state_dir / "n.sock") as process:
+        yield process
+
+
+@pytest.fixture
+def connection(neovim: NeovimProcess) -> Iterator[NeovimConnection]:
+    connection = NeovimConnection(neovim.path)
+    yield connection
+    connection.close()
+
+
+def rpc_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "neovim-rpc"]
+
+
+def test_a_call_answers_and_an_error_of_neovim_is_ours(connection: NeovimConnection) -> None:
+    assert connection.call("nvim_eval", "6 * 7", timeout=LONG) == 42
+    with pytest.raises(Conflict) as refused:
+        connection.call("nvim_eval", "nonsense(", timeout=LONG)
+    assert refused.value.code == "editor_refused"
+    assert connection.mode(LONG) == ("n", False)
+
+
+def test_signal_handlers_of_the_process_stay(connection: NeovimConnection) -> None:
+    import signal
+
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+    connection.call("nvim_eval", "1", timeout=LONG)
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+    assert [thread.name for thread in rpc_threads()]  # a thread of its own
+
+
+def test_a_key_that_is_awaited_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:
+    connection.call("nvim_input", "r", timeout=LONG)
+    assert eventually(lambda: connection.mode(LONG).blocking)
+    with pytest.raises(TooSlow):
+        connection.call("nvim_eval", "1", timeout=SOON)
+    connection.call("nvim_input", "<Esc>", timeout=LONG)
+    assert connection.call("nvim_eval", "2", timeout=LONG) == 2
+
+
+def test_a_script_delays_the_mode_but_not_input_and_a_new_connection_comes_through(
+    neovim: NeovimProcess, connection: NeovimConnection
+) -> None:
+    connection.call("nvim_input", ":while 1<Bar>endwhile<CR>", timeout=LONG)
+    for _ in range(3):
+        with pytest.raises(TooSlow):
+            connection.mode(SOON)
+    late = NeovimConnection(neovim.path)
+    assert late.call("nvim_input", "<C-c>", timeout=LONG) == 5
+    assert eventually(lambda: not connection.mode(LONG).blocking)
+    late.close()
+
+
+def test_a_loop_in_lua_answers_nobody_and_is_left_at_once(neovim: NeovimProcess, connection: NeovimConnection) -> None:
+    connection.call("nvim_input", ":lua while true do end<CR>", timeout=LONG)
+    with pytest.raises(TooSlow):
+        eventually(lambda: connection.call("nvim_input", "", timeout=SOON) is None)
+    stuck = NeovimConnection(neovim.path)  # the kernel takes the connection, nobody reads it
+    with pytest.raises(TooSlow, match="busy"):
+        stuck.call("nvim_input", "", timeout=SOON)
+    stuck.close()
+    connection.close()
+    assert stuck.ended.is_set()
+    assert connection.ended.is_set()
+
+
+def test_a_late_answer_is_dropped_and_later_ones_are_right(connection: NeovimConnection) -> None:
+    connection.call("nvim_input", "r", timeout=LONG)
+    assert eventually(lambda: connection.mode(LONG).blocking)
+    with pytest.raises(TooSlow):
+        connection.call("nvim_eval", "'late'", timeout=SOON)
+    connection.call("nvim_input", "<Esc>", timeout=LONG)
+    assert connection.call("nvim_eval", "'timely'", timeout=LONG) == "timely"
+
+
+def test_a_kill_fails_the_open_call_and_all_later_ones(neovim: NeovimProcess, connection: NeovimConnection) -> None:
+    connection.call("nvim_input", "r", timeout=LONG)
+    assert eventually(lambda: connection.mode(LONG).blocking)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connection.call, "nvim_eval", "1", timeout=60)
+        assert not waiting.done()
+        neovim.kill()
+        with pytest.raises(EditorUnavailable, match="Neovim ended"):
+            waiting.result(LONG)
+    assert connection.ended.wait(LONG)
+    with pytest.raises(EditorUnavailable, match="bin/card-session reset"):
+        connection.call("nvim_eval", "1", timeout=LONG)
+
+
+def test_no_socket_and_a_stale_socket_say_so(neovim: NeovimProcess, state_dir: Path) -> None:
+    absent = NeovimConnection(str(state_dir / "absent.sock"))
+    with pytest.raises(EditorUnavailable, match=r"absent\.sock"):
+        absent.call("nvim_eval", "1", timeout=LONG)
+    neovim.kill()
+    stale = NeovimConnection(neovim.path)
+    with pytest.raises(EditorUnavailable, match="refused"):
+        stale.mode(LONG)
+
+
+def test_close_is_idempotent_ends_open_calls_and_comes_at_any_time(neovim: NeovimProcess) -> None:
+    connection = NeovimConnection(neovim.path)
+    connection.call("nvim_input", "r", timeout=LONG)
+    assert eventually(lambda: connection.mode(LONG).blocking)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(connection.call, "nvim_eval", "1", timeout=60)
+        connection.close()
+        connection.close()
+        with pytest.raises(EditorUnavailable, match="closed"):
+            waiting.result(LONG)
+    assert not rpc_threads() or connection.ended.is_set()
+    NeovimConnection(neovim.path).close()  # before it was attached
+
+
+def test_open_and_close_leak_no_descriptor_and_no_thread(neovim: NeovimProcess) -> None:
+    def descriptors() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    NeovimConnection(neovim.path).close()
+    before, threads = descriptors(), len(rpc_threads())
+    for round_ in range(30):
+        connection = NeovimConnection(neovim.path)
+        if round_ % 3:  # every third is closed while it attaches
+            connection.call("nvim_eval", "1", timeout=LONG)
+        connection.close()
+        assert connection.ended.is_set()
+    assert (descriptors(), len(rpc_threads())) == (before, threads)
+
+
+def test_two_hundred_rapid_calls_from_eight_threads_get_their_own_answers(connection: NeovimConnection) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda n: connection.call("nvim_eval", f"{n} * 2", timeout=LONG), range(200)))
+    assert answers == [n * 2 for n in range(200)]
+
+
+def test_a_kill_in_the_middle_of_many_calls_leaves_no_caller_waiting(
+    neovim: NeovimProcess, connection: NeovimConnection
+) -> None:
+    first = threading.Event()
+
+    def ask(n: int) -> str:
+        try:
+            connection.call("nvim_eval", str(n), timeout=LONG)
+        except EditorUnavailable:
+            return "unavailable"
+        first.set()
+        return "answered"
+
+    with ThreadPoolExecutor(8) as pool:
+        outcomes = [pool.submit(ask, n) for n in range(400)]
+        assert first.wait(LONG)
+        neovim.kill()
+        seen = {outcome.result(60) for outcome in outcomes}
+    assert seen <= {"answered", "unavailable"}
+    assert connection.ended.wait(LONG)
