@@ -6,6 +6,7 @@ every error is reported, as a JSON pointer (RFC 6901) and a sentence.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import Any
 
@@ -57,8 +58,9 @@ def _field_error(error: jsonschema.ValidationError) -> FieldError:
 
 
 def _closest(error: jsonschema.ValidationError, path: str) -> FieldError:
-    """The branch of a choice that fits best says more than "is not valid under any of the given schemas"."""
-    best = jsonschema.exceptions.best_match(error.context or [])
-    if best is None:
-        return FieldError(path, error.message[:300])
-    return _field_error(best)
+    """Of a choice, the branch that was meant says more than "is not valid under any of the given schemas": it is the
+    one whose fault lies deepest in the value, and of equals the one with the fewest faults."""
+    context = error.context or []
+    faults = Counter(each.schema_path[0] for each in context)
+    meant = max(context, key=lambda each: (len(each.absolute_path), -faults[each.schema_path[0]]), default=None)
+    return FieldError(path, error.message[:300]) if meant is None else _field_error(meant)

@@ -1,0 +1,219 @@
+"""Viewer transitions, progress, proof, drift and the allocator's difference."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.card import allocator, drift, progress, proof, viewer
+from cardapp.card.catalog import Catalog
+from cardapp.card.progress import LastResult, Status
+from cardapp.errors import EditorSyncOff, InvalidValue, NotFound
+
+# -- viewer --------------------------------------------------------------------------------------------------------
+
+
+def with_editor(sync: bool, control: bool) -> viewer.State:
+    state = copy.deepcopy(viewer.FRESH)
+    state["viewer"]["editor"].update(sync=sync, control=control)
+    return state
+
+
+@pytest.mark.parametrize(
+    ("before", "patch", "after"),
+    [
+        ((True, True), {"sync": False}, (False, False)),
+        ((True, True), {"sync": False, "control": True}, (False, False)),
+        ((False, False), {"sync": True}, (True, False)),
+        ((False, False), {"sync": True, "control": True}, (True, True)),
+        ((True, False), {"control": True}, (True, True)),
+        ((True, True), {"control": False}, (True, False)),
+        ((True, True), {"sync": True}, (True, True)),
+    ],
+)
+def test_editor_transitions(before: tuple[bool, bool], patch: dict[str, bool], after: tuple[bool, bool]) -> None:
+    merged = viewer.merge(with_editor(*before), {"viewer": {"editor": patch}}, 3)
+    editor = merged.state["viewer"]["editor"]
+    assert (editor["sync"], editor["control"]) == after
+
+
+@pytest.mark.parametrize("patch", [{"control": True}, {"sync": False, "control": True}])
+def test_control_needs_sync(patch: dict[str, bool]) -> None:
+    with pytest.raises(EditorSyncOff):
+        viewer.merge(viewer.FRESH, {"viewer": {"editor": patch}}, 3)
+
+
+@given(
+    sync=st.none() | st.booleans(), control=st.none() | st.booleans(), before=st.sampled_from([(0, 0), (1, 0), (1, 1)])
+)
+def test_control_never_stands_without_sync(sync: Any, control: Any, before: tuple[int, int]) -> None:
+    patch = {name: value for name, value in {"sync": sync, "control": control}.items() if value is not None}
+    try:
+        merged = viewer.merge(with_editor(*map(bool, before)), {"viewer": {"editor": patch}}, 3)
+    except EditorSyncOff:
+        return
+    editor = merged.state["viewer"]["editor"]
+    assert editor["sync"] or not editor["control"]
+
+
+def test_only_flags_and_the_page_are_noteworthy() -> None:
+    scrolled = viewer.merge(viewer.FRESH, {"scale": 2, "scroll": {"x": 5.5}}, 3)
+    assert (set(scrolled.changed), scrolled.noteworthy) == ({"scale", "scroll.x"}, ())
+    turned = viewer.merge(viewer.FRESH, {"scroll": {"page_index": 2}, "viewer": {"allocator": {"visible": True}}}, 3)
+    assert set(turned.noteworthy) == {"scroll.page_index", "viewer.allocator.visible"}
+    assert viewer.merge(viewer.FRESH, {"scale": 1}, 3).changed == ()
+
+
+@pytest.mark.parametrize(
+    ("patch", "pointer"),
+    [
+        ({"scale": 0.05}, "/scale"),
+        ({"scale": 8.1}, "/scale"),
+        ({"scale": float("nan")}, "/scale"),
+        ({"scroll": {"x": -1}}, "/scroll/x"),
+        ({"scroll": {"y": float("inf")}}, "/scroll/y"),
+        ({"scroll": {"page_index": 3}}, "/scroll/page_index"),
+    ],
+)
+def test_viewer_values_have_ranges(patch: dict[str, Any], pointer: str) -> None:
+    with pytest.raises(InvalidValue) as caught:
+        viewer.merge(viewer.FRESH, patch, 3)
+    assert [error.pointer for error in caught.value.errors] == [pointer]
+
+
+def test_a_shorter_card_brings_the_page_back() -> None:
+    state = viewer.merge(viewer.FRESH, {"scroll": {"page_index": 2}}, 3).state
+    assert viewer.repair(state, 2)["scroll"]["page_index"] == 1
+
+
+# -- progress ------------------------------------------------------------------------------------------------------
+
+
+def test_progress_counts_by_task_and_by_last_result(catalog: Catalog) -> None:
+    statuses = {"t1.b1.p1.s1": Status("approved", "seen", "ada", "2026-01-02T03:04:05.678Z", 1)}
+    results = {
+        "t1/b1/p1/s1": LastResult("ready", "2026-01-02T03:04:05.678Z", "t1/b1/p1/s1/one", None),
+        "t2/b1/p1/s1": LastResult("failed", "2026-01-02T03:05:05.678Z", "t2/b1/p1/s1/one", "snapshot_drift"),
+    }
+    told = progress.overview(catalog, statuses, results)
+    summary = told["summary"]
+    assert [item["id"] for item in told["items"]] == ["t1.b1.p1.s1", "t1.b1.p1.s2", "t1.b2.p1.s1", "t2.b1.p1.s1"]
+    assert (summary["total"], summary["approved"], summary["pending"], summary["percent"]) == (4, 1, 3, 25.0)
+    assert [(row["task_id"], row["approved"], row["total"]) for row in summary["by_task"]] == [
+        ("t1", 1, 3),
+        ("t2", 0, 1),
+    ]
+    assert summary["execution"] == {"ready": 1, "failed": 1, "never_run": 2, "last_at": "2026-01-02T03:05:05.678Z"}
+    assert told["items"][1]["note"] == ""
+
+
+@pytest.mark.parametrize("wanted", ["t1.b1.p1", "t1/b1/p1/s1", "t1.b1.p1.s9", "", "t1.b1.p1.s1.one"])
+def test_only_a_step_is_a_progress_item(catalog: Catalog, wanted: str) -> None:
+    assert progress.step_of(catalog, "t1.b1.p1.s1").key == "t1/b1/p1/s1"
+    with pytest.raises(NotFound):
+        progress.step_of(catalog, wanted)
+
+
+# -- proof ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("48", "48"),
+        ("0x30", "48"),
+        ("48", "0x30"),
+        ("-1", "-1"),
+        ("97", "97 'a'"),
+        ("'a'", "97 'a'"),
+        ("97 'a'", "97 'a'"),
+        ("1", "true"),
+        ("true", "true"),
+        ("2.5", "2.5"),
+        ("2.50", "2.5"),
+        ("1e3", "1000"),
+        ('"abc"', '0x555555556004 "abc"'),
+        ('"abc"', '(char *) 0x555555556004 "abc"'),
+        ('"abc"', '"abc"'),
+        ("TOKEN_NUMBER", "TOKEN_NUMBER"),
+        ("0x0", "0x0"),
+        ("0", "0x0"),
+        ("{a = 1, b = 2}", "{a = 1,\n  b = 2}"),
+        ("18446744073709551615", "18446744073709551615"),
+    ],
+)
+def test_values_that_are_the_same(expected: str, actual: str) -> None:
+    assert proof.same_value(expected, actual)
+
+
+@pytest.mark.parametrize(
+    ("expected", "actual"),
+    [
+        ("48", "49"),
+        ("'b'", "97 'a'"),
+        ('"abc"', '0x555555556004 "abd"'),
+        ('"abc"', "0x555555556004"),
+        ("TOKEN_NUMBER", "TOKEN_PLUS"),
+        ("18446744073709551615", "18446744073709551614"),
+        ("0", "<optimized out>"),
+        ("1", '"1"'),
+        ("nan", "1"),
+    ],
+)
+def test_values_that_differ(expected: str, actual: str) -> None:
+    assert not proof.same_value(expected, actual)
+
+
+def test_a_proof_compares_place_and_values(catalog: Catalog) -> None:
+    snapshot = catalog.snapshots["t1/b1/p1/s1/one"]
+    good = {"file": "a.c", "line": 3, "function": "f", "values": {"n": {"value": "1", "error": None}}}
+    assert proof.drift_reason(proof.checks(snapshot, good)) is None
+    for wrong in (
+        {**good, "line": 4},
+        {**good, "file": "b.c"},
+        {**good, "values": {"n": {"value": "2", "error": None}}},
+        {**good, "values": {"n": {"value": None, "error": "No symbol"}}},
+        {**good, "values": {}},
+    ):
+        assert proof.drift_reason(proof.checks(snapshot, wrong)) is not None
+
+
+# -- drift and allocator -------------------------------------------------------------------------------------------
+
+
+def test_drift_says_where_the_text_went(catalog: Catalog) -> None:
+    assert not list(drift.find(catalog, {"a.c": ["", "", "int x;"]}))
+    moved = list(drift.find(catalog, {"a.c": ["int x;", "", ""]}))
+    assert {found.key for found in moved} == set(catalog.snapshots)
+    assert "it stands at line 1" in moved[0].message
+    assert all("cannot be read" in found.message for found in drift.find(catalog, {}))
+
+
+def reading(*blocks: tuple[int, int, str], used: int, size: int = 64) -> dict[str, Any]:
+    listed = [{"offset": offset, "size": length, "label": label} for offset, length, label in blocks]
+    return {"base": 0x1000, "size": size, "used": used, "high_water": used, "blocks": listed}
+
+
+def test_allocator_model_and_difference() -> None:
+    before = reading((0, 3, "a"), used=3)
+    after = reading((0, 3, "a"), (8, 8, "b"), used=16)
+    model = allocator.describe(after)
+    assert (model["allocation_pointer"], model["free"], model["occupancy"]) == (0x1010, 48, 0.25)
+    assert [block["padding"] for block in model["blocks"]] == [0, 5]
+    assert allocator.difference(None, after) is None
+    change = allocator.difference(before, after)
+    assert change is not None
+    assert (change["used"], change["high_water"]) == (13, 13)
+    assert [block["label"] for block in change["added"]] == ["b"]
+    assert change["removed"] == []
+    back = allocator.difference(after, before)
+    assert back is not None
+    assert [block["label"] for block in back["removed"]] == ["b"]
+
+
+def test_an_empty_arena_has_no_occupancy() -> None:
+    assert allocator.describe(reading(used=0, size=0))["occupancy"] == 0.0
