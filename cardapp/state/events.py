@@ -118,6 +118,15 @@ def get(conn: sqlite3.Connection, seq: int) -> dict[str, Any] | None:
     return found[0] if found and found[0]["seq"] == seq else None
 
 
+def latest(conn: sqlite3.Connection, *, limit: int, kind: str) -> list[dict[str, Any]]:
+    """The last ``limit`` events of a kind, in their order, with their evidence."""
+    rows = conn.execute(
+        f"SELECT {_COLUMNS} FROM event WHERE kind = ? ORDER BY seq DESC LIMIT ?", (kind, limit)
+    ).fetchall()[::-1]
+    pinned = evidence.for_events(conn, [row["seq"] for row in rows])
+    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
+
+
 def last_seq(conn: sqlite3.Connection) -> int:
     """The ``seq`` of the last event, 0 when there is none."""
     return int(conn.execute("SELECT coalesce(max(seq), 0) AS seq FROM event").fetchone()["seq"])

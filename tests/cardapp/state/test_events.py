@@ -106,6 +106,14 @@ def test_one_event(db: Database, add: Add) -> None:
         assert events.get(conn, 3) is None
 
 
+def test_the_latest_of_a_kind(db: Database, add: Add) -> None:
+    added = [add(kind=kind) for kind in ("note", "x-quiz", "note", "note")]
+    with db.read() as conn:
+        assert events.latest(conn, limit=2, kind="note") == added[2:]
+        assert events.latest(conn, limit=9, kind="x-quiz") == [added[1]]
+        assert events.latest(conn, limit=9, kind="sync.off") == []
+
+
 def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_CHUNK", 2)
     added = [add() for _ in range(5)]

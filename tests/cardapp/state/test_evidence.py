@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import stat
+import struct
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import InvalidValue, NotFound, StateError, UnsupportedMediaType
+from cardapp.state import chain, events, evidence
+from cardapp.state.database import Database
+
+Add = Callable[..., dict[str, Any]]
+AT = "2025-03-01T10:00:00.000Z"
+CARD = {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
+
+
+def png(shade: int = 0) -> bytes:
+    def chunk(kind: bytes, content: bytes = b"") -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    pixels = zlib.compress(bytes([0, shade]))
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0))
+    return b"\x89PNG\r\n\x1a\n" + header + chunk(b"IDAT", pixels) + chunk(b"IEND")
+
+
+@pytest.fixture
+def root(state_dir: Path) -> Path:
+    return state_dir / "evidence"
+
+
+def pin(db: Database, stored: evidence.Stored, event_seq: int | None, caption: str = "") -> dict[str, Any]:
+    with db.write() as conn:
+        return events.pin(conn, stored, event_seq=event_seq, caption=caption, actor="me", key="t1", card=CARD, at=AT)
+
+
+# -- files ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_picture_is_named_by_its_content_and_private(root: Path) -> None:
+    stored = evidence.store(root, png())
+    digest = hashlib.sha256(png()).hexdigest()
+    assert stored == evidence.Stored(f"{digest}.png", "image/png", len(png()), 1, 1)
+    assert stored.sha256 == digest
+    assert evidence.media_type(stored.name) == "image/png"
+    assert evidence.load(root, stored.name) == png() == evidence.path(root, stored.name).read_bytes()
+    assert stat.S_IMODE(root.stat().st_mode) == 0o700
+    assert stat.S_IMODE((root / stored.name).stat().st_mode) == 0o600
+
+
+def test_the_same_picture_is_one_file_and_a_damaged_one_is_made_whole(root: Path) -> None:
+    stored = evidence.store(root, png())
+    before = (root / stored.name).stat().st_ino
+    assert evidence.store(root, png()) == stored
+    assert (root / stored.name).stat().st_ino == before
+    (root / stored.name).write_bytes(b"half")
+    evidence.store(root, png())
+    assert evidence.load(root, stored.name) == png()
+    assert [file.name for file in root.iterdir()] == [stored.name]
+
+
+def test_what_is_no_picture_leaves_nothing(root: Path) -> None:
+    for data in (b"#!/bin/sh", png() + b"#!/bin/sh"):
+        with pytest.raises((InvalidValue, UnsupportedMediaType)):
+            evidence.store(root, data)
+    assert not root.exists()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        ".",
+        "..",
+        "../card-state",
+        "/etc/passwd",
+        "a.png",
+        "ab" * 32,
+        "ab" * 32 + ".svg",
+        "ab" * 32 + ".png/",
+        "ab" * 32 + ".png\n",
+        "AB" * 32 + ".png",
+        "../evidence/" + "ab" * 32 + ".png",
+        "ab" * 31 + "..png",
+        "x\0y",
+        "ab" * 32 + ".png",
+    ],
+)
+def test_no_other_name_leads_anywhere(root: Path, name: str) -> None:
+    evidence.store(root, png())
+    for ask in (evidence.path, evidence.load):
+        with pytest.raises(NotFound):
+            ask(root, name)
+
+
+def test_symlinks_lead_nowhere(root: Path, state_dir: Path) -> None:
+    name = evidence.store(root, png()).name
+    secret = state_dir / "secret"
+    secret.write_bytes(b"secret")
+    (root / name).unlink()
+    (root / name).symlink_to(secret)
+    with pytest.raises(NotFound):
+        evidence.load(root, name)
+    evidence.store(root, png())
+    assert secret.read_bytes() == b"secret"
+    assert evidence.load(root, name) == png()
+
+    linked = state_dir / "linked"
+    linked.symlink_to(root)
+    with pytest.raises(NotFound):
+        evidence.path(linked, name)
+    with pytest.raises(StateError) as refused:
+        evidence.store(linked, png(1))
+    assert refused.value.code == "state_symlink"
+
+
+def test_a_failing_disk_leaves_no_half_picture(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StateError) as refused:
+        evidence.store(root, png())
+    assert refused.value.code == "state_disk_full"
+    assert list(root.iterdir()) == []
+
+
+def test_the_file_is_synced_before_it_gets_its_name_and_the_directory_after(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    fsync, replace = os.fsync, os.replace
+
+    def watched_fsync(descriptor: int) -> None:
+        done.append("directory" if stat.S_ISDIR(os.fstat(descriptor).st_mode) else "file")
+        fsync(descriptor)
+
+    def watched_replace(source: Path, target: Path) -> None:
+        done.append("rename")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", watched_fsync)
+    monkeypatch.setattr(os, "replace", watched_replace)
+    evidence.store(root, png())
+    assert done == ["file", "rename", "directory"]
+
+
+def test_a_sweep_removes_what_a_crash_left_and_nothing_else(root: Path, db: Database) -> None:
+    pinned, unpinned, lost = (evidence.store(root, png(shade)) for shade in (1, 2, 3))
+    for stored in (pinned, lost):
+        pin(db, stored, None)
+    (root / lost.name).unlink()
+    (root / ".0123456789abcdef.part").write_bytes(b"half a pic")
+    (root / "notes.txt").write_text("mine")
+    with db.read() as conn:
+        assert evidence.sweep(root, conn) == evidence.Sweep(1, (unpinned.name,), (lost.name,))
+        assert evidence.sweep(root, conn).removed == 0
+    assert {file.name for file in root.iterdir()} == {pinned.name, unpinned.name, "notes.txt"}
+
+
+# -- rows ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_pinned_picture_is_shown_with_its_event_whose_hash_stays(root: Path, db: Database, add: Add) -> None:
+    event = add()
+    added = pin(db, evidence.store(root, png()), event["seq"], "the arena, full")
+    assert added["kind"] == "evidence.added"
+    assert added["evidence"] == []
+    assert added["data"] == {
+        "name": evidence.store(root, png()).name,
+        "sha256": hashlib.sha256(png()).hexdigest(),
+        "event_seq": event["seq"],
+        "caption": "the arena, full",
+    }
+    with db.read() as conn:
+        shown, _ = events.page(conn)
+    assert shown["hash"] == event["hash"]
+    assert shown["evidence"] == [
+        {
+            "name": added["data"]["name"],
+            "media_type": "image/png",
+            "size": len(png()),
+            "width": 1,
+            "height": 1,
+            "caption": "the arena, full",
+            "at": AT,
+        }
+    ]
+
+
+def test_without_an_event_a_picture_is_pinned_to_its_own(root: Path, db: Database, add: Add) -> None:
+    add()
+    added = pin(db, evidence.store(root, png()), None, "here")
+    assert added["data"]["event_seq"] is None
+    assert [picture["caption"] for picture in added["evidence"]] == ["here"]
+    with db.read() as conn:
+        assert events.get(conn, added["seq"]) == added
+
+
+@pytest.mark.parametrize("seq", [0, -1, 2, 99])
+def test_a_picture_cannot_be_pinned_to_an_event_that_is_not_there(root: Path, db: Database, add: Add, seq: int) -> None:
+    add()
+    with pytest.raises(InvalidValue) as refused:
+        pin(db, evidence.store(root, png()), seq)
+    assert refused.value.errors[0].pointer == "/event_seq"
+    with db.read() as conn:
+        assert events.last_seq(conn) == 1
+
+
+def test_several_pictures_keep_their_order(root: Path, db: Database, add: Add) -> None:
+    add()
+    for caption in ("one", "two", "three"):
+        pin(db, evidence.store(root, png(len(caption))), 1, caption)
+    with db.read() as conn:
+        pinned = evidence.for_events(conn, [1, 2])
+    assert {seq: [picture["caption"] for picture in pictures] for seq, pictures in pinned.items()} == {
+        1: ["one", "two", "three"]
+    }
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE evidence SET caption = 'something else' WHERE seq = 2",
+        "UPDATE evidence SET event_seq = 3 WHERE seq = 2",
+        "UPDATE evidence SET name = (SELECT name FROM evidence WHERE seq = 3) WHERE seq = 2",
+        "DELETE FROM evidence WHERE seq = 2",
+    ],
+)
+def test_verifying_finds_a_changed_row(root: Path, db: Database, add: Add, change: str) -> None:
+    add()
+    for shade in (1, 2):
+        pin(db, evidence.store(root, png(shade)), 1, str(shade))
+    assert chain.verify_file(db.path, evidence_root=root).intact
+    with db.write() as conn:
+        conn.execute(change)
+    assert chain.verify_file(db.path).broken_seq == 2
+
+
+def test_verifying_finds_a_row_that_no_entry_added(root: Path, db: Database, add: Add) -> None:
+    add()
+    pin(db, evidence.store(root, png()), 1)
+    with db.write() as conn:
+        conn.execute("INSERT INTO evidence SELECT 1, 1, name, media_type, 1, 1, 1, 'x', at FROM evidence")
+    assert chain.verify_file(db.path).broken_seq == 1
+
+
+def test_verifying_finds_a_changed_or_missing_picture(root: Path, db: Database) -> None:
+    name = evidence.store(root, png()).name
+    pin(db, evidence.store(root, png()), None)
+    (root / name).write_bytes(png(1))
+    assert chain.verify_file(db.path).intact
+    changed = chain.verify_file(db.path, evidence_root=root)
+    assert changed.broken_seq == 1
+    assert name in str(changed.reason)
+    (root / name).unlink()
+    assert chain.verify_file(db.path, evidence_root=root).broken_seq == 1
