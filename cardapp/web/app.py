@@ -1,0 +1,102 @@
+"""The API's table of routes; routing, checking and the API description are all made from it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cardapp.web import openapi
+from cardapp.web.exchange import JSON, Reply, Request, answer
+from cardapp.web.failures import WsgiApp
+from cardapp.web.gate import JSON_LIMIT, Intake
+from cardapp.web.resources import checkpoint, editor, events, evidence, navigation, progress, service, viewer
+from cardapp.web.route import Body, Route
+from cardapp.web.routing import routed
+from cardapp.web.services import Services
+
+
+def description(_request: Request) -> Reply:
+    """The API description, made from the table below."""
+    return answer(_described())
+
+
+# fmt: off
+ROUTES: tuple[Route, ...] = (
+    # -- the service -----------------------------------------------------------------------------------------------
+    Route("GET", "/", service.welcome, "Where to go on", "Welcome"),
+    Route("GET", "/api/openapi.json", description, "This description", "Description", cache="no-cache"),
+    Route("GET", "/api/health", service.health, "Whether the service works", "Health"),
+    # -- identity and state ----------------------------------------------------------------------------------------
+    Route("GET", "/api/identity", service.identity, "Which card, in which revision", "Identity", cache="no-cache"),
+    Route("GET", "/api/card-revision", service.card_revision, "Revision of the card's files", "CardRevision",
+          cache="no-cache"),
+    Route("GET", "/api/state", service.state, "Composite state", "State", cache="no-cache"),
+    Route("GET", "/api/control/state", service.control, "Page synchronisation, in brief", "Control", cache="no-cache"),
+    Route("GET", "/api/session", service.session, "The chosen session", "SessionBinding", cache="no-cache",
+          problems=(502, 503, 504)),
+    # -- navigation ------------------------------------------------------------------------------------------------
+    Route("GET", "/api/keyboard", navigation.shortcuts, "Shortcuts and navigation levels", "Keyboard",
+          cache="no-cache"),
+    Route("GET", "/api/navigation/catalog", navigation.catalog, "All valid positions with their indexes", "Catalog",
+          cache="no-cache"),
+    Route("GET", "/api/navigation/current", navigation.current, "Current position and checkpoint status",
+          "Navigation", cache="no-cache"),
+    Route("PUT", "/api/navigation/current", navigation.set_current, "Set the exact position and focus level",
+          "Navigation", body=Body("PositionRequest"), problems=(409,)),
+    Route("POST", "/api/navigation/move", navigation.move, "Move the cursor by delta on a level", "Moved",
+          body=Body("MoveRequest")),
+    Route("POST", "/api/navigation/sync", navigation.sync, "Replay the checkpoint of the saved position", "Operation",
+          body=Body("SyncRequest", optional=True), problems=(409, 502, 503, 504)),
+    # -- checkpoints -----------------------------------------------------------------------------------------------
+    Route("GET", "/api/checkpoint/status", checkpoint.status, "Active operation, last result, generation",
+          "CheckpointStatus", cache="no-cache"),
+    Route("POST", "/api/checkpoint/activate", checkpoint.activate, "Replay the state attached to a snapshot",
+          "Operation", body=Body("ActivateRequest"), problems=(409, 502, 503, 504)),
+    Route("GET", "/api/allocator", checkpoint.allocator, "The allocator at the current checkpoint", "Allocator",
+          cache="no-cache"),
+    # -- viewer and editor -----------------------------------------------------------------------------------------
+    Route("GET", "/api/viewer/state", viewer.state, "Viewer state", "Viewer", cache="no-cache"),
+    Route("PUT", "/api/viewer/state", viewer.update, "Set any part of the viewer state", "Viewer",
+          body=Body("ViewerRequest"), problems=(409,)),
+    Route("GET", "/api/editor/state", editor.state, "Buffer, window, cursor, mode", "EditorState"),
+    Route("PUT", "/api/editor/cursor", editor.set_cursor, "Set the cursor", "EditorState",
+          body=Body("CursorRequest"), problems=(409, 503, 504)),
+    Route("POST", "/api/editor/input", editor.keys, "Type keys into the editor", "InputAnswer",
+          body=Body("InputRequest"), problems=(409, 503, 504)),
+    Route("POST", "/api/editor/reset", editor.reset, "Reset the target, refresh the debugger", "ResetAnswer",
+          body=Body("ResetRequest", optional=True), problems=(409, 502, 503, 504)),
+    Route("POST", "/api/editor/redraw", editor.redraw, "Fit pane and grid, then redraw", "RedrawAnswer",
+          body=Body("RedrawRequest", optional=True), problems=(409, 502, 503, 504)),
+    # -- progress, record, evidence --------------------------------------------------------------------------------
+    Route("GET", "/api/progress", progress.overview, "Items, statuses, execution summary", "Progress",
+          cache="no-cache"),
+    Route("PUT", "/api/progress/{itemId}", progress.update, "Set an item's status, note and actor", "ProgressItem",
+          body=Body("ProgressRequest"), problems=(409,)),
+    Route("GET", "/api/events", events.page, "Read the chronological record", "Events", query="EventsQuery",
+          cache="no-cache"),
+    Route("POST", "/api/events", events.append, "Append an entry", "Event", status=201, body=Body("EventRequest")),
+    Route("POST", "/api/evidence", evidence.add, "Store a PNG or JPEG and pin it to an event", "Evidence", status=201,
+          query="EvidenceFields", body=Body("EvidenceFields", media_types=(evidence.FORM, *evidence.RAW))),
+    Route("GET", "/api/evidence/{name}", evidence.picture, "A stored picture", produces=("image/png", "image/jpeg"),
+          cache="immutable"),
+)
+# fmt: on
+
+
+@cache
+def _described() -> dict[str, Any]:
+    return openapi.describe(ROUTES)
+
+
+def make_app(services: Services) -> WsgiApp:
+    """The API over ``services``; it still needs the gate in front (:mod:`cardapp.web.gate`)."""
+    return routed(ROUTES, services)
+
+
+def intakes(evidence_max_bytes: int) -> dict[str, Intake]:
+    """What the gate lets through beside small JSON: a picture within its limit, and room for a form around it."""
+    return {
+        route.path: Intake(route.body.media_types, evidence_max_bytes + JSON_LIMIT)
+        for route in ROUTES
+        if route.body is not None and JSON not in route.body.media_types
+    }

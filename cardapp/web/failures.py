@@ -1,0 +1,170 @@
+"""Errors as answers: one table from exception to status, one body (RFC 9457) for whatever goes wrong anywhere.
+
+The router's 404 and 405, the gate's refusals, the domain's errors, a defect of ours (500) and what the listener cannot
+parse all pass through :func:`problem`. A client never sees a traceback; a defect is logged with one.
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from cardapp import errors as e
+from cardapp.web.exchange import PROBLEM, Reply, encode
+
+log = logging.getLogger("cardapp.web")
+
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+
+class BadRequest(e.CardAppError):
+    """The request is not sound HTTP, or its form cannot be read."""
+
+    code = "bad_request"
+
+
+class MethodNotAllowed(e.CardAppError):
+    """The path exists, the method does not; ``Allow`` lists those that do."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, detail: str, allow: str) -> None:
+        super().__init__(detail)
+        self.allow = allow
+
+
+class HeadersTooLarge(e.CardAppError):
+    """The request's headers are larger than the limit."""
+
+    code = "headers_too_large"
+
+
+class UnknownCoding(e.CardAppError):
+    """The request uses a transfer coding that this service does not have."""
+
+    code = "unknown_coding"
+
+
+class InternalError(e.CardAppError):
+    """A defect of the service itself; its log has the details."""
+
+    code = "internal_error"
+
+
+STATUS: dict[type[e.CardAppError], int] = {
+    e.CardAppError: 500,
+    BadRequest: 400,
+    e.MalformedJson: 400,
+    e.ForbiddenOrigin: 403,
+    e.NotFound: 404,
+    MethodNotAllowed: 405,
+    e.Conflict: 409,
+    e.TooLarge: 413,
+    e.UnsupportedMediaType: 415,
+    e.WrongHost: 421,
+    e.InvalidValue: 422,
+    HeadersTooLarge: 431,
+    e.InvalidCard: 500,
+    UnknownCoding: 501,
+    e.DebuggerFailed: 502,
+    e.McpError: 502,
+    e.SessionUnavailable: 503,
+    e.EditorUnavailable: 503,
+    e.MissingRequirement: 503,
+    e.McpClosed: 503,
+    e.TooSlow: 504,
+    e.McpTimeout: 504,
+}
+"""The nearest class in an error's own line decides, so a subclass has a row only where it differs."""
+
+
+def status_of(kind: type[e.CardAppError]) -> int:
+    """The HTTP status of a class of errors."""
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+
+
+def title_of(kind: type[e.CardAppError]) -> str:
+    """A class's name as words: ``LevelNotSyncable`` is "Level not syncable"."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
+
+
+def problem_types() -> dict[str, dict[str, Any]]:
+    """Every type of problem by its class's code; what the ``type`` reference of a problem points to."""
+    kinds: list[type[e.CardAppError]] = [e.CardAppError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.code: _type_of(kind) for kind in sorted(kinds, key=lambda kind: kind.code)}
+
+
+def _type_of(kind: type[e.CardAppError]) -> dict[str, Any]:
+    about = " ".join((kind.__doc__ or "").split())
+    return {"title": title_of(kind), "status": status_of(kind), "description": about}
+
+
+def problem(error: e.CardAppError) -> Reply:
+    """The answer for ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
+
+    ``type`` names the class of the error (a reference into the API description), ``code`` may narrow it.
+    """
+    kind = type(error)
+    status = status_of(kind)
+    body = {
+        **error.extra,
+        "type": f"/api/openapi.json#/x-problem-types/{kind.code}",
+        "title": title_of(kind),
+        "status": status,
+        "detail": error.detail,
+        "code": error.code,
+    }
+    if error.errors:
+        body["errors"] = [{"pointer": each.pointer, "message": each.message} for each in error.errors]
+    headers: tuple[tuple[str, str], ...] = (("Cache-Control", "no-store"),)
+    if isinstance(error, MethodNotAllowed):
+        headers += (("Allow", error.allow),)
+    return Reply(encode(body), status, PROBLEM, headers)
+
+
+def problem_of(error: Exception, what: str) -> Reply:
+    """The answer for any exception; one that is not ours is a defect, logged under ``what`` with its traceback."""
+    if isinstance(error, e.CardAppError):
+        reply = problem(error)
+        if reply.status == 500:
+            log.error("%s: %s", what, error.detail)
+        return reply
+    log.error("%s failed", what, exc_info=error)
+    return problem(InternalError("The service met a defect of its own: repeat the request, or look into its log."))
+
+
+def status_line(status: int) -> str:
+    """``404 Not Found`` and its like."""
+    return f"{status} {http.HTTPStatus(status).phrase}"
+
+
+def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
+    """A reply as WSGI; ``bare`` leaves the body out (HEAD)."""
+    headers = list(reply.headers)
+    if reply.status != 304:
+        headers.append(("Content-Type", reply.media_type))
+        if isinstance(reply.body, bytes):
+            headers.append(("Content-Length", str(len(reply.body))))
+    start_response(status_line(reply.status), headers)
+    if bare or reply.body == b"":
+        return []
+    return [reply.body] if isinstance(reply.body, bytes) else reply.body
+
+
+def reporting(app: WsgiApp) -> WsgiApp:
+    """``app`` with every exception that leaves it turned into a problem, as long as nothing was sent."""
+
+    def reported(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        try:
+            return app(environ, start_response)
+        except Exception as error:
+            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            return send(problem_of(error, what), start_response, bare=environ["REQUEST_METHOD"] == "HEAD")
+
+    return reported

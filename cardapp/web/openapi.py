@@ -1,0 +1,115 @@
+"""The OpenAPI 3.1 description, made from the route table, the schemas and the table of failures."""
+
+from __future__ import annotations
+
+import copy
+import http
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from cardapp import __version__
+from cardapp.web import schemas
+from cardapp.web.exchange import JSON, PROBLEM
+from cardapp.web.failures import problem_types
+from cardapp.web.route import Route
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+def describe(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document. ``x-problem-types`` holds what the ``type`` of a problem points to."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": DIALECT,
+        "info": {
+            "title": "Card application",
+            "version": __version__,
+            "description": "State, navigation and replayed debugger checkpoints of one card. No authentication: it "
+            "answers on loopback and on a private Unix socket only, and refuses what a foreign page could send.",
+        },
+        "paths": paths,
+        "components": {"schemas": {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()}},
+        "x-problem-types": problem_types(),
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters = [_parameter("path", name, {"type": "string"}, required=True) for name in route.parameters]
+    if route.query is not None:
+        query = schemas.definition(route.query)
+        for name, part in query["properties"].items():
+            parameters.append(_parameter("query", name, part, required=name in query.get("required", ())))
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "description": " ".join((route.handler.__doc__ or "").split()),
+    }
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route)
+    operation["responses"] = {str(status): _response(route, status) for status in route.statuses()}
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = [part.strip("{}") for part in route.path.replace(".", "/").replace("-", "/").split("/") if part != "api"]
+    return route.method.lower() + "".join(word[:1].upper() + word[1:] for word in words)
+
+
+def _parameter(place: str, name: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": _inlined(schema)}
+
+
+def _request_body(route: Route) -> dict[str, Any]:
+    assert route.body is not None
+    content: dict[str, Any] = {}
+    for media_type in route.body.media_types:
+        if media_type == JSON:
+            content[media_type] = {"schema": _reference(route.body.schema)}
+        elif media_type.startswith("multipart/"):
+            fields = _inlined(schemas.definition(route.body.schema))
+            fields["properties"] = {"file": {"contentMediaType": "image/png"}, **fields["properties"]}
+            content[media_type] = {"schema": {**fields, "required": ["file"]}}
+        else:
+            content[media_type] = {}
+    return {"required": not route.body.optional, "content": content}
+
+
+def _response(route: Route, status: int) -> dict[str, Any]:
+    if status >= 400:
+        return {"description": http.HTTPStatus(status).phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
+    if status == 304:
+        return {"description": "The client's copy is still right"}
+    content: dict[str, Any] = (
+        {JSON: {"schema": _reference(route.answer)}} if route.answer else {kind: {} for kind in route.produces}
+    )
+    response: dict[str, Any] = {"description": route.summary, "content": content}
+    headers = {}
+    if status == 201:
+        headers["Location"] = {"required": True, "schema": {"type": "string", "format": "uri-reference"}}
+    if route.cache != "no-store":
+        headers["ETag"] = {"required": True, "schema": {"type": "string"}}
+    return response | ({"headers": headers} if headers else {})
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its references turned to the document's own components."""
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, dict) and "$ref" in value:
+            rest = {name: turned(part) for name, part in value.items() if name != "$ref"}
+            return {**rest, **_reference(value["$ref"].rpartition("/")[2])}
+        if isinstance(value, dict):
+            return {name: turned(part) for name, part in value.items()}
+        return [turned(part) for part in value] if isinstance(value, list) else value
+
+    result: dict[str, Any] = turned(copy.deepcopy(dict(schema)))
+    return result

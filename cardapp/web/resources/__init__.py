@@ -1,0 +1,1 @@
+"""One module of short handlers per resource; each handler takes the services and a checked request."""

@@ -1,0 +1,60 @@
+"""Checkpoints: their status, one activation with everything pinned, and the allocator as the last one saw it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cardapp.card import allocator as model
+from cardapp.state import publication
+from cardapp.state.publication import Publication
+from cardapp.web.exchange import Reply, Request, answer
+
+
+def status(request: Request) -> Reply:
+    """The active operation, the last result, the generation."""
+    return answer(request.services.checkpoints.status())
+
+
+def activate(request: Request) -> Reply:
+    """Replay the state attached to a snapshot; waits for its end."""
+    return answer(request.services.checkpoints.activate(request.body))
+
+
+def allocator(request: Request) -> Reply:
+    """The arena at the published checkpoint, and the difference to the one before it."""
+    services, loaded = request.services, request.services.shelf.current()
+    with services.database.read() as conn:
+        published = publication.load(conn, loaded.identity.uuid)
+    if loaded.card.allocator is None:
+        return answer(_nothing("this card describes no allocator", published))
+    if published is None:
+        return answer(_nothing("no checkpoint was reached yet: sync at a step first", published))
+    reading = published.observed.get("allocator")
+    if reading is None:
+        return answer(_nothing("the allocator could not be read at this checkpoint", published))
+    previous = (published.previous_observed or {}).get("allocator")
+    seen = _nothing(None, published)
+    return answer(
+        {
+            **seen,
+            "available": True,
+            "allocator": model.describe(reading),
+            "previous_key": published.previous_key if previous else None,
+            "difference": model.difference(previous, reading),
+        }
+    )
+
+
+def _nothing(reason: str | None, published: Publication | None) -> dict[str, Any]:
+    return {
+        "available": False,
+        "reason": reason,
+        "sync": published.sync if published else "off",
+        "key": published.key if published else None,
+        "generation": published.generation if published else None,
+        "at": published.updated_at if published else None,
+        "allocator": None,
+        "values": published.observed.get("values", {}) if published else {},
+        "previous_key": None,
+        "difference": None,
+    }

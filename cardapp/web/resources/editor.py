@@ -1,0 +1,52 @@
+"""The session's Neovim: where it stands, its cursor, its keys, and the two refreshes."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from cardapp.state import events, kinds
+from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.resources.navigation import key_of_saved
+
+
+def state(request: Request) -> Reply:
+    """Buffer, window, cursor and mode; an absent editor is said, not refused."""
+    return answer(request.services.editor.state())
+
+
+def set_cursor(request: Request) -> Reply:
+    """Put the cursor of a window somewhere; answers the state of that window."""
+    body = request.body
+    return answer(request.services.editor.set_cursor(body["row"], body["column"], body.get("window")))
+
+
+def keys(request: Request) -> Reply:
+    """Type keys; never refused because Neovim waits for one."""
+    return answer(request.services.editor.input(request.body["text"]))
+
+
+def reset(request: Request) -> Reply:
+    """Restart the target and refresh the debugger: the program has then left its checkpoint."""
+    services = request.services
+    outcome = services.editor.reset()
+    with services.database.write() as tx:
+        actor = _record(tx, request, kinds.EDITOR_RESET, outcome)
+        services.control.switch_off(tx, "target_reset", actor=actor)
+    return answer(outcome)
+
+
+def redraw(request: Request) -> Reply:
+    """Fit the host pane and the grid, then draw everything anew."""
+    sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
+    with request.services.database.write() as tx:
+        _record(tx, request, kinds.EDITOR_REDRAW, sizes)
+    return answer(sizes)
+
+
+def _record(tx: sqlite3.Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
+    loaded = request.services.shelf.current()
+    actor: str = request.body.get("actor", "api")
+    key, card = key_of_saved(tx, loaded), loaded.identity.as_json()
+    events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=request.services.clock())
+    return actor

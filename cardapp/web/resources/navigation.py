@@ -1,0 +1,127 @@
+"""Where the learner stands: the catalog, the saved position, moving it, and asking for its checkpoint."""
+
+from __future__ import annotations
+
+import sqlite3
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from cardapp.card import keyboard
+from cardapp.card import navigation as rules
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import LEVELS, Identity
+from cardapp.card.navigation import Position
+from cardapp.state import events, kinds, publication
+from cardapp.state import navigation as store
+from cardapp.web.exchange import Reply, Request, answer, encode
+from cardapp.web.resources.revisions import expect
+from cardapp.web.services import LoadedCard, Services
+
+Stored = tuple[store.Saved, publication.Publication | None]
+
+
+def shortcuts(request: Request) -> Reply:
+    """The table from which the page and the editor's plugin build their bindings."""
+    return answer(keyboard.as_json())
+
+
+def catalog(request: Request) -> Reply:
+    """All valid positions; the body of a card revision is made once."""
+    loaded = request.services.shelf.current()
+    return Reply(_catalog_body(loaded.identity, loaded.catalog))
+
+
+@lru_cache(maxsize=2)
+def _catalog_body(identity: Identity, catalog: Catalog) -> bytes:
+    items = [item.as_json() for item in catalog.items]
+    return encode({"identity": identity.as_json(), "levels": LEVELS, "counts": catalog.counts, "items": items})
+
+
+def current(request: Request) -> Reply:
+    """The position, what is published, and the checkpoint status."""
+    return answer(describe(request.services, request.services.shelf.current()))
+
+
+def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
+    """The body of ``GET /api/navigation/current``."""
+    with services.database.read() as conn:
+        stored = _stored(conn, loaded)
+    return _shown(services, loaded, stored)
+
+
+def set_current(request: Request) -> Reply:
+    """Save a position; nothing is started."""
+    services, loaded = request.services, request.services.shelf.current()
+    position = rules.from_request(loaded.catalog, request.body)
+    with services.database.write() as tx:
+        expect(request.body, store.load(tx, loaded.identity.uuid).revision)
+        _save(tx, services, loaded, position, kinds.NAVIGATION_SET, {"sync_requested": position.sync_requested})
+        stored = _stored(tx, loaded)
+    return answer(_shown(services, loaded, stored))
+
+
+def move(request: Request) -> Reply:
+    """Walk the cursor along a level; nothing is started, and at an end nothing is saved."""
+    services, loaded = request.services, request.services.shelf.current()
+    delta = request.body["delta"]
+    with services.database.write() as tx:
+        saved = store.load(tx, loaded.identity.uuid)
+        position = rules.repair(loaded.catalog, saved.position)
+        level = request.body.get("level", position.focus_level)
+        moved = rules.move(loaded.catalog, position, level, delta)
+        if moved.moved:
+            reached = replace(moved.position, actor=request.body.get("actor", "api"))
+            data = {"level": level, "delta": delta, "moved": moved.moved}
+            _save(tx, services, loaded, reached, kinds.NAVIGATION_MOVED, data)
+        stored = _stored(tx, loaded)
+    return answer({**_shown(services, loaded, stored), "moved": moved.moved, "at_end": moved.at_end})
+
+
+def sync(request: Request) -> Reply:
+    """Replay the checkpoint of the saved position; waits for its end."""
+    return answer(request.services.checkpoints.sync(request.body.get("actor")))
+
+
+def key_of_saved(conn: sqlite3.Connection, loaded: LoadedCard) -> str:
+    """The key of the focused item, at which other events happen."""
+    return rules.key_of(rules.repair(loaded.catalog, store.load(conn, loaded.identity.uuid).position))
+
+
+def _save(
+    tx: sqlite3.Connection, services: Services, loaded: LoadedCard, position: Position, kind: str, data: dict[str, Any]
+) -> None:
+    at = services.clock()
+    store.save(tx, loaded.identity.uuid, position, at)
+    key, card = rules.key_of(position), loaded.identity.as_json()
+    events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
+
+
+def _stored(conn: sqlite3.Connection, loaded: LoadedCard) -> Stored:
+    return store.load(conn, loaded.identity.uuid), publication.load(conn, loaded.identity.uuid)
+
+
+def _shown(services: Services, loaded: LoadedCard, stored: Stored) -> dict[str, Any]:
+    """Made outside the transaction: the checkpoint status may wait for a lock of its own."""
+    saved, published = stored
+    position = rules.repair(loaded.catalog, saved.position)
+    return {
+        "position": position.as_json(),
+        "key": rules.key_of(position),
+        "index": rules.index_of(loaded.catalog, position),
+        "revision": saved.revision,
+        "updated_at": saved.updated_at,
+        "published": _published(published) if published else None,
+        "checkpoint": services.checkpoints.status(),
+    }
+
+
+def _published(found: publication.Publication) -> dict[str, Any]:
+    return {
+        "key": found.key,
+        "page_index": found.page_index,
+        "sync": found.sync,
+        "reason": found.reason,
+        "generation": found.generation,
+        "at": found.updated_at,
+    }

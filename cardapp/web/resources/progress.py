@@ -1,0 +1,37 @@
+"""What the learner has done: every step with its status, and one step's status set."""
+
+from __future__ import annotations
+
+from cardapp.card import progress as rules
+from cardapp.state import checkpoint, events, kinds
+from cardapp.state import progress as store
+from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.resources.revisions import expect
+
+
+def overview(request: Request) -> Reply:
+    """All items, and the summary with what the replays have shown."""
+    services, loaded = request.services, request.services.shelf.current()
+    with services.database.read() as conn:
+        statuses = store.load_all(conn, loaded.identity.uuid)
+        results = checkpoint.load_results(conn, loaded.identity.uuid)
+    return answer(rules.overview(loaded.catalog, statuses, results))
+
+
+def update(request: Request) -> Reply:
+    """Set one item's status with its note and actor; answers the item."""
+    services, loaded = request.services, request.services.shelf.current()
+    step = rules.step_of(loaded.catalog, request.path["itemId"])
+    item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body
+    status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
+    with services.database.write() as tx:
+        before = store.load_all(tx, uuid).get(item)
+        expect(body, before.revision if before else 0)
+        at = services.clock()
+        after = store.set(tx, uuid, item, status, note, actor, at)
+        data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}
+        events.append(
+            tx, kind=kinds.PROGRESS_CHANGED, actor=actor, key=step.key, card=loaded.identity.as_json(), data=data, at=at
+        )
+        result = checkpoint.load_results(tx, uuid).get(step.key)
+    return answer(rules.item_json(step, after, result))

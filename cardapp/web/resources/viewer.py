@@ -1,0 +1,62 @@
+"""How the card is looked at: read it, or change any part of it."""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Any
+
+from cardapp.card import viewer as rules
+from cardapp.state import events, kinds
+from cardapp.state import viewer as store
+from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.resources.navigation import key_of_saved
+from cardapp.web.resources.revisions import expect
+from cardapp.web.services import LoadedCard, Services
+
+
+def state(request: Request) -> Reply:
+    """The viewer state with its revision."""
+    return answer(describe(request.services, request.services.shelf.current()))
+
+
+def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
+    """The body of ``GET /api/viewer/state``."""
+    with services.database.read() as conn:
+        present, revision = _load(conn, loaded)
+    return {**present, "revision": revision}
+
+
+def update(request: Request) -> Reply:
+    """Deep-merge what was sent; only a flag or the page makes an event, and no change makes no revision."""
+    services, loaded = request.services, request.services.shelf.current()
+    patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
+    with services.database.write() as tx:
+        present, revision = _load(tx, loaded)
+        expect(request.body, revision)
+        merged = rules.merge(present, patch, loaded.catalog.page_count)
+        if merged.changed:
+            at = services.clock()
+            revision = store.save(tx, loaded.identity.uuid, merged.state, at)
+            if merged.noteworthy:
+                events.append(
+                    tx,
+                    kind=kinds.VIEWER_CHANGED,
+                    actor=request.body.get("actor", "api"),
+                    key=key_of_saved(tx, loaded),
+                    card=loaded.identity.as_json(),
+                    data={name: _at(merged.state, name) for name in merged.noteworthy},
+                    at=at,
+                )
+    return answer({**merged.state, "revision": revision})
+
+
+def _load(conn: sqlite3.Connection, loaded: LoadedCard) -> tuple[rules.State, int]:
+    stored, revision = store.load(conn, loaded.identity.uuid)
+    return (rules.repair(stored, loaded.catalog.page_count) if stored else rules.FRESH), revision
+
+
+def _at(state: rules.State, name: str) -> Any:
+    value: Any = state
+    for part in name.split("."):
+        value = value[part]
+    return value
