@@ -1,0 +1,276 @@
+"""What the tests of the whole application share: a card made for the purpose, a session for it, and the service.
+
+The session is started by the real session tool as a program of its own; the service runs in this process on a port
+that the kernel chose and on its Unix socket.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cardapp import settings
+from cardapp.serve import Service
+
+PROGRAM = """\
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+
+static int n;
+
+static void rest(int hundredths)
+{
+    struct timespec pause = {0, 10000000};
+    while (hundredths-- > 0)
+        nanosleep(&pause, NULL);
+}
+
+static void end(void)
+{
+    %(ending)s
+}
+
+int main(void)
+{
+    n = 1;
+    n = n + 1; /* quick */
+    n = n + 1; /* again */
+    rest(150);
+    n = n + 1; /* slow */
+    end();
+    n = n + 1; /* after the end */
+    return n;
+}
+"""
+
+ENDINGS = {
+    "exit": "exit(3);",
+    "crash": "*(volatile int *)0 = n;",
+    "loop": "for (volatile unsigned long i = 0;; i++) { }",
+    "flood": 'for (;;) puts("a line of output that never ends, again and again, as fast as it can");',
+}
+
+
+def make_card(folder: Path, *, ending: str = "exit", uuid: str = "aaaaaaaa-0000-4000-8000-000000000001") -> Path:
+    """A card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond."""
+    code = PROGRAM % {"ending": ENDINGS[ending]}
+    lines = code.splitlines()
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "main.c").write_text(code)
+
+    def snapshot(name: str, text: str, expected: str) -> dict[str, Any]:
+        number = next(at for at, line in enumerate(lines, 1) if text in line)
+        return {
+            "id": name,
+            "title": f"At {text}",
+            "stop": {"file": "main.c", "line": number, "text": text},
+            "expect": {"n": expected},
+            "watch": ["n + 1"],
+        }
+
+    steps = {
+        "quick": [snapshot("first", "/* quick */", "1"), snapshot("second", "/* again */", "2")],
+        "slow": [snapshot("only", "/* slow */", "3")],
+        "drifted": [snapshot("only", "/* quick */", "7")],
+        "beyond": [snapshot("only", "/* after the end */", "4")],
+    }
+    phase = {
+        "id": "p1",
+        "title": "Phase",
+        "steps": [{"id": name, "title": f"Step {name}", "snapshots": found} for name, found in steps.items()],
+    }
+    source = {
+        "schema": "card-source.v1",
+        "id": "probe",
+        "uuid": uuid,
+        "version": "1.0.0",
+        "title": "Probe",
+        "language": "en",
+        "layout": "karta-classic",
+        "target": {
+            "name": "probe",
+            "directory": "src",
+            "build": ["gcc", "-g", "-O0", "-o", "probe", "main.c"],
+            "program": "probe",
+            "sources": ["main.c"],
+        },
+        "tasks": [
+            {"id": "t1", "title": "Task", "blocks": [{"id": "b1", "title": "Block", "goal": "", "phases": [phase]}]}
+        ],
+    }
+    (folder / "card_source.json").write_text(json.dumps(source, indent=1))
+    return folder
+
+
+def position(step: str, snapshot: str | None = None, **fields: Any) -> dict[str, Any]:
+    """The body of ``PUT /api/navigation/current`` for a step of :func:`make_card`."""
+    focus = "snapshot" if snapshot else "step"
+    given = {"task_id": "t1", "block_id": "b1", "phase_id": "p1", "step_id": step, "snapshot_ref": snapshot}
+    return {**given, "focus_level": focus, **fields}
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout: float) -> None:
+        super().__init__("localhost", timeout=timeout)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))
+
+
+class Api:
+    """A client of one listener; each request has a connection of its own."""
+
+    def __init__(self, connect: Callable[[], http.client.HTTPConnection]) -> None:
+        self._connect = connect
+
+    @classmethod
+    def tcp(cls, port: int, timeout: float = 60) -> Api:
+        return cls(lambda: http.client.HTTPConnection("127.0.0.1", port, timeout=timeout))
+
+    @classmethod
+    def unix(cls, path: Path, timeout: float = 60) -> Api:
+        return cls(lambda: _UnixConnection(path, timeout))
+
+    def request(self, method: str, path: str, body: Any = None, headers: dict[str, str] | None = None) -> Answer:
+        raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
+        sent = {"Content-Type": "application/json"} if raw is not None else {}
+        connection = self._connect()
+        try:
+            connection.request(method, path, raw, {**sent, **(headers or {})})
+            got = connection.getresponse()
+            return Answer(got.status, got.headers, got.read())
+        finally:
+            connection.close()
+
+    def get(self, path: str) -> Any:
+        """The JSON body of a GET that must succeed."""
+        answer = self.request("GET", path)
+        assert answer.status == 200, answer.body
+        return answer.json
+
+    def put(self, path: str, body: Any) -> Answer:
+        return self.request("PUT", path, body)
+
+    def post(self, path: str, body: Any = None) -> Answer:
+        return self.request("POST", path, body)
+
+
+class Sessions:
+    """The session tool, as a program, for one state directory."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self._environment = dict(os.environ) | {"CARD_STATE_DIR": str(state)}
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-P", "-m", "cardapp.container", *arguments]
+        return subprocess.run(
+            command, env=self._environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+        )
+
+    def start(self, card: Path, name: str = "s") -> None:
+        ended = self.run("start", "--name", name, str(card))
+        assert ended.returncode == 0, ended.stderr
+
+    def stop(self, name: str = "s") -> None:
+        self.run("stop", name)
+
+    @property
+    def socket(self) -> Path:
+        return Path(json.loads((self.state / "mcp-choice.json").read_text())["socket"])
+
+
+class Stage:
+    """A card, its session and the service over one state directory; ``close`` ends all."""
+
+    def __init__(self, state: Path, card: Path, **environment: str) -> None:
+        self.state = state
+        self.card = card
+        self.sessions = Sessions(state)
+        self.environment = {"CARD_STATE_DIR": str(state), "CARD_SOURCE": str(card), "CARD_API_PORT": "0", **environment}
+        self.service = Service(settings.load(self.environment))
+        self.service.start()
+        self.tcp = Api.tcp(self.service.listener.port)
+        self.unix = Api.unix(self.service.settings.api_socket)
+
+    def close(self) -> None:
+        self.service.stop()
+        self.sessions.stop()
+
+    def activation(self, key: str, generation: int | None = None) -> dict[str, Any]:
+        """A valid activation of ``key`` by what the API tells now."""
+        if generation is None:
+            generation = self.tcp.get("/api/checkpoint/status")["generation"] + 1
+        return {
+            "snapshot_ref": key,
+            "generation": generation,
+            "expected_binding": self.tcp.get("/api/session")["binding"],
+            "expected_identity": self.tcp.get("/api/identity"),
+        }
+
+    def published(self) -> tuple[Any, ...]:
+        """What only a ready checkpoint may change."""
+        told = self.tcp.get("/api/control/state")
+        return told["key"], told["page_index"], told["sync"]
+
+    def running(self, key: str) -> None:
+        """Wait until the replay of ``key`` is under way in the session."""
+        until(lambda: self._stage_of(key) == "replaying")
+
+    def _stage_of(self, key: str) -> str | None:
+        active = self.tcp.get("/api/checkpoint/status")["active"]
+        return active["stage"] if active and active["snapshot_ref"] == key else None
+
+
+def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
+    """The first true value of ``condition``, asked again and again; fails the test after ``seconds``."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while True:
+        value = condition()
+        if value:
+            return value
+        assert time.monotonic() < deadline, "the awaited condition did not come true"
+        pause.wait(0.02)
+
+
+class Background:
+    """A request in a thread of its own; ``answer`` waits for its end."""
+
+    def __init__(self, call: Callable[[], Answer]) -> None:
+        self._answer: Answer | None = None
+        self._thread = threading.Thread(target=self._run, args=(call,), daemon=True)
+        self._thread.start()
+
+    def _run(self, call: Callable[[], Answer]) -> None:
+        self._answer = call()
+
+    def answer(self, seconds: float = 40.0) -> Answer:
+        self._thread.join(seconds)
+        assert self._answer is not None, "the request did not end"
+        return self._answer

@@ -1,0 +1,332 @@
+"""Checkpoints over the whole application: a real session, real gdb in a real Neovim, the service, HTTP.
+
+Each rejection of the guarded transaction is provoked for real, and none of them publishes anything.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.serving import Answer, Background, Stage, make_card, position, until
+
+pytestmark = pytest.mark.functional
+
+QUICK = "t1/b1/p1/quick/first"
+AGAIN = "t1/b1/p1/quick/second"
+SLOW = "t1/b1/p1/slow/only"
+DRIFTED = "t1/b1/p1/drifted/only"
+BEYOND = "t1/b1/p1/beyond/only"
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[Stage]:
+    """One session for the tests that leave it as it was."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        state = Path(folder) / "state"
+        stage = Stage(state, make_card(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+@pytest.fixture
+def own(state_dir: Path) -> Iterator[Stage]:
+    """A session that the test may break."""
+    stage = Stage(state_dir / "state", make_card(state_dir / "card"))
+    try:
+        stage.sessions.start(stage.card)
+        yield stage
+    finally:
+        stage.close()
+
+
+def kinds(stage: Stage) -> list[str]:
+    return [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
+
+
+def assert_problem(answer: Answer, status: int, code: str) -> dict[str, Any]:
+    assert (answer.status, answer.json["code"]) == (status, code), answer.body
+    assert answer.headers["Content-Type"] == "application/problem+json"
+    problem: dict[str, Any] = answer.json
+    return problem
+
+
+# -- ready ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_ready_replay_is_proved_and_published(shared: Stage) -> None:
+    answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(AGAIN))
+    assert answer.status == 200, answer.body
+    operation = answer.json
+    assert operation["state"] == "ready"
+    observed = operation["observed"]
+    assert (observed["file"], observed["function"], observed["method"]) == ("main.c", "main", "rerun")
+    assert {check["name"]: check["actual"] for check in observed["checks"]}["n"] == "2"
+    assert all(check["match"] for check in observed["checks"])
+    assert observed["values"]["n + 1"]["value"] == "3"
+    control = shared.unix.get("/api/control/state")
+    assert (control["sync"], control["key"], control["generation"]) == ("on", AGAIN, operation["generation"])
+    editor = shared.tcp.get("/api/editor/state")
+    assert editor["cursor"]["row"] == observed["line"]
+    assert editor["buffer"]["name"].endswith("/main.c")
+
+
+def test_the_same_generation_is_stale_and_cancels_nothing(shared: Stage) -> None:
+    seen = shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK)).json["generation"]
+    before = shared.published()
+    running = Background(lambda: shared.tcp.post("/api/checkpoint/activate", shared.activation(SLOW)))
+    shared.running(SLOW)
+    problem = assert_problem(
+        shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK, generation=seen + 1)),
+        409,
+        "stale_generation",
+    )
+    assert str(seen + 1) in problem["detail"]
+    assert shared.published() == before
+    assert running.answer().json["state"] == "ready"
+
+
+@pytest.mark.parametrize(
+    ("part", "field", "code"),
+    [
+        ("expected_binding", "container_id", "binding_mismatch"),
+        ("expected_binding", "instance", "binding_mismatch"),
+        ("expected_binding", "profile", "binding_mismatch"),
+        ("expected_binding", "target", "binding_mismatch"),
+        ("expected_identity", "version", "identity_mismatch"),
+        ("expected_identity", "source_sha256", "identity_mismatch"),
+    ],
+)
+def test_another_expectation_is_refused_and_cancels_nothing(shared: Stage, part: str, field: str, code: str) -> None:
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    before = shared.published()
+    wrong = shared.activation(AGAIN)
+    wrong[part] = {**wrong[part], field: "another"}
+    assert_problem(shared.tcp.post("/api/checkpoint/activate", wrong), 409, code)
+    assert shared.published() == before
+    assert kinds(shared)[-1] == "checkpoint.rejected"
+
+
+def test_a_newer_request_supersedes_the_running_one(shared: Stage) -> None:
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    running = Background(lambda: shared.tcp.post("/api/checkpoint/activate", shared.activation(SLOW)))
+    shared.running(SLOW)
+    newer = shared.tcp.post("/api/checkpoint/activate", shared.activation(AGAIN))
+    assert_problem(running.answer(), 409, "superseded")
+    assert (newer.status, newer.json["state"]) == (200, "ready")
+    assert shared.published()[0] == AGAIN
+    assert "checkpoint.cancelled" in kinds(shared)
+
+
+def test_a_falsified_value_ends_in_drift(shared: Stage) -> None:
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    before = shared.published()
+    problem = assert_problem(
+        shared.tcp.post("/api/checkpoint/activate", shared.activation(DRIFTED)), 409, "snapshot_drift"
+    )
+    assert problem["operation"]["state"] == "failed"
+    wrong = [check for check in problem["operation"]["observed"]["checks"] if not check["match"]]
+    assert wrong == [{"name": "n", "expected": "7", "actual": "1", "match": False}]
+    assert shared.published()[:2] == before[:2]
+
+
+def test_an_exit_before_the_stop_is_a_typed_failure(shared: Stage) -> None:
+    problem = assert_problem(
+        shared.tcp.post("/api/checkpoint/activate", shared.activation(BEYOND)), 502, "target_exited"
+    )
+    assert "3" in problem["detail"]
+    assert shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK)).json["state"] == "ready"
+
+
+@pytest.mark.parametrize("missing", ["snapshot_ref", "generation", "expected_binding", "expected_identity"])
+def test_an_activation_needs_every_field(shared: Stage, missing: str) -> None:
+    body = shared.activation(QUICK)
+    del body[missing]
+    assert_problem(shared.tcp.post("/api/checkpoint/activate", body), 422, "invalid_value")
+
+
+def test_an_unknown_snapshot_is_named(shared: Stage) -> None:
+    body = {**shared.activation(QUICK), "snapshot_ref": "t1/b1/p1/quick"}
+    assert_problem(shared.tcp.post("/api/checkpoint/activate", body), 422, "invalid_value")
+
+
+# -- what changes during the replay --------------------------------------------------------------------------------
+
+
+def start_slow(stage: Stage) -> tuple[Background, tuple[Any, ...]]:
+    """A published quick snapshot, then a slow replay under way."""
+    assert stage.tcp.post("/api/checkpoint/activate", stage.activation(QUICK)).status == 200
+    before = stage.published()
+    running = Background(lambda: stage.tcp.post("/api/checkpoint/activate", stage.activation(SLOW)))
+    stage.running(SLOW)
+    return running, before
+
+
+def assert_rejected(stage: Stage, running: Background, before: tuple[Any, ...], *codes: str) -> None:
+    answer = running.answer()
+    assert answer.status == 409, answer.body
+    assert answer.json["code"] in codes
+    assert answer.json["operation"]["state"] == "rejected"
+    assert stage.published()[:2] == before[:2]
+    assert kinds(stage).count("checkpoint.ready") == 1
+    assert "checkpoint.rejected" in kinds(stage)
+
+
+def test_the_source_is_edited_during_the_replay(own: Stage) -> None:
+    running, before = start_slow(own)
+    source = own.card / "card_source.json"
+    source.write_text(source.read_text() + "\n")
+    assert_rejected(own, running, before, "source_changed")
+    until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
+    assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
+
+
+def test_the_session_is_restarted_during_the_replay(own: Stage) -> None:
+    running, before = start_slow(own)
+    own.sessions.stop()
+    own.sessions.start(own.card)
+    assert_rejected(own, running, before, "container_changed", "mcp_socket_changed")
+    assert own.tcp.post("/api/navigation/sync", {}).status == 409  # the saved position is the whole card
+    own.tcp.put("/api/navigation/current", position("quick"))
+    assert own.tcp.post("/api/navigation/sync", {}).status == 200
+
+
+def test_another_session_is_chosen_during_the_replay(own: Stage) -> None:
+    own.sessions.start(own.card, "other")
+    try:
+        running, before = start_slow(own)
+        assert own.sessions.run("select", "other").returncode == 0
+        assert_rejected(own, running, before, "container_changed")
+    finally:
+        own.sessions.stop("other")
+
+
+class Relay:
+    """A listener that passes bytes on to another Unix socket."""
+
+    def __init__(self, path: Path, to: Path) -> None:
+        self._to = to
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._listener.bind(str(path))
+        self._listener.listen()
+        self._open = [self._listener]
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        with suppress(OSError):
+            while True:
+                near, _ = self._listener.accept()
+                far = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+                far.connect(str(self._to))
+                self._open += [near, far]
+                threading.Thread(target=self._pass, args=(near, far), daemon=True).start()
+                threading.Thread(target=self._pass, args=(far, near), daemon=True).start()
+
+    def _pass(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                sink.sendall(data)
+
+    def close(self) -> None:
+        for each in self._open:
+            with suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+            each.close()
+
+
+def test_the_socket_is_closed_and_rebound_at_the_same_path(own: Stage) -> None:
+    path = own.sessions.socket
+    aside = path.with_name("aside.sock")
+    running, before = start_slow(own)
+    path.rename(aside)
+    relay = Relay(path, aside)
+    try:
+        assert_rejected(own, running, before, "mcp_socket_changed")
+    finally:
+        relay.close()
+        path.unlink()
+        aside.rename(path)
+
+
+def test_the_session_server_is_killed_during_the_replay(own: Stage) -> None:
+    running, before = start_slow(own)
+    pid = int(own.tcp.get("/api/session")["binding"]["instance"].split(":")[1])
+    os.kill(pid, signal.SIGKILL)
+    assert_rejected(own, running, before, "mcp_socket_changed", "container_changed")
+    assert own.sessions.run("reset").returncode == 0
+    own.tcp.put("/api/navigation/current", position("quick"))
+    assert own.tcp.post("/api/navigation/sync", {}).status == 200
+
+
+# -- endings of the target -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("ending", "status", "code"),
+    [("crash", 502, "target_crashed"), ("loop", 504, "replay_timeout"), ("flood", 504, "replay_timeout")],
+)
+def test_a_target_that_ends_badly_leaves_a_usable_session(state_dir: Path, ending: str, status: int, code: str) -> None:
+    stage = Stage(state_dir / "state", make_card(state_dir / "card", ending=ending), CARD_REPLAY_TIMEOUT="4")
+    try:
+        stage.sessions.start(stage.card)
+        assert_problem(stage.tcp.post("/api/checkpoint/activate", stage.activation(BEYOND)), status, code)
+        until(lambda: stage.tcp.get("/api/editor/state")["available"])
+        answer = stage.tcp.post("/api/checkpoint/activate", stage.activation(QUICK))
+        assert answer.status == 200, answer.body
+    finally:
+        stage.close()
+
+
+# -- SYNC goes off -------------------------------------------------------------------------------------------------
+
+
+def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    own.tcp.post("/api/editor/input", {"text": ":call TermDebugSendCommand('next')<CR>"})
+    control = until(lambda: (told := own.tcp.get("/api/control/state"))["sync"] == "off" and told)
+    assert (control["reason"], control["key"]) == ("target_ran_on", QUICK)
+    assert kinds(own)[-1] == "sync.off"
+
+
+def test_sync_goes_off_when_the_target_is_reset(own: Stage) -> None:
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    assert own.tcp.post("/api/editor/reset").status == 200
+    assert own.tcp.get("/api/control/state")["sync"] == "off"
+    assert {"editor.reset", "sync.off"} <= set(kinds(own))
+
+
+def test_sync_goes_off_when_the_session_ends_and_a_move_keeps_it_on(own: Stage) -> None:
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    own.tcp.put("/api/navigation/current", position("quick"))
+    assert own.tcp.get("/api/control/state")["at_position"] is True
+    own.tcp.post("/api/navigation/move", {"level": "step", "delta": 1})
+    control = own.tcp.get("/api/control/state")
+    assert (control["sync"], control["at_position"]) == ("on", False)
+    own.sessions.stop()
+    until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
+    assert own.tcp.post("/api/navigation/sync").status == 503
+
+
+def test_without_a_session_there_is_a_way_out(state_dir: Path) -> None:
+    stage = Stage(state_dir / "state", make_card(state_dir / "card"))
+    try:
+        stage.tcp.put("/api/navigation/current", position("quick"))
+        problem = assert_problem(stage.tcp.post("/api/navigation/sync"), 503, "no_session")
+        assert "bin/card-session start" in problem["detail"]
+        (stage.state / "mcp-choice.json").write_text(json.dumps({"name": "gone", "socket": "/nonexistent"}))
+        assert_problem(stage.tcp.request("GET", "/api/session"), 503, "no_session")
+    finally:
+        stage.close()
