@@ -1,0 +1,183 @@
+"""One entry of the lesson report as HTML: when, who, where, what happened, its proof and its pictures."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Identity
+from cardapp.errors import CardAppError
+from cardapp.reports import arena
+from cardapp.reports.escape import html, position_url
+from cardapp.reports.words import Event, headline, tone
+from cardapp.state import kinds
+
+_CODE = re.compile(r"`([^`\n]+)`")
+
+
+@dataclass(frozen=True)
+class Place:
+    """The card that entries are told against, and where the application answers."""
+
+    catalog: Catalog
+    identity: Identity
+    base_url: str
+
+    def title(self, key: str) -> str:
+        item = self.catalog.find(key)
+        return item.title if item is not None else key
+
+    def link(self, key: str) -> str:
+        """The breadcrumb of a key, as a link that opens the position; a key the card has lost is shown as it is."""
+        if self.catalog.find(key) is None:
+            return f'<span class="trail"><code>{html(key)}</code> <em>no longer in this card</em></span>'
+        names = [item.title for item in self.catalog.trail(key)] or [self.title(key)]
+        trail = '<span class="sep"> › </span>'.join(f"<span>{html(name)}</span>" for name in names)
+        return f'<a class="trail" href="{html(position_url(self.base_url, key))}">{trail}</a>'
+
+
+def entry(event: Event, place: Place, picture: Callable[[str], bytes]) -> Iterator[str]:
+    """The whole entry in pieces, each picture one piece."""
+    yield (
+        f'<article class="entry {tone(event)}" id="e{event["seq"]}">\n{clock(event["at"])}\n<div class="what">\n'
+        f"<h3>{html(headline(event, place.title(event['key'])))}</h3>\n"
+        f'<p class="meta"><span class="actor">{html(event["actor"])}</span>{place.link(event["key"])}'
+        f'{_revision(event, place)}<a class="seq" href="#e{event["seq"]}">{event["seq"]}</a></p>\n'
+    )
+    yield "".join(_body(event, place))
+    for pinned in event["evidence"]:
+        yield _figure(pinned, picture)
+    yield "</div></article>\n"
+
+
+def moves(events: Sequence[Event], place: Place) -> Iterator[str]:
+    """Many moves in a row, folded under one line that says from where to where."""
+    first, last = place.title(events[0]["key"]), place.title(events[-1]["key"])
+    yield (
+        f'<article class="entry quiet" id="e{events[0]["seq"]}">\n{clock(events[0]["at"])}\n<div class="what"><details>'
+        f"<summary>{len(events)} moves, from “{html(first)}” to “{html(last)}”</summary>\n<ol>\n"
+    )
+    for event in events:
+        actor = f'<span class="actor">{html(event["actor"])}</span>'
+        yield f"<li>{clock(event['at'])} {actor}{place.link(event['key'])}</li>\n"
+    yield "</ol></details></div></article>\n"
+
+
+def clock(at: str) -> str:
+    """The time of day (UTC) of an RFC 3339 time, the whole time behind it."""
+    return f'<time datetime="{html(at)}" title="{html(at)}">{html(at[11:19])}</time>'
+
+
+def _revision(event: Event, place: Place) -> str:
+    card = event["card"]
+    if card["source_sha256"] == place.identity.source_sha256:
+        return ""
+    source, version = html(card["source_sha256"]), html(card["version"])
+    return f'<span class="revision" title="source {source}">card {version}, other source</span>'
+
+
+def _body(event: Event, place: Place) -> Iterator[str]:
+    kind, data = event["kind"], event["data"]
+    if kind.startswith("checkpoint."):
+        yield from _checkpoint(data)
+    elif kind == kinds.PROGRESS_CHANGED:
+        step = place.catalog.steps.get(event["key"])
+        if step is not None and step.question:
+            yield f'<p class="question">{_prose(step.question)}</p>\n'
+        yield _quoted(data.get("note"))
+    elif kind == kinds.EVIDENCE_ADDED and data.get("event_seq") is not None:
+        goal, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
+        yield f'<p>“{caption}”, shown at <a href="#e{goal}">entry {goal}</a>.</p>\n'
+    elif kind not in kinds.BACKEND_KINDS:
+        yield _quoted(data.get("text"))
+        yield _members({name: value for name, value in data.items() if name != "text"})
+
+
+def _checkpoint(data: Mapping[str, Any]) -> Iterator[str]:
+    if data.get("reason"):
+        code = f' <code class="code">{html(data["code"])}</code>' if data.get("code") else ""
+        yield f'<p class="reason">{html(data["reason"])}{code}</p>\n'
+    observed = data.get("observed")
+    if isinstance(observed, Mapping):
+        yield _proof(observed)
+        if isinstance(observed.get("allocator"), Mapping):
+            yield arena.svg(observed["allocator"])
+    facts = [f"{data['duration_ms']:.0f} ms"] if isinstance(data.get("duration_ms"), int | float) else []
+    if data.get("generation") is not None:
+        facts.append(f"generation {data['generation']}")
+    if facts:
+        yield f'<p class="facts">{html(" · ".join(facts))}</p>\n'
+
+
+def _proof(observed: Mapping[str, Any]) -> str:
+    """The checks, and behind them what was watched without an expectation."""
+    checks = observed.get("checks") or []
+    rows = [_check(check) for check in checks]
+    checked = {check.get("name") for check in checks}
+    for name, reading in (observed.get("values") or {}).items():
+        if name not in checked:
+            label = f'<th scope="row"><code>{html(name)}</code></th>'
+            rows.append(f'<tr class="seen">{label}<td></td>{_value(reading)}<td></td></tr>')
+    if not rows:
+        return ""
+    head = "<tr><th>Checked</th><th>The card expects</th><th>The program shows</th><th></th></tr>"
+    return f'<table class="proof"><thead>{head}</thead>\n<tbody>{"".join(rows)}</tbody></table>\n'
+
+
+def _check(check: Mapping[str, Any]) -> str:
+    good = bool(check.get("match"))
+    mark = '<td class="mark" title="equal">✓</td>' if good else '<td class="mark" title="different">✗</td>'
+    return (
+        f'<tr class="{"equal" if good else "different"}"><th scope="row"><code>{html(check.get("name"))}</code></th>'
+        f"<td><code>{html(check.get('expected'))}</code></td><td><code>{html(_or_dash(check.get('actual')))}</code></td>{mark}</tr>"
+    )
+
+
+def _value(reading: object) -> str:
+    if not isinstance(reading, Mapping):
+        return f"<td><code>{html(_or_dash(reading))}</code></td>"
+    if reading.get("value") is None:
+        return f"<td><em>{html(reading.get('error') or 'not read')}</em></td>"
+    return f"<td><code>{html(reading['value'])}</code></td>"
+
+
+def _or_dash(value: object) -> object:
+    return "–" if value is None else value
+
+
+def _quoted(text: object) -> str:
+    return f"<blockquote>{_prose(text)}</blockquote>\n" if text else ""
+
+
+def _prose(text: object) -> str:
+    """People's text as they typed it, but for code between backticks, which nearly every sentence here has."""
+    return _CODE.sub(r"<code>\1</code>", html(text))
+
+
+def _members(data: Mapping[str, Any]) -> str:
+    if not data:
+        return ""
+    shown = {
+        name: value if isinstance(value, str) else json.dumps(value, ensure_ascii=False) for name, value in data.items()
+    }
+    rows = "".join(f"<dt>{html(name)}</dt><dd>{html(value)}</dd>" for name, value in shown.items())
+    return f'<dl class="members">{rows}</dl>\n'
+
+
+def _figure(pinned: Mapping[str, Any], picture: Callable[[str], bytes]) -> str:
+    caption = pinned["caption"]
+    try:
+        content = base64.b64encode(picture(pinned["name"])).decode("ascii")
+    except CardAppError as error:
+        return f'<p class="missing">{html(caption)} {html(error.detail)}</p>\n'
+    size = f'width="{int(pinned["width"])}" height="{int(pinned["height"])}"'
+    return (
+        f'<figure class="evidence"><img {size} alt="{html(caption or "evidence")}" '
+        f'src="data:{html(pinned["media_type"])};base64,{content}">'
+        f"<figcaption>{html(caption)} {clock(pinned['at'])}</figcaption></figure>\n"
+    )

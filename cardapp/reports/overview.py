@@ -1,0 +1,80 @@
+"""How far the learner is, as HTML: a ring, three figures, and a bar for each task."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cardapp.card.catalog import Catalog
+from cardapp.reports.escape import html
+
+
+@dataclass(frozen=True)
+class TaskTally:
+    """The steps of one task, counted. ``failed`` are replays that ended in anything but ready."""
+
+    title: str
+    total: int
+    approved: int
+    ready: int
+    failed: int
+
+
+def tallies(catalog: Catalog, progress: Mapping[str, Any]) -> list[TaskTally]:
+    """One for each task in document order; ``progress`` is ``card.progress.overview``."""
+    return [
+        _tally(task.title, [item for item in progress["items"] if item["key"].startswith(f"{task.key}/")])
+        for task in catalog.at("task")
+    ]
+
+
+def _tally(title: str, items: list[dict[str, Any]]) -> TaskTally:
+    states = [item["last_result"]["state"] for item in items if item["last_result"]]
+    ready = states.count("ready")
+    approved = sum(item["status"] == "approved" for item in items)
+    return TaskTally(title, len(items), approved, ready, len(states) - ready)
+
+
+def overview(catalog: Catalog, progress: Mapping[str, Any]) -> str:
+    """The section under the report's head."""
+    summary = progress["summary"]
+    execution = summary["execution"]
+    figures = (
+        ("good", execution["ready"], "stand as the card says"),
+        ("bad", execution["failed"], "last replay not ready"),
+        ("quiet", execution["never_run"], "never replayed"),
+    )
+    shown = "".join(
+        f'<div class="figure {tone}"><strong>{html(count)}</strong><span>{html(words)}</span></div>'
+        for tone, count, words in figures
+    )
+    bars = "".join(_bar(tally) for tally in tallies(catalog, progress))
+    return (
+        '<section class="overview" aria-label="Progress">\n'
+        f'<div class="ring">{_ring(summary["percent"])}<p><strong>{summary["approved"]} of {summary["total"]}</strong>'
+        f' steps approved</p></div>\n<div class="figures">{shown}</div>\n'
+        f'<table class="tasks"><tbody>{bars}</tbody></table>\n</section>\n'
+    )
+
+
+def _ring(percent: float) -> str:
+    # A circle of circumference 100, so that a dash is as long as the percentage.
+    circle = 'cx="18" cy="18" r="15.9155"'
+    return (
+        f'<svg viewBox="0 0 36 36" aria-hidden="true"><circle class="track" {circle}/>'
+        f'<circle class="part" {circle} stroke-dasharray="{percent:.1f} 100" transform="rotate(-90 18 18)"/>'
+        f'<text x="18" y="20.6">{percent:.0f}%</text></svg>'
+    )
+
+
+def _bar(tally: TaskTally) -> str:
+    share = 100 * tally.approved / tally.total if tally.total else 0
+    bar = (
+        '<svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true">'
+        f'<rect class="track" width="100" height="6"/><rect class="part" width="{share:.1f}" height="6"/></svg>'
+    )
+    return (
+        f'<tr><th scope="row">{html(tally.title)}</th><td class="bar">{bar}</td>'
+        f'<td class="count">{tally.approved} / {tally.total}</td></tr>\n'
+    )

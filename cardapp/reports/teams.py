@@ -1,0 +1,100 @@
+"""The progress report as Markdown, short, made to be pasted into a Microsoft Teams message.
+
+Teams takes headings, bold text, tables, lists and links; no HTML, no task lists, no nested tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card, Identity
+from cardapp.reports.escape import markdown, position_url
+from cardapp.reports.overview import tallies
+from cardapp.reports.words import Event
+
+_NOTES = 10
+_RESULTS = 8
+
+
+def render(
+    *,
+    identity: Identity,
+    card: Card,
+    catalog: Catalog,
+    progress: Mapping[str, Any],
+    notes: Iterable[Event],
+    at: str,
+    base_url: str,
+) -> str:
+    """The whole report. ``progress`` is ``card.progress.overview``, ``notes`` the last events of kind ``note`` in their
+    order (the last ten of this card are shown), ``base_url`` the running application's address without a path."""
+    own = [event for event in notes if event["card"]["id"] == identity.id][-_NOTES:]
+    sections = (
+        _heading(identity, card, progress, at, base_url),
+        _table(catalog, progress),
+        _section("Notes on steps", _step_notes(progress, base_url)),
+        _section("Latest notes", _latest_notes(own, catalog, base_url)),
+        _section("Last replays", _results(progress, base_url)),
+    )
+    return "\n".join(section for section in sections if section)
+
+
+def _heading(identity: Identity, card: Card, progress: Mapping[str, Any], at: str, base_url: str) -> str:
+    summary = progress["summary"]
+    execution = summary["execution"]
+    return (
+        f"## {markdown(card.title)}\n\n"
+        f"**{summary['approved']} of {summary['total']} steps approved ({summary['percent']:g} %)** · replays: "
+        f"{execution['ready']} ready, {execution['failed']} not ready, {execution['never_run']} never run\n\n"
+        f"Card {markdown(identity.id)} {markdown(identity.version)}, source {identity.source_sha256[:12]} · "
+        f"{_moment(at)} UTC · [open the card]({position_url(base_url, '')})\n"
+    )
+
+
+def _table(catalog: Catalog, progress: Mapping[str, Any]) -> str:
+    lines = ["| Task | Approved | Pending | Ready | Not ready |", "|:---|---:|---:|---:|---:|"]
+    for tally in tallies(catalog, progress):
+        pending = tally.total - tally.approved
+        lines.append(f"| {markdown(tally.title)} | {tally.approved} | {pending} | {tally.ready} | {tally.failed} |")
+    return "\n".join(lines) + "\n"
+
+
+def _section(title: str, lines: Iterable[str]) -> str:
+    listed = "".join(f"- {line}\n" for line in lines)
+    return f"### {title}\n\n{listed}" if listed else ""
+
+
+def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:
+    for item in progress["items"]:
+        if item["note"]:
+            mark = "✅" if item["status"] == "approved" else "⬜"
+            yield f"{mark} {_link(item['title'], item['key'], base_url)}: {markdown(item['note'])}"
+
+
+def _latest_notes(notes: Iterable[Event], catalog: Catalog, base_url: str) -> Iterator[str]:
+    for event in notes:
+        item = catalog.find(event["key"])
+        where = _link(item.title, item.key, base_url) if item is not None else markdown(event["key"])
+        text = markdown(event["data"].get("text", ""))
+        yield f"{_moment(event['at'])} {markdown(event['actor'])}, {where}: {text}"
+
+
+def _results(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:
+    """The latest results, newest first."""
+    run = [item for item in progress["items"] if item["last_result"]]
+    for item in sorted(run, key=lambda item: str(item["last_result"]["at"]), reverse=True)[:_RESULTS]:
+        result = item["last_result"]
+        mark = "✅" if result["state"] == "ready" else "❌"
+        code = f" ({markdown(result['code'])})" if result.get("code") else ""
+        outcome = f"{markdown(result['state'])}{code}, {_moment(result['at'])}"
+        yield f"{mark} {_link(item['title'], item['key'], base_url)}: {outcome}"
+
+
+def _link(title: str, key: str, base_url: str) -> str:
+    return f"[{markdown(title)}]({position_url(base_url, key)})"
+
+
+def _moment(at: str) -> str:
+    return markdown(at[:16].replace("T", " "))
