@@ -21,6 +21,7 @@ from typing import Any
 
 from cardapp import settings
 from cardapp.serve import Service
+from cardapp.session.link import SessionLink
 
 PROGRAM = """\
 #include <stdio.h>
@@ -217,8 +218,10 @@ class Stage:
         self.service.start()
         self.tcp = Api.tcp(self.service.listener.port)
         self.unix = Api.unix(self.service.settings.api_socket)
+        self.link = SessionLink(self.service.settings.mcp_choice)
 
     def close(self) -> None:
+        self.link.close()
         self.service.stop()
         self.sessions.stop()
 

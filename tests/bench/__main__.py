@@ -1,0 +1,4 @@
+from tests.bench import api, replay
+from tests.bench.figures import table
+
+print(table([*replay.measure(), *api.measure()]))

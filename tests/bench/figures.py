@@ -1,0 +1,35 @@
+"""Percentiles, and the table that the README quotes."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One row: what was measured, the figure as text, and the goal that it is held against ("" without one)."""
+
+    name: str
+    value: str
+    goal: str = ""
+
+
+def percentile(seconds: Sequence[float], share: float) -> float:
+    """The ``share`` quantile (0 to 1) of measured seconds, in milliseconds."""
+    ordered = sorted(seconds)
+    return 1000 * ordered[min(int(share * len(ordered)), len(ordered) - 1)]
+
+
+def spread(seconds: Sequence[float]) -> str:
+    return f"p50 {percentile(seconds, 0.5):.1f} ms, p99 {percentile(seconds, 0.99):.1f} ms"
+
+
+def median_ms(seconds: Sequence[float]) -> float:
+    return 1000 * statistics.median(seconds)
+
+
+def table(figures: Sequence[Figure]) -> str:
+    rows = [f"| {each.name} | {each.value} | {each.goal} |" for each in figures]
+    return "\n".join(["| What | Figure | Goal |", "| --- | --- | --- |", *rows])

@@ -1,0 +1,76 @@
+"""A checkpoint over HTTP against plain ``gdb -batch`` of the same stop, in turn in one run."""
+
+from __future__ import annotations
+
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from cardapp.card.model import Snapshot
+from cardapp.card.source import load_card
+from cardapp.settings import ROOT
+from tests.bench.figures import Figure, median_ms, percentile
+from tests.functional.serving import Stage
+
+ROUNDS = 30
+
+
+def measure() -> list[Figure]:
+    card = ROOT / "etc" / "cards" / "arena"
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", card)
+        try:
+            stage.sessions.start(card)
+            return _measure(stage)
+        finally:
+            stage.close()
+
+
+def _measure(stage: Stage) -> list[Figure]:
+    loaded = load_card(stage.card)
+    snapshots = stage.service.services.shelf.current().catalog.snapshots
+    chosen = list(snapshots)[:: max(len(snapshots) // ROUNDS, 1)][:ROUNDS]
+    program = Path(stage.sessions.socket).parent / "work"
+    program = next(program.rglob(Path(loaded.card.target.program).name))
+    first = _replay(stage, chosen[0])
+    warm, plain = [], []
+    for key in chosen:
+        warm.append(_replay(stage, key))
+        plain.append(_gdb(program, loaded.card.target.args, snapshots[key]))
+    ratio = sorted(a / b for a, b in zip(warm, plain, strict=True))
+    return [
+        Figure("first checkpoint after the session's start", f"{1000 * first:.0f} ms"),
+        Figure(
+            "warm checkpoint, proved and published",
+            f"p50 {median_ms(warm):.0f} ms, p99 {percentile(warm, 0.99):.0f} ms",
+        ),
+        Figure("`gdb -batch` to the same stops and values", f"p50 {median_ms(plain):.0f} ms"),
+        Figure("warm checkpoint / `gdb -batch`, median of pairs", f"{ratio[len(ratio) // 2]:.2f}", "≤ 1.2"),
+    ]
+
+
+def _replay(stage: Stage, key: str) -> float:
+    body = stage.activation(key)
+    began = time.perf_counter()
+    answer = stage.tcp.post("/api/checkpoint/activate", body)
+    took = time.perf_counter() - began
+    assert answer.status == 200, answer.body
+    return took
+
+
+def _gdb(program: Path, args: tuple[str, ...], snapshot: Snapshot) -> float:
+    stop = snapshot.stop
+    place = stop.function or f"{stop.file}:{stop.line}"
+    commands = ["set debuginfod enabled off", f"break {place}", f"ignore 1 {stop.hits - 1}", "run >/dev/null"]
+    commands += [f"print {expression}" for expression, _ in snapshot.expect]
+    began = time.perf_counter()
+    ended = subprocess.run(
+        ["gdb", "-nx", "-batch", *(part for each in commands for part in ("-ex", each)), "--args", str(program), *args],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    took = time.perf_counter() - began
+    assert "Breakpoint 1, " in ended.stdout, ended.stdout
+    return took

@@ -1,0 +1,140 @@
+"""Every endpoint on both listeners, with a real session behind it; each answer fits its schema."""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.web import schemas
+from cardapp.web.app import ROUTES
+from cardapp.web.route import Route
+from tests.functional.serving import Api, Stage, make_card, position, until
+
+pytestmark = pytest.mark.functional
+
+KEY = "t1/b1/p1/quick/first"
+ITEM = "t1.b1.p1.quick"
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
+    found: Api = getattr(stage, request.param)
+    return found
+
+
+def picture(colour: int) -> bytes:
+    """A PNG of one pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes([0, colour]))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+def bodies(stage: Stage) -> dict[str, Any]:
+    """A sound body for every route that takes one."""
+    return {
+        "PUT /api/navigation/current": position("quick", "first", actor="ada"),
+        "POST /api/navigation/move": {"level": "step", "delta": 1},
+        "POST /api/navigation/sync": {"actor": "ada"},
+        "POST /api/checkpoint/activate": stage.activation(KEY),
+        "PUT /api/viewer/state": {"scale": 1.5, "viewer": {"allocator": {"visible": True}}},
+        "PUT /api/editor/cursor": {"row": 3, "column": 0},
+        "POST /api/editor/input": {"text": "<Esc>"},
+        "POST /api/editor/reset": {},
+        "POST /api/editor/redraw": {"cols": 120, "rows": 40},
+        "PUT /api/progress/{itemId}": {"status": "approved", "note": "seen", "actor": "ada"},
+        "POST /api/events": {"kind": "note", "actor": "ada", "text": "hello"},
+    }
+
+
+def call(api: Api, stage: Stage, route: Route) -> Any:
+    path = route.path.replace("{itemId}", ITEM)
+    name = f"{route.method} {route.path}"
+    if name == "POST /api/evidence":
+        return api.request("POST", path, picture(1), {"Content-Type": "image/png"})
+    if "{name}" in path:
+        stored = api.request("POST", "/api/evidence", picture(2), {"Content-Type": "image/png"})
+        path = stored.headers["Location"]
+    body = bodies(stage)[name] if route.method != "GET" else None
+    return api.request(route.method, path, body)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+def test_every_endpoint_answers(api: Api, stage: Stage, route: Route) -> None:
+    api.put("/api/navigation/current", position("quick"))
+    answer = call(api, stage, route)
+    assert answer.status == route.status, answer.body
+    assert answer.headers["X-Content-Type-Options"] == "nosniff"
+    media_type = answer.headers["Content-Type"].partition(";")[0]
+    assert media_type in {each.partition(";")[0] for each in route.produces}
+    if route.answer is not None:
+        assert schemas.faults(route.answer, answer.json) == ()
+    else:
+        assert answer.body
+    if answer.status == 201:
+        assert answer.headers["Location"]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/api/identity",
+        "/api/card-revision",
+        "/api/state",
+        "/api/control/state",
+        "/api/navigation/catalog",
+        "/api/navigation/current",
+        "/api/viewer/state",
+        "/api/progress",
+        "/api/checkpoint/status",
+        "/api/keyboard",
+        "/api/openapi.json",
+    ],
+)
+def test_a_state_that_did_not_change_is_not_sent_again(api: Api, path: str) -> None:
+    def unchanged() -> bool:
+        tag = api.request("GET", path).headers["ETag"]
+        assert tag.startswith('"')
+        answer = api.request("GET", path, headers={"If-None-Match": tag})
+        return answer.status == 304 and not answer.body
+
+    until(unchanged, 5)
+
+
+def test_both_listeners_serve_one_application(stage: Stage) -> None:
+    stage.tcp.put("/api/navigation/current", position("quick"))
+    moved = stage.unix.post("/api/navigation/move", {"level": "step", "delta": 1}).json
+    assert stage.tcp.get("/api/navigation/current")["key"] == moved["key"] == "t1/b1/p1/slow"
+
+
+def test_a_stale_revision_is_refused(api: Api) -> None:
+    for path, body in (
+        ("/api/navigation/current", position("quick")),
+        ("/api/viewer/state", {"scale": 2}),
+        (f"/api/progress/{ITEM}", {"status": "pending"}),
+    ):
+        before = api.put(path, body)
+        revision = before.json["revision"]
+        refused = api.put(path, {**body, "expected_revision": revision - 1})
+        assert (refused.status, refused.json["code"]) == (409, "revision_conflict"), refused.body
+        assert api.put(path, {**body, "expected_revision": revision}).status == 200
