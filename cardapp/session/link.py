@@ -78,8 +78,6 @@ class SessionLink:
             "runtime": told["runtime"],
             "mcp_socket": choice.socket,
             "card": told["card"],
-            "editor": told["editor"],
-            "debugger": told["debugger"],
         }
 
     def target_reset(self) -> dict[str, Any]:
