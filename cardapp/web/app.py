@@ -9,7 +9,7 @@ from cardapp.web import openapi
 from cardapp.web.exchange import JSON, Reply, Request, answer
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Intake
-from cardapp.web.resources import checkpoint, editor, events, evidence, navigation, progress, service, viewer
+from cardapp.web.resources import checkpoint, editor, events, evidence, navigation, progress, reports, service, viewer
 from cardapp.web.route import Body, Route
 from cardapp.web.routing import routed
 from cardapp.web.services import Services
@@ -72,6 +72,10 @@ ROUTES: tuple[Route, ...] = (
           cache="no-cache"),
     Route("PUT", "/api/progress/{itemId}", progress.update, "Set an item's status, note and actor", "ProgressItem",
           body=Body("ProgressRequest"), problems=(409,)),
+    Route("GET", "/api/report/teams.md", reports.teams, "The present report as Markdown",
+          produces=(reports.MARKDOWN,)),
+    Route("GET", "/api/report/lesson.html", reports.lesson, "The chronological report with its pictures",
+          produces=(reports.HTML,)),
     Route("GET", "/api/events", events.page, "Read the chronological record", "Events", query="EventsQuery",
           cache="no-cache"),
     Route("POST", "/api/events", events.append, "Append an entry", "Event", status=201, body=Body("EventRequest")),

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -23,6 +24,10 @@ from cardapp.web.exchange import JSON
 from cardapp.web.failures import BadRequest, StartResponse, WsgiApp, problem_of, send
 
 JSON_LIMIT = 64 * 1024
+
+ADDRESS = "cardapp.address"
+"""Where in the environment the gate leaves the URL of the service, as the client may use it."""
+
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 
@@ -40,21 +45,28 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Tcp:
-    """A TCP listener on loopback: ``host`` as configured, ``port`` as bound."""
+    """A TCP listener on loopback: ``host`` as configured, ``port`` as bound. ``names`` are its allowed Hosts."""
 
     host: str
     port: int
 
     @property
+    def address(self) -> str:
+        """The URL of the service, without a path."""
+        return f"http://{_bracketed(self.host)}:{self.port}"
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Every Host that means this listener, in lower case."""
-        bare = {"127.0.0.1", "localhost", "[::1]", f"[{self.host}]" if ":" in self.host else self.host}
+        bare = {"127.0.0.1", "localhost", "[::1]", _bracketed(self.host)}
         return frozenset({f"{name}:{self.port}" for name in bare} | (bare if self.port == 80 else set()))
 
 
 @dataclass(frozen=True)
 class Unix:
-    """The Unix socket, private to its owner."""
+    """The Unix socket, private to its owner; ``address`` is where a browser finds the same service."""
+
+    address: str
 
 
 Transport = Tcp | Unix
@@ -68,6 +80,10 @@ class Intake:
     limit: int = JSON_LIMIT
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 def gated(app: WsgiApp, transport: Transport, intakes: Mapping[str, Intake]) -> WsgiApp:
     """``app`` behind the gate of ``transport``; ``intakes`` are the paths that take something else than JSON."""
 
@@ -79,6 +95,9 @@ def gated(app: WsgiApp, transport: Transport, intakes: Mapping[str, Intake]) -> 
             if isinstance(transport, Tcp):
                 _check_host(environ, transport.names)
                 _check_origin(environ, transport.names)
+                environ[ADDRESS] = f"http://{environ['HTTP_HOST']}"
+            else:
+                environ[ADDRESS] = transport.address
             _check_body(environ, intakes.get(environ["PATH_INFO"], Intake()))
         except Exception as error:
             what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"

@@ -123,10 +123,8 @@ class Listener:
         self._dispatcher = _Dispatcher()
         self._dispatcher.set_thread_count(WORKERS)
         allowed = intakes(self._settings.evidence_max_bytes)
-        places: tuple[tuple[socket.socket, Transport], ...] = (
-            (tcp, Tcp(self._settings.api_host, self.port)),
-            (unix, Unix()),
-        )
+        loopback = Tcp(self._settings.api_host, self.port)
+        places: tuple[tuple[socket.socket, Transport], ...] = ((tcp, loopback), (unix, Unix(loopback.address)))
         for bound, transport in places:
             server: Any = create_server(
                 self._guard(self._app, transport, allowed),

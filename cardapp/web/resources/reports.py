@@ -1,0 +1,88 @@
+"""The two reports, made anew from the record at each request."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import deque
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from cardapp.card import progress as rules
+from cardapp.reports import lesson as lesson_report
+from cardapp.reports import teams as teams_report
+from cardapp.state import checkpoint, events, evidence, kinds, progress
+from cardapp.web.exchange import Reply, Request
+from cardapp.web.gate import ADDRESS
+from cardapp.web.services import LoadedCard
+
+MARKDOWN = "text/markdown; charset=utf-8"
+HTML = "text/html; charset=utf-8"
+_PIECE = 64 * 1024
+_NOTES_PAGE = 1000
+
+
+def teams(request: Request) -> Reply:
+    """The present report as Markdown that pastes well into a chat."""
+    services, loaded = request.services, request.services.shelf.current()
+    with services.database.read() as conn:
+        text = teams_report.render(
+            identity=loaded.identity,
+            card=loaded.card,
+            catalog=loaded.catalog,
+            progress=_progress(conn, loaded),
+            notes=_last_notes(conn),
+            at=services.clock(),
+            base_url=request.environ[ADDRESS],
+        )
+    return Reply(text.encode("utf-8"), media_type=MARKDOWN)
+
+
+def lesson(request: Request) -> Reply:
+    """The chronological report with its pictures, one self-contained HTML file, streamed."""
+    # The report carries one style sheet of its own; its hash is the only exception from the gate's policy.
+    policy = f"{lesson_report.CONTENT_SECURITY_POLICY}; frame-ancestors 'none'"
+    return Reply(_pieces(_lesson(request)), media_type=HTML, headers=(("Content-Security-Policy", policy),))
+
+
+def _lesson(request: Request) -> Iterator[str]:
+    services, loaded = request.services, request.services.shelf.current()
+    root = services.settings.evidence_dir
+    with services.database.read() as conn:
+        yield from lesson_report.render(
+            identity=loaded.identity,
+            card=loaded.card,
+            catalog=loaded.catalog,
+            progress=_progress(conn, loaded),
+            events=events.stream(conn),
+            picture=lambda name: evidence.load(root, name),
+            at=services.clock(),
+            base_url=request.environ[ADDRESS],
+        )
+
+
+def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
+    """The parts joined to pieces that are worth a write each."""
+    held, size = [], 0
+    for part in parts:
+        held.append(part.encode("utf-8"))
+        size += len(held[-1])
+        if size >= _PIECE:
+            yield b"".join(held)
+            held, size = [], 0
+    if held:
+        yield b"".join(held)
+
+
+def _progress(conn: sqlite3.Connection, loaded: LoadedCard) -> dict[str, Any]:
+    uuid = loaded.identity.uuid
+    return rules.overview(loaded.catalog, progress.load_all(conn, uuid), checkpoint.load_results(conn, uuid))
+
+
+def _last_notes(conn: sqlite3.Connection) -> Iterable[dict[str, Any]]:
+    """The newest notes in their order; the record is only read forward."""
+    last: deque[dict[str, Any]] = deque(maxlen=_NOTES_PAGE)
+    after = 0
+    while page := events.page(conn, after=after, limit=_NOTES_PAGE, kind=kinds.NOTE):
+        last.extend(page)
+        after = page[-1]["seq"]
+    return last

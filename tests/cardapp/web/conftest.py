@@ -1,0 +1,339 @@
+"""The API over a small card, a real database and stand-ins for the session; every answer is checked as documented."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import struct
+import warnings
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp import settings as settings_module
+from cardapp.errors import CardAppError, SessionUnavailable
+from cardapp.session.control import Control
+from cardapp.shelf import Shelf
+from cardapp.state import publication
+from cardapp.state.database import Database
+from cardapp.web import schemas
+from cardapp.web.app import ROUTES, intakes, make_app
+from cardapp.web.gate import Tcp, gated
+from cardapp.web.route import Route
+from cardapp.web.services import Services
+
+with warnings.catch_warnings():
+    # WebOb still imports the standard library's deprecated cgi module.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import webtest
+
+BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
+READING = {
+    "base": 4096,
+    "size": 64,
+    "used": 24,
+    "high_water": None,
+    "blocks": [{"offset": 8, "size": 16, "label": "p"}],
+}
+
+
+def card_source(*, allocator: bool = True) -> dict[str, Any]:
+    """Two tasks, three blocks, four steps; t1/b1/p1/s1 has two snapshots."""
+
+    def step(name: str, *snapshots: str) -> dict[str, Any]:
+        return {
+            "id": name,
+            "title": f"Step {name}",
+            "snapshots": [
+                {"id": each, "title": each, "stop": {"file": "a.c", "line": 3, "text": "x"}, "expect": {"n": "1"}}
+                for each in snapshots
+            ],
+        }
+
+    def block(name: str, *steps: dict[str, Any]) -> dict[str, Any]:
+        return {"id": name, "title": name, "goal": "", "phases": [{"id": "p1", "title": "p1", "steps": list(steps)}]}
+
+    source: dict[str, Any] = {
+        "schema": "card-source.v1",
+        "id": "small",
+        "uuid": "11111111-2222-3333-4444-555555555555",
+        "version": "1.0.0",
+        "title": "Small",
+        "language": "en",
+        "layout": "karta-classic",
+        "target": {"name": "small", "directory": "src", "build": ["make"], "program": "small", "sources": ["a.c"]},
+        "tasks": [
+            {
+                "id": "t1",
+                "title": "First",
+                "blocks": [block("b1", step("s1", "one", "two"), step("s2", "one")), block("b2", step("s1", "one"))],
+            },
+            {"id": "t2", "title": "Second", "blocks": [block("b1", step("s1", "one"))]},
+        ],
+    }
+    if allocator:
+        source["allocator"] = {"base": "a.base", "size": "a.size", "used": "a.used"}
+    return source
+
+
+def png(color: int = 0) -> bytes:
+    """A whole PNG of one gray pixel."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    body = zlib.compress(bytes([0, color]))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", body) + chunk(b"IEND", b"")
+
+
+class StandIn:
+    """A service whose calls are recorded and answered from ``answers``; an exception there is raised."""
+
+    def __init__(self, **answers: Any) -> None:
+        self.answers: dict[str, Any] = answers
+        self.calls: list[tuple[Any, ...]] = []
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any) -> Any:
+            self.calls.append((name, *arguments))
+            answer = self.answers[name]
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        return call
+
+
+def operation(**members: Any) -> dict[str, Any]:
+    """A finished operation as the checkpoints report it."""
+    return {
+        "operation_id": "op-1",
+        "generation": 1,
+        "snapshot_ref": "t1/b1/p1/s1/one",
+        "state": "ready",
+        "stage": "verifying",
+        "started_at": "2025-03-01T10:00:00.000Z",
+        "finished_at": "2025-03-01T10:00:00.200Z",
+        "duration_ms": 200.5,
+        "binding": BINDING,
+        "identity": {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64},
+        "code": None,
+        "reason": None,
+        "observed": observed(),
+        **members,
+    }
+
+
+def observed(allocator: dict[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "file": "a.c",
+        "line": 3,
+        "function": "main",
+        "checks": [{"name": "n", "expected": "1", "actual": "1", "match": True}],
+        "values": {"n": {"value": "1", "error": None}},
+        "allocator": allocator,
+        "method": "rerun",
+    }
+
+
+EDITOR_STATE = {
+    "available": True,
+    "reason": None,
+    "blocking": False,
+    "buffer": {"number": 1, "name": "a.c", "line_count": 9, "modified": False, "filetype": "c"},
+    "window": {"id": 1000, "width": 80, "height": 24},
+    "cursor": {"row": 1, "column": 0},
+    "mode": "n",
+    "grid": {"cols": 80, "rows": 24},
+}
+
+
+@pytest.fixture
+def checkpoints() -> StandIn:
+    return StandIn(
+        status={"generation": 1, "active": None, "last": operation()}, sync=operation(), activate=operation()
+    )
+
+
+@pytest.fixture
+def editor() -> StandIn:
+    return StandIn(
+        availability={"available": True, "reason": None},
+        state=EDITOR_STATE,
+        set_cursor=EDITOR_STATE,
+        input={"accepted": 1},
+        reset={"stop_id": "s-2", "debugger_restarted": False, "editor_restarted": False},
+        redraw={"host": {"cols": 80, "rows": 24}, "grid": {"cols": 80, "rows": 24}},
+    )
+
+
+@pytest.fixture
+def sessions() -> StandIn:
+    return StandIn(
+        describe={"binding": BINDING, "runtime": "local", "mcp_socket": "/tmp/mcp.sock"},
+        brief={"available": True, "name": "main", "binding": BINDING, "reason": None},
+    )
+
+
+@pytest.fixture
+def no_session(sessions: StandIn) -> SessionUnavailable:
+    """The error of a service without a session, already in place."""
+    error = SessionUnavailable("no session is chosen: start one")
+    sessions.answers["describe"] = error
+    sessions.answers["brief"] = {"available": False, "name": None, "binding": None, "reason": error.detail}
+    return error
+
+
+@pytest.fixture
+def card_file(tmp_path: Path) -> Path:
+    folder = tmp_path / "card"
+    (folder / "src").mkdir(parents=True)
+    (folder / "src" / "a.c").write_text("x\nx\nx\n")
+    file = folder / "card_source.json"
+    file.write_text(json.dumps(card_source()))
+    return file
+
+
+@pytest.fixture
+def services(
+    state_dir: Path, card_file: Path, checkpoints: StandIn, editor: StandIn, sessions: StandIn
+) -> Iterator[Services]:
+    ticks = itertools.count()
+
+    def clock() -> str:
+        return f"2025-03-01T10:00:{next(ticks) % 60:02}.000Z"
+
+    settings = settings_module.load(
+        {"CARD_STATE_DIR": str(state_dir), "CARD_SOURCE": str(card_file), "CARD_EVIDENCE_MAX_BYTES": "200000"}
+    )
+    database = Database.open(settings.state_database)
+    shelf = Shelf(card_file)
+    control = Control(shelf=shelf, database=database, active=lambda: None, clock=clock)
+    yield Services(settings, shelf, database, checkpoints, editor, sessions, control, clock)
+    database.close()
+
+
+@pytest.fixture
+def publish(services: Services) -> Callable[..., None]:
+    """Publish a snapshot as a finished checkpoint does."""
+
+    def publish(key: str, reading: dict[str, Any] | None = None, *, generation: int = 1) -> None:
+        loaded = services.shelf.current()
+        with services.database.write() as tx:
+            publication.publish(
+                tx,
+                loaded.identity.uuid,
+                key=key,
+                page_index=0,
+                operation_id="op-1",
+                generation=generation,
+                stop_id="s-1",
+                binding=BINDING,
+                instance="i-1",
+                socket="/tmp/mcp.sock",
+                source_sha256=loaded.identity.source_sha256,
+                observed=observed(reading),
+                at=services.clock(),
+            )
+
+    return publish
+
+
+class Api:
+    """A client of the gated application. Every answer must be documented: its status, its headers, its body's shape."""
+
+    def __init__(self, services: Services) -> None:
+        app = gated(make_app(services), Tcp("127.0.0.1", 8080), intakes(services.settings.evidence_max_bytes))
+        self.app = webtest.TestApp(app)
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        status: int | None = None,
+    ) -> webtest.TestResponse:
+        sent = {"Host": "127.0.0.1:8080", **(headers or {})}
+        data = raw
+        if body is not None:
+            data = json.dumps(body).encode()
+            sent.setdefault("Content-Type", "application/json")
+        response = self.app.request(path, method=method, headers=sent, body=data or b"", expect_errors=True)
+        if status is not None:
+            assert response.status_int == status, response.text
+        check_documented(method, path, response)
+        return response
+
+    def get(self, path: str, **options: Any) -> Any:
+        """The JSON of a successful GET."""
+        return self("GET", path, status=200, **options).json
+
+    def problem(self, method: str, path: str, body: Any = None, *, status: int, code: str, **options: Any) -> Any:
+        """The body of a refusal, which must have this status and code."""
+        found = self(method, path, body, status=status, **options).json
+        assert found["code"] == code, found
+        return found
+
+
+def route_of(method: str, path: str) -> Route | None:
+    wanted = "GET" if method == "HEAD" else method
+    bare = path.partition("?")[0]
+    for route in ROUTES:
+        pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path))
+        if route.method == wanted and re.fullmatch(pattern, bare):
+            return route
+    return None
+
+
+def check_documented(method: str, path: str, response: webtest.TestResponse) -> None:
+    """Fail when an answer is not as its route's row and schemas say."""
+    for name in (
+        "Content-Security-Policy",
+        "X-Content-Type-Options",
+        "Referrer-Policy",
+        "Cross-Origin-Resource-Policy",
+    ):
+        assert name in response.headers, name
+    assert not [name for name in response.headers if name.lower().startswith("access-control-")]
+    route = route_of(method, path)
+    if route is None:
+        assert response.status_int in (403, 404, 405, 413, 415, 421)
+    else:
+        assert response.status_int in route.statuses(), f"{method} {path} {response.status_int}: {response.text[:500]}"
+    if response.status_int >= 400:
+        assert response.content_type == "application/problem+json"
+        assert response.headers["Cache-Control"] == "no-store"
+        if method != "HEAD":
+            check_shape("Problem", response.json)
+            assert response.json["status"] == response.status_int
+    elif route is not None and response.status_int != 304:
+        assert response.headers["Content-Type"] in route.produces
+        if route.answer is not None and method != "HEAD":
+            check_shape(route.answer, response.json)
+
+
+def check_shape(schema: str, value: Any) -> None:
+    faults = schemas.faults(schema, value)
+    assert not faults, f"{schema}: {faults}"
+
+
+@pytest.fixture
+def api(services: Services) -> Api:
+    return Api(services)
+
+
+def refusal(code: str, kind: type[CardAppError] = CardAppError) -> CardAppError:
+    return kind("why, and what to do", code=code)
+
+
+@pytest.fixture
+def picture() -> bytes:
+    return png()

@@ -1,0 +1,215 @@
+"""Every row of the route table: one example that succeeds, and the refusals that all rows share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cardapp.web import schemas
+from cardapp.web.app import ROUTES
+from cardapp.web.route import Route
+
+IDENTITY = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64}
+BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}
+ACTIVATION = {
+    "snapshot_ref": "t1/b1/p1/s1/one",
+    "generation": 2,
+    "expected_binding": BINDING,
+    "expected_identity": IDENTITY,
+}
+
+# A request that succeeds for every row: the path's parameters filled in, and the body.
+EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
+    ("GET", "/"): ("/", None),
+    ("GET", "/api/openapi.json"): ("/api/openapi.json", None),
+    ("GET", "/api/health"): ("/api/health", None),
+    ("GET", "/api/identity"): ("/api/identity", None),
+    ("GET", "/api/card-revision"): ("/api/card-revision", None),
+    ("GET", "/api/state"): ("/api/state", None),
+    ("GET", "/api/control/state"): ("/api/control/state", None),
+    ("GET", "/api/session"): ("/api/session", None),
+    ("GET", "/api/keyboard"): ("/api/keyboard", None),
+    ("GET", "/api/navigation/catalog"): ("/api/navigation/catalog", None),
+    ("GET", "/api/navigation/current"): ("/api/navigation/current", None),
+    ("PUT", "/api/navigation/current"): ("/api/navigation/current", {"focus_level": "task", "task_id": "t2"}),
+    ("POST", "/api/navigation/move"): ("/api/navigation/move", {"level": "step", "delta": 1}),
+    ("POST", "/api/navigation/sync"): ("/api/navigation/sync", {}),
+    ("GET", "/api/checkpoint/status"): ("/api/checkpoint/status", None),
+    ("POST", "/api/checkpoint/activate"): ("/api/checkpoint/activate", ACTIVATION),
+    ("GET", "/api/allocator"): ("/api/allocator", None),
+    ("GET", "/api/viewer/state"): ("/api/viewer/state", None),
+    ("PUT", "/api/viewer/state"): ("/api/viewer/state", {"scale": 2}),
+    ("GET", "/api/editor/state"): ("/api/editor/state", None),
+    ("PUT", "/api/editor/cursor"): ("/api/editor/cursor", {"row": 1, "column": 0}),
+    ("POST", "/api/editor/input"): ("/api/editor/input", {"text": "j"}),
+    ("POST", "/api/editor/reset"): ("/api/editor/reset", {}),
+    ("POST", "/api/editor/redraw"): ("/api/editor/redraw", {"cols": 100, "rows": 30}),
+    ("GET", "/api/progress"): ("/api/progress", None),
+    ("PUT", "/api/progress/{itemId}"): ("/api/progress/t1.b1.p1.s1", {"status": "approved"}),
+    ("GET", "/api/report/teams.md"): ("/api/report/teams.md", None),
+    ("GET", "/api/report/lesson.html"): ("/api/report/lesson.html", None),
+    ("GET", "/api/events"): ("/api/events", None),
+    ("POST", "/api/events"): ("/api/events", {"kind": "note", "actor": "me", "text": "hello"}),
+    ("POST", "/api/evidence"): ("/api/evidence?caption=a", b"png"),
+    ("GET", "/api/evidence/{name}"): ("/api/evidence/{name}", None),
+}
+
+rows = pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
+
+
+def with_body(route: Route) -> bool:
+    return route.body is not None and "application/json" in route.body.media_types
+
+
+@pytest.fixture
+def example(api: Any, picture: bytes) -> Callable[[Route], Any]:
+    """Send a route's example and return the answer."""
+
+    def send(route: Route, **options: Any) -> Any:
+        path, body = EXAMPLES[route.method, route.path]
+        if isinstance(body, bytes):
+            headers = {"Content-Type": "image/png", **options.pop("headers", {})}
+            return api(route.method, path, raw=picture, headers=headers, **options)
+        if "{name}" in path:
+            name = api("POST", "/api/evidence", raw=picture, headers={"Content-Type": "image/png"}).json["name"]
+            path = path.replace("{name}", name)
+        return api(route.method, path, body, **options)
+
+    return send
+
+
+def test_each_row_is_there_once() -> None:
+    keys = [(route.method, route.path) for route in ROUTES]
+    assert len(keys) == len(set(keys))
+    assert set(EXAMPLES) == set(keys)
+
+
+@rows
+def test_the_example_succeeds_as_documented(route: Route, example: Callable[..., Any]) -> None:
+    response = example(route, status=route.status)
+    assert response.headers["Cache-Control"] == {"no-cache": "no-cache", "no-store": "no-store"}.get(
+        route.cache, "private, max-age=31536000, immutable"
+    )
+    if route.status == 201:
+        assert response.headers["Location"].startswith("/api/")
+
+
+@rows
+def test_an_unknown_query_parameter_is_refused(route: Route, api: Any) -> None:
+    path, body = EXAMPLES[route.method, route.path]
+    body = None if isinstance(body, bytes) else body
+    headers = {"Content-Type": "image/png"} if route.path == "/api/evidence" else {}
+    joint = "&" if "?" in path else "?"
+    found = api.problem(
+        route.method, f"{path}{joint}no_such=1", body, headers=headers, status=422, code="invalid_value"
+    )
+    assert "no_such" in found["detail"]
+
+
+@rows
+def test_another_method_is_refused_with_those_allowed(route: Route, api: Any) -> None:
+    path = EXAMPLES[route.method, route.path][0].partition("?")[0]
+    response = api("DELETE", path, status=405)
+    assert route.method in response.headers["Allow"].split(", ")
+    if route.method == "GET":
+        assert "HEAD" in response.headers["Allow"].split(", ")
+
+
+@rows
+def test_head_is_get_without_a_body(route: Route, example: Callable[..., Any], api: Any, picture: bytes) -> None:
+    if route.method != "GET":
+        return
+    path = EXAMPLES[route.method, route.path][0]
+    if "{name}" in path:
+        name = api("POST", "/api/evidence", raw=picture, headers={"Content-Type": "image/png"}).json["name"]
+        path = path.replace("{name}", name)
+    response = api("HEAD", path, status=200)
+    assert response.body == b""
+
+
+@pytest.mark.parametrize("route", [route for route in ROUTES if with_body(route)], ids=lambda route: route.path)
+class TestEveryJsonBody:
+    def test_what_is_no_json_object_is_malformed(self, route: Route, api: Any) -> None:
+        path = EXAMPLES[route.method, route.path][0]
+        for raw in (
+            b"{",
+            b"[]",
+            b"1",
+            b"null",
+            b'{"a":1,"a":2}',
+            b'{"a":NaN}',
+            b'{"a":1e999}',
+            b"\xff",
+            b'{"a":"\\ud800"}',
+        ):
+            headers = {"Content-Type": "application/json"}
+            api.problem(route.method, path, raw=raw, headers=headers, status=400, code="malformed_json")
+        deep = b'{"a":' + b"[" * 30000 + b"]" * 30000 + b"}"
+        api.problem(
+            route.method,
+            path,
+            raw=deep,
+            headers={"Content-Type": "application/json"},
+            status=400,
+            code="malformed_json",
+        )
+
+    def test_an_unknown_field_is_named(self, route: Route, api: Any) -> None:
+        path, body = EXAMPLES[route.method, route.path]
+        found = api.problem(route.method, path, {**body, "no_such": 1}, status=422, code="invalid_value")
+        assert "no_such" in found["errors"][0]["message"]
+
+    def test_true_is_no_integer_and_every_fault_is_listed(self, route: Route, api: Any) -> None:
+        assert route.body is not None
+        path, body = EXAMPLES[route.method, route.path]
+        properties = schemas.definition(route.body.schema)["properties"]
+        numbers = [name for name, part in properties.items() if part.get("type") == "integer"]
+        wrong = {**body, **dict.fromkeys(numbers, True), "no_such": 1}
+        found = api.problem(route.method, path, wrong, status=422, code="invalid_value")
+        assert {f"/{name}" for name in numbers} <= {fault["pointer"] for fault in found["errors"]}
+        assert len(found["errors"]) == len(numbers) + 1
+
+    def test_each_required_field_is_missed(self, route: Route, api: Any) -> None:
+        assert route.body is not None
+        path, body = EXAMPLES[route.method, route.path]
+        for name in schemas.definition(route.body.schema).get("required", ()):
+            less = {key: value for key, value in body.items() if key != name}
+            found = api.problem(route.method, path, less, status=422, code="invalid_value")
+            assert name in found["errors"][0]["message"]
+
+    def test_a_missing_body_is_empty_only_where_it_may_be(self, route: Route, api: Any) -> None:
+        assert route.body is not None
+        path = EXAMPLES[route.method, route.path][0]
+        if route.body.optional:
+            api(route.method, path, status=200)
+        else:
+            api.problem(route.method, path, status=400, code="malformed_json")
+
+    def test_a_body_over_the_limit_is_too_large(self, route: Route, api: Any) -> None:
+        path = EXAMPLES[route.method, route.path][0]
+        padding = b" " * (64 * 1024)
+        headers = {"Content-Type": "application/json"}
+        api.problem(route.method, path, raw=b"{}" + padding, headers=headers, status=413, code="too_large")
+
+
+@pytest.mark.parametrize(
+    "route", [route for route in ROUTES if route.cache == "no-cache"], ids=lambda route: route.path
+)
+def test_what_the_client_has_is_not_sent_again(route: Route, api: Any) -> None:
+    path = EXAMPLES[route.method, route.path][0]
+    first = api("GET", path, status=200)
+    tag = first.headers["ETag"]
+    assert tag.startswith('"')
+    again = api("GET", path, headers={"If-None-Match": tag}, status=304)
+    assert again.body == b""
+    assert again.headers["ETag"] == tag
+    assert "Content-Length" not in again.headers
+    api("HEAD", path, headers={"If-None-Match": tag}, status=304)
+    api("GET", path, headers={"If-None-Match": '"another"'}, status=200)
+
+
+def test_a_path_that_is_not_there(api: Any) -> None:
+    for path in ("/api", "/api/", "/api/identity/", "/favicon.ico", "/api/editor-ui", "/api/ident%FFity"):
+        api.problem("GET", path, status=404, code="not_found")
