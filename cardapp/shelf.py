@@ -20,12 +20,13 @@ _Mark = tuple[int, int, int, int]
 
 @dataclass(frozen=True)
 class Shelved:
-    """A card with its catalog; ``path`` is its source file."""
+    """A card with its catalog; ``path`` is its source file, ``files`` all whose change a page must know of."""
 
     card: Card
     catalog: Catalog
     identity: Identity
     path: Path
+    files: tuple[Path, ...]
 
 
 class Shelf:
@@ -71,17 +72,11 @@ class Shelf:
 
         The revision is made of the files' contents, so touching a file or checking it out again changes nothing.
         """
-        marks = [(path, *self._digest(path)) for path in self._files()]
+        marks = [(path, *self._digest(path)) for path in self.current().files]
         seal = hashlib.sha256("\n".join(f"{path.name} {digest}" for path, _, digest in marks).encode())
         newest = max((mark[0] for _, mark, _ in marks if mark is not None), default=0)
         changed_at = datetime.fromtimestamp(newest / 1e9, UTC).isoformat(timespec="milliseconds")
         return {"revision": seal.hexdigest()[:16], "changed_at": changed_at.replace("+00:00", "Z")}
-
-    def _files(self) -> list[Path]:
-        card = self.current().card
-        target = self._path.parent / card.target.directory
-        layout = ROOT / "templates" / f"{card.layout}.json"
-        return [self._path, layout, *(target / name for name in card.target.sources)]
 
     def _digest(self, path: Path) -> tuple[_Mark | None, str]:
         mark = _mark(path)
@@ -96,7 +91,10 @@ class Shelf:
 
 
 def _shelve(loaded: LoadedCard) -> Shelved:
-    return Shelved(loaded.card, Catalog(loaded.card), loaded.identity, loaded.path)
+    card = loaded.card
+    layout = ROOT / "templates" / f"{card.layout}.json"
+    files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))
+    return Shelved(card, Catalog(card), loaded.identity, loaded.path, files)
 
 
 def _sha256(path: Path) -> str:

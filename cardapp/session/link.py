@@ -38,6 +38,7 @@ class SessionLink:
         self._choice_path = choice_path
         self._lock = threading.Lock()
         self._kept: _Kept | None = None
+        self._editor_socket: tuple[McpClient, str] | None = None
 
     def choice(self) -> Choice:
         return read_choice(self._choice_path)
@@ -65,8 +66,13 @@ class SessionLink:
         return self.call("session_binding", {})
 
     def editor_socket(self) -> str:
-        """The path of the session's Neovim socket."""
-        return str(self.binding()["editor"]["socket"])
+        """The path of the session's Neovim socket; asked once of each server, which never moves it."""
+        client = self._client()
+        known = self._editor_socket
+        if known is None or known[0] is not client:
+            told = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
+            known = self._editor_socket = client, str(told["editor"]["socket"])
+        return known[1]
 
     def describe(self) -> dict[str, Any]:
         """``GET /api/session``."""
