@@ -1,0 +1,347 @@
+from __future__ import annotations
+
+import base64
+import hashlib
+import itertools
+import re
+from collections.abc import Callable, Iterable
+from html.parser import HTMLParser
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cardapp.errors import NotFound
+from cardapp.reports import lesson
+from cardapp.state import kinds
+
+Make = Callable[..., dict[str, Any]]
+NAME = "ab" * 32 + ".png"
+ENDLESS = {"br", "hr", "img", "input", "link", "meta", "rect", "circle", "path"}
+TAGS = re.compile(
+    "html|head|meta|title|style|body|header|section|main|footer|article|div|p|h[123]|span|strong|em|a|code|time|"
+    "blockquote|d[ltd]|table|thead|tbody|t[rhd]|figure|figcaption|img|details|summary|ol|li|svg|rect|circle|path|text"
+)
+ATTRIBUTES = re.compile(
+    "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|hidden)|"
+    "role|viewbox|preserveaspectratio|cx|cy|r|x|y|rx|d|stroke-dasharray|transform"
+)
+
+
+class Read(HTMLParser):
+    """Reads a report, holds it to balanced tags, known tags and attributes, and no address outside."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.text = ""
+        self.links: list[str] = []
+        self.pictures: list[bytes] = []
+        self.entries: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = {name: value or "" for name, value in attrs}
+        assert TAGS.fullmatch(tag), tag
+        assert all(ATTRIBUTES.fullmatch(name) for name in given), given
+        if tag == "a":
+            self.links.append(given["href"])
+            assert given["href"].startswith(("http://127.0.0.1:8080/#", "#e"))
+        if tag == "img":
+            head, _, content = given["src"].partition(",")
+            assert head in ("data:image/png;base64", "data:image/jpeg;base64")
+            self.pictures.append(base64.b64decode(content))
+        if tag == "article":
+            self.entries.append(given["id"])
+        if tag not in ENDLESS:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in ENDLESS:
+            assert self.open.pop() == tag
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+
+    def handle_data(self, data: str) -> None:
+        if self.open[-1:] != ["style"]:
+            self.text += data
+
+
+def picture(name: str) -> bytes:
+    if name != NAME:
+        raise NotFound(f"There is no evidence {name}.")
+    return b"picture bytes"
+
+
+def made(parts: dict[str, Any], events: Iterable[dict[str, Any]]) -> str:
+    return "".join(lesson.render(events=events, picture=picture, **parts))
+
+
+def pinned(**members: Any) -> dict[str, Any]:
+    return {
+        "name": NAME,
+        "media_type": "image/png",
+        "size": 13,
+        "width": 40,
+        "height": 30,
+        "caption": "the arena <full>",
+        "at": "2025-03-01T10:00:09.000Z",
+    } | members
+
+
+OBSERVED: dict[str, Any] = {
+    "file": "arena.c",
+    "line": 31,
+    "function": "arena_alloc",
+    "checks": [
+        {"name": "line", "expected": "31", "actual": "31", "match": True},
+        {"name": "a.used", "expected": "48", "actual": "64", "match": False},
+        {"name": "a.n", "expected": "2", "actual": None, "match": False},
+    ],
+    "values": {
+        "a.used": {"value": "64", "error": None},
+        "p": {"value": '0x10 "<hi>"', "error": None},
+        "q": {"value": None, "error": "no symbol q"},
+    },
+    "allocator": {
+        "base": 4096,
+        "size": 128,
+        "used": 64,
+        "high_water": 96,
+        "blocks": [{"offset": 0, "size": 24, "label": "na<me"}, {"offset": 32, "size": 32, "label": None}],
+    },
+    "method": "rerun",
+}
+
+
+# -- the file ------------------------------------------------------------------------------------------------------
+
+
+def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: Make) -> None:
+    text = made(parts, [event(evidence=[pinned()])])
+    Read(text)
+    assert text.startswith("<!DOCTYPE html>")
+    style = re.search("<style>(.*)</style>", text, re.DOTALL)
+    assert style is not None
+    digest = base64.b64encode(hashlib.sha256(style[1].encode()).digest()).decode()
+    assert f"'sha256-{digest}'" == lesson.STYLE_HASH
+    assert lesson.STYLE_HASH in lesson.CONTENT_SECURITY_POLICY
+    assert "url(" not in style[1]
+    assert "@import" not in style[1]
+
+
+def test_the_head_tells_card_and_progress(parts: dict[str, Any]) -> None:
+    read = Read(made(parts, []))
+    for told in ("Arenas | & <more>", "arena", "1.0.0", "u-1", "ab" * 32, "2 March 2025, 12:30:00 UTC"):
+        assert told in read.text
+    assert "1 of 3 steps approved" in read.text
+    assert "33%" in read.text
+    assert "Bump <up>1 / 2" in read.text
+    assert "Reset0 / 1" in read.text
+    assert "1stand as the card says1last replay not ready1never replayed" in read.text
+    assert "Nothing yet" in read.text
+
+
+def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: Make) -> None:
+    events = [
+        event(at="2025-03-01T23:59:59.900Z", data={"text": "late"}),
+        event(at="2025-03-02T00:00:01.000Z", data={"text": "early"}),
+        event(at="2025-03-02T00:00:02.000Z", data={"text": "later"}),
+    ]
+    read = Read(made(parts, events))
+    assert read.entries == ["e1", "e2", "e3"]
+    places = [read.text.index(told) for told in ("1 March 2025", "late", "2 March 2025\n", "early", "later")]
+    assert places == sorted(places)
+    assert read.text.count("2 March 2025\n") == 1
+
+
+def test_every_entry_tells_when_who_and_where_and_links_there(parts: dict[str, Any], event: Make) -> None:
+    for kind in sorted(kinds.BACKEND_KINDS | {"note", "x-quiz"}):
+        data = {"viewer.editor.sync": True} if kind == "viewer.changed" else {}
+        read = Read(made(parts, [event(kind, data=data, actor="Ada L.", key="t1/b1/p1/s1/end")]))
+        assert len(read.entries) == 1, kind
+        assert re.search(r"10:00:\d\d", read.text)
+        assert "Ada L." in read.text
+        assert "Bump <up> › Block & goal › Phase › First › End of First" in read.text
+        assert "http://127.0.0.1:8080/#t1/b1/p1/s1/end" in read.links
+
+
+def test_the_card_itself_is_a_place_too(parts: dict[str, Any], event: Make) -> None:
+    read = Read(made(parts, [event(key="")]))
+    assert read.links.count("http://127.0.0.1:8080/#") == 2
+
+
+def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], event: Make) -> None:
+    card = {"id": "arena", "version": "0.9", "source_sha256": "cd" * 32}
+    read = Read(made(parts, [event(key="t7/gone", card=card)]))
+    assert "t7/gone no longer in this card" in read.text
+    assert "card 0.9, other source" in read.text
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "told"),
+    [
+        ("navigation.set", {"sync_requested": False}, "Went to “First”"),
+        ("navigation.moved", {"level": "step", "delta": -1, "moved": -1}, "Moved back to “First”"),
+        ("navigation.moved", {"level": "step", "delta": 5, "moved": 2}, "Moved on to “First”"),
+        ("navigation.synced", {"generation": 4}, "Page and program stand together"),
+        ("checkpoint.ready", {"observed": OBSERVED}, "The program stands at arena.c:31 in arena_alloc()"),
+        ("checkpoint.failed", {"code": "snapshot_drift", "reason": "drifted"}, "The program is not what the card says"),
+        ("checkpoint.failed", {"code": "target_crashed", "reason": "SIGSEGV"}, "The replay failed"),
+        ("checkpoint.rejected", {"code": "stale_generation", "reason": "too old"}, "too old stale_generation"),
+        ("checkpoint.timeout", {"duration_ms": 30000.4, "generation": 3}, "30000 ms · generation 3"),
+        ("sync.off", {"reason": "target_reset"}, "Page and program parted: target reset"),
+        ("progress.changed", {"to": "approved", "note": "clear"}, "Approved “First”"),
+        ("progress.changed", {"to": "approved", "note": "clear"}, "Why does First work?"),
+        ("progress.changed", {"to": "pending", "note": "hm"}, "“First” is pending again"),
+        ("viewer.changed", {"viewer.allocator.visible": True}, "The allocator model was shown"),
+        ("viewer.changed", {"viewer.editor.sync": False, "scroll.page_index": 3}, "scroll.page_index became 3"),
+        ("evidence.added", {"event_seq": 7, "caption": "a picture"}, "“a picture”, shown at entry 7."),
+        ("evidence.added", {"event_seq": None}, "A picture was added"),
+        ("note", {"text": "my `a.used` note"}, "my a.used note"),
+        ("x-quiz", {"text": "Quiz", "score": 8, "who": "Ada"}, "score8whoAda"),
+    ],
+)
+def test_what_happened_is_said_in_words(
+    parts: dict[str, Any], event: Make, kind: str, data: dict[str, Any], told: str
+) -> None:
+    assert told in Read(made(parts, [event(kind, data=data)])).text
+
+
+def test_a_checkpoint_shows_its_proof_and_the_arena(parts: dict[str, Any], event: Make) -> None:
+    text = made(parts, [event("checkpoint.failed", data={"observed": OBSERVED, "code": "snapshot_drift"})])
+    read = Read(text)
+    assert "line3131✓" in read.text
+    assert "a.used4864✗" in read.text
+    assert "a.n2–✗" in read.text
+    assert 'p0x10 "<hi>"' in read.text
+    assert "qno symbol q" in read.text
+    assert read.text.count("a.used") == 1
+    assert "64 of 128 bytes used (50%), 2 blocks, high water 96" in read.text
+    assert "8 bytes of padding" in read.text
+    assert "na<me: 24 bytes at offset 0" in read.text
+
+
+@pytest.mark.parametrize("change", [{"size": 0}, {"used": None}, {"blocks": [{"size": 3}]}, {"base": None}])
+def test_an_arena_that_cannot_be_drawn_is_left_out(parts: dict[str, Any], event: Make, change: dict[str, Any]) -> None:
+    observed = OBSERVED | {"allocator": OBSERVED["allocator"] | change}
+    text = made(parts, [event("checkpoint.ready", data={"observed": observed})])
+    assert 'class="arena"' not in text
+    Read(text)
+
+
+def test_pictures_are_inside_with_their_captions(parts: dict[str, Any], event: Make) -> None:
+    read = Read(made(parts, [event(evidence=[pinned(), pinned(caption="two", media_type="image/jpeg")])]))
+    assert read.pictures == [b"picture bytes"] * 2
+    assert "the arena <full> 10:00:09" in read.text
+    assert "two 10:00:09" in read.text
+
+
+def test_a_missing_picture_is_said(parts: dict[str, Any], event: Make) -> None:
+    read = Read(made(parts, [event(evidence=[pinned(name="gone.png")])]))
+    assert read.pictures == []
+    assert "the arena <full> There is no evidence gone.png." in read.text
+
+
+# -- what is left out, and folded ----------------------------------------------------------------------------------
+
+
+def test_scrolling_and_other_cards_are_left_out_and_counted(parts: dict[str, Any], event: Make) -> None:
+    other = {"id": "calc", "version": "1", "source_sha256": "00" * 32}
+    events = [
+        event("viewer.changed", data={"scroll.page_index": 4}),
+        event("viewer.changed", data={"scroll.page_index": 5}, evidence=[pinned()]),
+        event(card=other, data={"text": "foreign"}),
+        event(data={"text": "own"}),
+    ]
+    read = Read(made(parts, events))
+    assert read.entries == ["e2", "e4"]
+    assert "foreign" not in read.text
+    assert "2 entries; left out: 1 of scrolling and 1 of other cards" in read.text
+    assert f"ends with entry 4, whose hash is {4:064x}" in read.text
+
+
+@pytest.mark.parametrize(
+    ("count", "entries"), [(3, ["e1", "e2", "e3", "e4"]), (4, ["e1", "e5"]), (200, ["e1", "e201"])]
+)
+def test_many_moves_in_a_row_are_one_line(parts: dict[str, Any], event: Make, count: int, entries: list[str]) -> None:
+    walked = [event("navigation.moved", key=f"t1/b1/p1/s{1 + number % 2}") for number in range(count)]
+    read = Read(made(parts, [*walked, event()]))
+    assert read.entries == entries
+    if count > 3:
+        assert f"{count} moves, from “First” to “Second”" in read.text
+    assert read.links.count("http://127.0.0.1:8080/#t1/b1/p1/s2") == count // 2
+
+
+def test_moves_of_two_days_are_not_folded_together(parts: dict[str, Any], event: Make) -> None:
+    days = ["2025-03-01"] * 4 + ["2025-03-02"] * 4
+    read = Read(made(parts, [event("navigation.moved", at=f"{day}T10:00:00.000Z") for day in days]))
+    assert read.text.count("4 moves") == 2
+
+
+def test_it_is_made_while_the_record_is_read(parts: dict[str, Any], event: Make) -> None:
+    taken = 0
+
+    def endless() -> Iterable[dict[str, Any]]:
+        nonlocal taken
+        for kind in itertools.cycle(("navigation.moved", "note")):
+            taken += 1
+            yield event(kind)
+
+    pieces = lesson.render(events=endless(), picture=picture, **parts)
+    next(pieces)
+    assert taken == 0
+    for _ in range(100):
+        next(pieces)
+    assert 0 < taken < 100
+
+
+# -- what people and programs typed --------------------------------------------------------------------------------
+
+NASTY = "\"'><script>alert(1)</script><img src=x onerror=y>`<b>`\0\ud800 javascript:&amp;<!--"
+
+
+def test_nothing_typed_becomes_markup(parts: dict[str, Any], event: Make) -> None:
+    check = {"name": NASTY, "expected": NASTY, "actual": NASTY, "match": False}
+    observed = {
+        "file": NASTY,
+        "line": NASTY,
+        "function": NASTY,
+        "checks": [check],
+        "values": {NASTY + "2": {"value": NASTY, "error": None}, "e": {"value": None, "error": NASTY}},
+        "allocator": OBSERVED["allocator"] | {"blocks": [{"offset": 0, "size": 64, "label": NASTY}]},
+    }
+    card = {"id": "arena", "version": NASTY, "source_sha256": NASTY}
+    events = [
+        event(kind, actor=NASTY, key=NASTY, card=card, data=data, evidence=[pinned(caption=NASTY)], hash=NASTY)
+        for kind, data in [
+            ("note", {"text": NASTY, NASTY: {NASTY: NASTY}}),
+            (NASTY, {"text": NASTY}),
+            ("checkpoint.failed", {"code": NASTY, "reason": NASTY, "generation": NASTY, "observed": observed}),
+            ("sync.off", {"reason": NASTY}),
+            ("progress.changed", {"to": NASTY, "note": NASTY}),
+            ("evidence.added", {"event_seq": 1, "caption": NASTY, "name": NASTY}),
+            ("viewer.changed", {NASTY: NASTY}),
+        ]
+    ]
+    events += [event("navigation.moved", actor=NASTY, key=NASTY) for _ in range(5)]
+    read = Read(made(parts, events))
+    assert read.text.count("<script>alert(1)</script>") > 20
+    assert len(read.entries) == 8
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
+@given(
+    st.sampled_from(sorted(kinds.BACKEND_KINDS)) | st.just("note") | st.just("x-a"),
+    st.text(),
+    st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text()), max_size=3),
+)
+def test_any_event_makes_a_sound_page(
+    parts: dict[str, Any], event: Make, kind: str, text: str, data: dict[str, Any]
+) -> None:
+    read = Read(made(parts, [event(kind, actor=text, key=text, data=data)]))
+    assert len(read.entries) <= 1

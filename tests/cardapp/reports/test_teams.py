@@ -1,0 +1,65 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cardapp.card import progress
+from cardapp.reports import teams
+
+Make = Callable[..., dict[str, Any]]
+
+
+def test_the_whole_report(parts: dict[str, Any], event: Make) -> None:
+    notes = [event(data={"text": "It *bumps*\nup"}), event(key="t9/gone", data={"text": "lost"})]
+    assert (
+        teams.render(notes=notes, **parts)
+        == """\
+## Arenas \\| &amp; &lt;more&gt;
+
+**1 of 3 steps approved (33.3 %)** · replays: 1 ready, 1 not ready, 1 never run
+
+Card arena 1.0.0, source abababababab · 2025-03-02 12:30 UTC · [open the card](http://127.0.0.1:8080/#)
+
+| Task | Approved | Pending | Ready | Not ready |
+|:---|---:|---:|---:|---:|
+| Bump &lt;up&gt; | 1 | 1 | 1 | 0 |
+| Reset | 0 | 1 | 0 | 1 |
+
+### Notes on steps
+
+- ✅ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): bumps \\*well\\*
+- ⬜ [Second](http://127.0.0.1:8080/#t1/b1/p1/s2): why? really
+
+### Latest notes
+
+- 2025-03-01 10:00 zoë, [First](http://127.0.0.1:8080/#t1/b1/p1/s1): It \\*bumps\\* up
+- 2025-03-01 10:00 zoë, t9/gone: lost
+
+### Last replays
+
+- ❌ [Third](http://127.0.0.1:8080/#t2/b1/p1/s1): failed (snapshot\\_drift), 2025-03-01 11:00
+- ✅ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): ready, 2025-03-01 10:00
+"""
+    )
+
+
+def test_sections_without_content_are_left_out(parts: dict[str, Any]) -> None:
+    parts["progress"] = progress.overview(parts["catalog"], {}, {})
+    report = teams.render(notes=[], **parts)
+    assert "###" not in report
+    assert "**0 of 3 steps approved (0 %)** · replays: 0 ready, 0 not ready, 3 never run" in report
+
+
+def test_the_last_notes_of_this_card_are_shown(parts: dict[str, Any], event: Make) -> None:
+    other = {"id": "calc", "version": "1", "source_sha256": "00" * 32}
+    notes = [event(data={"text": f"own {number}"}) for number in range(12)]
+    notes += [event(data={"text": "foreign"}, card=other)]
+    report = teams.render(notes=notes, **parts)
+    assert [f"own {number}\n" in report for number in range(12)] == [False] * 2 + [True] * 10
+    assert "foreign" not in report
+
+
+def test_no_text_makes_a_line_of_its_own(parts: dict[str, Any], event: Make) -> None:
+    plain = teams.render(notes=[event(data={"text": "x"}, actor="a")], **parts)
+    nasty = teams.render(notes=[event(data={"text": "\n\n# x\n| a | b |\n- c"}, actor="\n## a")], **parts)
+    assert len(nasty.splitlines()) == len(plain.splitlines())
