@@ -1,0 +1,105 @@
+"""Building the card's program where the sources were edited, only when it is needed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.card.model import Target
+from cardapp.errors import CardAppError
+
+MAX_OUTPUT = 64 * 1024
+GLANCE = 0.05
+HABITS = ("Makefile", "makefile", "GNUmakefile")
+
+
+class BuildFailed(CardAppError):
+    """The build ended without a program; the text is the compiler's."""
+
+    code = "build_failed"
+
+
+class BuildCancelled(CardAppError):
+    """The caller gave up during the build."""
+
+    code = "cancelled"
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """Where a target is built and run; ``directory`` is a real path."""
+
+    directory: Path
+    target: Target
+
+    @property
+    def program(self) -> Path:
+        return self.directory / self.target.program
+
+    def is_stale(self) -> bool:
+        """Whether the program is missing or older than any source or the makefile."""
+        try:
+            built = self.program.stat().st_mtime_ns
+        except OSError:
+            return True
+        files = [self.directory / name for name in (*self.target.sources, *HABITS)]
+        return any(path.exists() and path.stat().st_mtime_ns > built for path in files)
+
+    def build(self, timeout: float, cancelled: threading.Event | None = None) -> str:
+        """Run the target's build command; its output. Raises :class:`BuildFailed` or :class:`BuildCancelled`."""
+        try:
+            # A group of its own, so that make's children end with it.
+            maker = subprocess.Popen(
+                self.target.build,
+                cwd=self.directory,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise BuildFailed(f"{self.target.build[0]} cannot be run: {error.strerror}") from error
+        with maker:
+            output = _watch(maker, timeout, cancelled)
+        if maker.returncode != 0:
+            raise BuildFailed(f"{' '.join(self.target.build)} failed in {self.directory}:\n{output}")
+        if not self.program.is_file():
+            raise BuildFailed(f"{' '.join(self.target.build)} made no {self.target.program}\n{output}")
+        return output
+
+
+def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: threading.Event | None) -> str:
+    """Collect the output to its end; past the time or on cancellation the whole group is ended."""
+    assert maker.stdout is not None
+    deadline = time.monotonic() + timeout
+    output = bytearray()
+    with selectors.DefaultSelector() as selector:
+        selector.register(maker.stdout, selectors.EVENT_READ)
+        while True:
+            if cancelled is not None and cancelled.is_set():
+                _end(maker)
+                raise BuildCancelled("the build was cancelled")
+            if time.monotonic() > deadline:
+                _end(maker)
+                raise BuildFailed(f"the build took longer than {timeout:.0f} s and was ended\n{_text(output)}")
+            if selector.select(GLANCE):
+                piece = os.read(maker.stdout.fileno(), 1 << 16)
+                if not piece:
+                    return _text(output)
+                output += piece
+
+
+def _end(maker: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(maker.pid, signal.SIGKILL)
+
+
+def _text(output: bytearray) -> str:
+    return output[:MAX_OUTPUT].decode("utf-8", "replace")

@@ -1,0 +1,170 @@
+"""The command line of ``card-session``: arguments, what is printed, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+
+from cardapp.container import bridge
+from cardapp.container.directory import State
+from cardapp.container.lifecycle import Condition, Sessions, Started
+from cardapp.container.profile import DEFAULT_PROFILE
+from cardapp.container.sources import Fetched
+from cardapp.errors import CardAppError, MissingRequirement, UsageError
+
+# Exit codes: 0 done, 1 failed, and these.
+EXIT_CODES = {UsageError: 2, MissingRequirement: 3}
+
+EPILOG = """\
+CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
+Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
+
+exit codes: 0 done, 1 failed, 2 wrong use, 3 something that is needed is missing (it is named)"""
+
+
+class Commands:
+    """One method to a command; each answers the exit code."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def start(self, options: argparse.Namespace) -> int:
+        _show_started(self._sessions.start(options.card, options.name, options.profile))
+        return 0
+
+    def select(self, options: argparse.Namespace) -> int:
+        print(f"session {self._sessions.select(options.name).name} is the chosen one now")
+        return 0
+
+    def reset(self, options: argparse.Namespace) -> int:
+        record, done, server = self._sessions.reset(options.name)
+        restarted = [
+            part
+            for part, was in (
+                ("MCP server", server),
+                ("Neovim", done["editor_restarted"]),
+                ("gdb", done["debugger_restarted"]),
+            )
+            if was
+        ]
+        started = f"; started anew: {', '.join(restarted)}" if restarted else ""
+        print(f"session {record.name} is reset: no program runs{started}")
+        return 0
+
+    def refresh(self, options: argparse.Namespace) -> int:
+        record, fetched = self._sessions.refresh(options.name)
+        print(f"session {record.name} has the card's sources as they are now, built")
+        if fetched is not None:
+            _show_fetched(fetched)
+        return 0
+
+    def attach(self, options: argparse.Namespace) -> int:
+        directory, _ = self._sessions.find(options.name)
+        if self._sessions.answers(directory) is None:
+            print(f"session {directory.name} does not answer; card-session reset brings it back", file=sys.stderr)
+            return 1
+        if not sys.stdin.isatty():
+            raise UsageError("attach needs a terminal: its standard input is none")
+        # A tmux inside a tmux is refused; this one is another server, on a socket of its own.
+        environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
+        command = self._sessions.runtime(directory).attach_command()
+        os.execvpe(command[0], command, environ)
+
+    def detach(self, options: argparse.Namespace) -> int:
+        directory, _ = self._sessions.find(options.name)
+        was = self._sessions.runtime(directory).detach()
+        print(f"detached from session {directory.name}" if was else f"nobody is attached to session {directory.name}")
+        return 0
+
+    def list(self, _options: argparse.Namespace) -> int:
+        found = self._sessions.conditions()
+        print(_table(found) if found else "no session; start one with card-session start CARD_DIR")
+        return 0
+
+    def stop(self, options: argparse.Namespace) -> int:
+        record, ended = self._sessions.stop(options.name)
+        print(f"session {record.name} is stopped ({ended} processes ended); your sources stay in {record.source_directory}")
+        return 0
+
+    def mcp(self, options: argparse.Namespace) -> int:
+        directory, _ = self._sessions.find(options.name)
+        return bridge.relay(directory.mcp_socket)
+
+
+def _show_started(started: Started) -> None:
+    record, binding = started.record, started.binding
+    print(f"session {record.name} {'runs already' if started.already else 'runs'}")
+    for label, text in (
+        ("card", f"{record.card_id} ({record.card_source})"),
+        ("sources", record.source_directory),
+        ("profile", record.profile),
+        ("container", record.container_id),
+        ("mcp socket", str(binding["editor"]["socket"]).replace("nvim.sock", "mcp.sock")),
+        ("chosen", "yes" if started.selected else f"no; card-session select {record.name} chooses it"),
+        ("look at it", f"card-session attach {record.name}"),
+    ):
+        print(f"  {label + ':':<12}{text}")
+    if started.fetched is not None:
+        _show_fetched(started.fetched)
+
+
+def _show_fetched(fetched: Fetched) -> None:
+    for name, backup in fetched.set_aside.items():
+        print(f"  {name}: your edited version is kept as {backup}")
+    if fetched.kept:
+        print(f"  edited by you and left so: {', '.join(fetched.kept)} (card-session refresh fetches them anew)")
+
+
+def _table(conditions: Sequence[Condition]) -> str:
+    head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STANDS AT")
+    rows = [head] + [
+        ("*" if item.chosen else "", item.name, item.card, item.profile, item.state, item.editor, item.debugger, item.stands)
+        for item in conditions
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "(* is the chosen session)"])
+
+
+def parser() -> argparse.ArgumentParser:
+    main_parser = argparse.ArgumentParser(
+        prog="card-session",
+        description="Run a card's program under gdb, inside Neovim, beside the service that moves it.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    start = commands.add_parser("start", help="start a session on a card; choose it when no other one is chosen")
+    start.add_argument("--name", help="the session's name (default: the card's id)")
+    start.add_argument("--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)")
+    start.add_argument("card", metavar="CARD")
+    select = commands.add_parser("select", help="choose the session that the service acts on")
+    select.add_argument("name", metavar="NAME")
+    for name, text in (
+        ("reset", "end the program; bring back a Neovim, gdb or MCP server that died (edits are kept)"),
+        ("refresh", "fetch the card's sources anew (edited files are set aside) and build them"),
+        ("attach", "show the session in this terminal; C-b d leaves it running"),
+        ("detach", "send those who are attached back to their shell"),
+        ("stop", "end the session; its sources stay for the next start"),
+        ("mcp", "connect standard input and output with the session's MCP server, for any MCP client"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("name", metavar="NAME", nargs="?", help="default: the chosen session")
+    commands.add_parser("list", help="show all sessions")
+    return main_parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; the exit code. Bad arguments end in argparse's own exit 2."""
+    options = parser().parse_args(argv)
+    commands = Commands(Sessions(State.of(os.environ)))
+    command: Callable[[argparse.Namespace], int] = getattr(commands, options.command)
+    try:
+        return command(options)
+    except CardAppError as error:
+        print(f"card-session: {error.detail}", file=sys.stderr)
+        return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+    except KeyboardInterrupt:
+        return 1

@@ -1,0 +1,189 @@
+"""A session on disk: its directory, its record, and the file that says which session is chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import stat
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cardapp.container.process import Process
+from cardapp.container.profile import ROOT
+from cardapp.errors import StateError, UsageError
+
+NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
+SOCKET_PATH_MAX = 107  # bytes; the kernel cuts what is longer
+SOCKETS = ("mcp.sock", "nvim.sock", "gdb.sock", "tmux.sock")
+
+
+@dataclass(frozen=True)
+class State:
+    """The state directory, and the file of the MCP choice."""
+
+    directory: Path
+    choice: Path
+
+    @classmethod
+    def of(cls, environ: Mapping[str, str]) -> State:
+        """The place that ``CARD_STATE_DIR`` and ``CARD_MCP_CHOICE`` name, else the repository's own."""
+        directory = Path(environ.get("CARD_STATE_DIR") or ROOT / ".state" / "card").expanduser().absolute()
+        choice = Path(environ.get("CARD_MCP_CHOICE") or directory / "mcp-choice.json").expanduser().absolute()
+        return cls(directory, choice)
+
+    def create(self) -> None:
+        """Make the directory, for this user alone; :class:`StateError` when it is another thing."""
+        if self.directory.is_symlink():
+            raise StateError(f"{self.directory} is a symbolic link; set CARD_STATE_DIR to the directory itself")
+        try:
+            for path in (self.directory, self.directory / "sessions"):
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                found = path.stat()
+                if found.st_uid != os.getuid():
+                    raise StateError(f"{path} belongs to another user; set CARD_STATE_DIR to a directory of your own")
+                if stat.S_IMODE(found.st_mode) & 0o077:
+                    path.chmod(0o700)
+        except OSError as error:
+            raise StateError(f"{error.filename} cannot be used ({error.strerror}); set CARD_STATE_DIR") from error
+
+    def session(self, name: str) -> SessionDirectory:
+        if not NAME.fullmatch(name):
+            raise UsageError(f"{name!r} is no session name: lower case letters, digits and '-', 32 at most")
+        # Links above the directory are followed once, here: gdb and Neovim name files by their real path.
+        return SessionDirectory(name, self.directory.resolve() / "sessions" / name)
+
+    def names(self) -> list[str]:
+        """The sessions that were started and not stopped, living or not."""
+        return sorted(path.parent.name for path in self.directory.glob("sessions/*/session.json"))
+
+    def chosen(self) -> str | None:
+        """The chosen session's name; None when there is none that can be read."""
+        try:
+            found = json.loads(self.choice.read_text("utf-8"))
+        except (OSError, ValueError):
+            return None
+        name = found.get("name") if isinstance(found, dict) else None
+        return name if isinstance(name, str) else None
+
+    def choose(self, session: SessionDirectory) -> None:
+        write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)})
+
+    def forget_choice(self, name: str) -> None:
+        """A choice that names a session that is gone would only mislead."""
+        if self.chosen() == name:
+            self.choice.unlink(missing_ok=True)
+
+
+@dataclass(frozen=True)
+class Record:
+    """What a session is. Kept over restarts of its parts; a new start after a stop makes a new one."""
+
+    name: str
+    container_id: str
+    card_source: str
+    card_id: str
+    profile: str
+    target: str
+    source_directory: str
+    created_at: str
+    host: Process | None = None
+
+    def as_json(self) -> dict[str, Any]:
+        return {**self.__dict__, "host": self.host and self.host.as_json()}
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> Record:
+        texts = {key: str(found[key]) for key in cls.__dataclass_fields__ if key != "host"}
+        return cls(**texts, host=Process.from_json(found.get("host")))
+
+
+@dataclass(frozen=True)
+class SessionDirectory:
+    """Where a session keeps its things."""
+
+    name: str
+    path: Path
+
+    @property
+    def mcp_socket(self) -> Path:
+        return self.path / "mcp.sock"
+
+    @property
+    def nvim_socket(self) -> Path:
+        return self.path / "nvim.sock"
+
+    @property
+    def gdb_socket(self) -> Path:
+        return self.path / "gdb.sock"
+
+    @property
+    def tmux_socket(self) -> Path:
+        return self.path / "tmux.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.path / "host.log"
+
+    def create(self) -> None:
+        for name in SOCKETS:
+            length = len(os.fsencode(self.path / name))
+            if length > SOCKET_PATH_MAX:
+                raise UsageError(
+                    f"the socket {self.path / name} would have a path of {length} bytes, {SOCKET_PATH_MAX} is the most: "
+                    "set CARD_STATE_DIR to a shorter path, or take a shorter --name"
+                )
+        self.path.mkdir(mode=0o700, exist_ok=True)
+
+    def read(self) -> Record | None:
+        """The session's record; None when there is no session here. A record that is damaged counts as none."""
+        try:
+            return Record.from_json(json.loads((self.path / "session.json").read_text("utf-8")))
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def write(self, record: Record) -> None:
+        write_json(self.path / "session.json", record.as_json())
+
+    def clear(self) -> None:
+        """Leave nothing that looks like a living session: no record, no socket. The learner's sources stay."""
+        for name in ("session.json", *SOCKETS):
+            (self.path / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def locked(self, timeout: float = 60.0) -> Iterator[None]:
+        """One control command at a time; :class:`StateError` when another one holds the session too long."""
+        with (self.path / "lock").open("w") as file:
+            deadline = time.monotonic() + timeout
+            pause = threading.Event()
+            while True:
+                try:
+                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise StateError(
+                            f"another card-session command works on {self.name} for {timeout:.0f} s now; try again when it ended"
+                        ) from None
+                    pause.wait(0.05)
+            yield
+
+
+def write_json(path: Path, document: dict[str, Any]) -> None:
+    """Replace ``path`` as a whole: a reader sees the old document or the new one, also after a crash."""
+    new = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        with new.open("w", encoding="utf-8") as file:
+            json.dump(document, file, indent=1)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)

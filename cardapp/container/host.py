@@ -1,0 +1,66 @@
+"""The session's MCP server as a process: ``python -m cardapp.container.host DIRECTORY``, started by the runtime.
+
+Brings up what of the session does not run yet, then serves its tools on ``mcp.sock`` until SIGTERM.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from pathlib import Path
+
+from cardapp import __version__
+from cardapp.container.directory import SessionDirectory
+from cardapp.container.profile import load_profile
+from cardapp.container.session import Session
+from cardapp.container.tools import SessionTools
+from cardapp.errors import CardAppError
+from cardapp.mcp.server import McpServer, UnixListener
+
+INSTRUCTIONS = """\
+A C program under gdb, inside the learner's Neovim. Read session_binding first: checkpoint_replay wants its container_id,
+instance, profile and target. A replay runs the program anew to a stop and reads expressions there. debugger_state tells
+where the program stands; its stop_id changes whenever the program moved. target_reset brings back what died."""
+
+
+def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
+    """Serve the session in ``directory`` until ``stopping`` is set. Raises :class:`CardAppError` when it cannot."""
+    record = directory.read()
+    if record is None:
+        raise CardAppError(f"{directory.path} holds no session; start one with bin/card-session start CARD_DIR")
+    session = Session(directory, record, load_profile(record.profile))
+    try:
+        session.bring_up()
+        session.load()
+        server = McpServer("card-session", __version__, SessionTools(session).tools(), INSTRUCTIONS)
+        listener = UnixListener(directory.mcp_socket, server)
+        listener.start()
+        try:
+            stopping.wait()
+        finally:
+            listener.stop(5.0)
+    finally:
+        session.close()
+
+
+def main(argv: list[str]) -> int:
+    path = Path(argv[0])
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
+    log = logging.getLogger(__name__)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stopping.set())
+    log.info("session %s starts", path.name)
+    try:
+        serve(SessionDirectory(path.name, path), stopping)
+    except CardAppError as error:
+        log.error("%s", error.detail)
+        return 1
+    log.info("session %s ends", path.name)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,264 @@
+"""Starting, restarting and ending sessions, from outside: what the commands of ``card-session`` do."""
+
+from __future__ import annotations
+
+import datetime
+import threading
+import time
+import uuid
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from cardapp import __version__
+from cardapp.card.source import LoadedCard, load_card
+from cardapp.container.build import Workplace
+from cardapp.container.directory import Record, SessionDirectory, State
+from cardapp.container.profile import Profile, load_profile
+from cardapp.container.requirements import require_programs
+from cardapp.container.runtime import LocalRuntime, Runtime
+from cardapp.container.sources import Fetched, fetch
+from cardapp.errors import CardAppError, McpError, SessionUnavailable, UsageError
+from cardapp.mcp.client import McpClient
+
+START_TIMEOUT = 40.0
+CALL_TIMEOUT = 60.0
+LOG_LINES = 12
+
+
+@dataclass(frozen=True)
+class Started:
+    """What a start found or made. ``fetched`` is None for sources in place; ``binding`` is the server's own."""
+
+    record: Record
+    binding: dict[str, Any]
+    already: bool
+    selected: bool
+    fetched: Fetched | None
+
+
+@dataclass(frozen=True)
+class Condition:
+    """A session as ``list`` shows it; ``state`` is running, or says what is wrong."""
+
+    name: str
+    chosen: bool
+    card: str
+    profile: str
+    state: str
+    editor: str
+    debugger: str
+    stands: str
+
+
+class Sessions:
+    """All sessions of one state directory."""
+
+    def __init__(self, state: State) -> None:
+        self._state = state
+
+    # -- finding -----------------------------------------------------------------------------------------------------
+
+    def runtime(self, directory: SessionDirectory) -> Runtime:
+        return LocalRuntime(directory)
+
+    def find(self, name: str | None) -> tuple[SessionDirectory, Record]:
+        """The session ``name``, or the chosen one; :class:`UsageError` lists the known ones."""
+        known = self._state.names()
+        hint = f"known: {', '.join(known)}" if known else "there is none; start one with card-session start CARD_DIR"
+        wanted = name or self._state.chosen()
+        if wanted is None:
+            raise UsageError(f"no session is chosen: name one, or choose one with card-session select NAME; {hint}")
+        directory = self._state.session(wanted)
+        record = directory.read()
+        if record is None:
+            raise UsageError(f"there is no session {wanted!r}; {hint}")
+        return directory, record
+
+    def answers(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
+        """The session's binding if its MCP server answers, else None."""
+        try:
+            return call(directory, "session_binding", timeout=timeout)
+        except SessionUnavailable:
+            return None
+
+    # -- start -------------------------------------------------------------------------------------------------------
+
+    def start(self, card: str, name: str | None, profile_name: str) -> Started:
+        """Start a session on ``card``; one that runs on the same card already is answered as it is."""
+        require_programs()
+        loaded = load_card(card)
+        profile = load_profile(profile_name)
+        self._state.create()
+        directory = self._state.session(name or loaded.card.id[:32].rstrip("-"))
+        directory.create()
+        with directory.locked():
+            record = directory.read()
+            binding = self.answers(directory) if record is not None else None
+            if record is not None and binding is not None:
+                self._check_same(record, loaded, profile)
+                return Started(record, binding, True, self._select_if_none(directory), None)
+            if record is not None:
+                self.runtime(directory).stop(record)  # what a killed session left running
+            directory.clear()
+            return self._start_new(directory, loaded, profile)
+
+    @staticmethod
+    def _check_same(record: Record, loaded: LoadedCard, profile: Profile) -> None:
+        if (record.card_source, record.profile) != (str(loaded.path.resolve()), profile.name):
+            raise CardAppError(
+                f"session {record.name} runs already, on {record.card_source} with profile {record.profile}: stop it with "
+                f"card-session stop {record.name}, or start this one under another name with --name"
+            )
+
+    def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile) -> Started:
+        fetched, work = None, loaded.target_directory
+        if not profile.in_place:
+            work = directory.path / "work" / loaded.card.id
+            fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=False)
+        place = Workplace(work.resolve(), loaded.card.target)
+        if place.is_stale():
+            place.build(profile.build_timeout)
+        record = Record(
+            name=directory.name,
+            container_id=str(uuid.uuid4()),
+            card_source=str(loaded.path.resolve()),
+            card_id=loaded.card.id,
+            profile=profile.name,
+            target=loaded.card.target.name,
+            source_directory=str(place.directory),
+            created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        )
+        try:
+            record, binding = self._launch(directory, record)
+        except BaseException:
+            self.runtime(directory).stop(record)
+            directory.clear()
+            raise
+        return Started(record, binding, False, self._select_if_none(directory), fetched)
+
+    def _launch(self, directory: SessionDirectory, record: Record) -> tuple[Record, dict[str, Any]]:
+        """Start the MCP server and wait until it answers."""
+        directory.write(record)
+        written = directory.log.stat().st_size if directory.log.exists() else 0
+        record = replace(record, host=self.runtime(directory).start(record))
+        directory.write(record)
+        deadline = time.monotonic() + START_TIMEOUT
+        pause = threading.Event()
+        while not directory.mcp_socket.exists():
+            if not self.runtime(directory).alive(record):
+                raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
+            if time.monotonic() > deadline:
+                raise SessionUnavailable(
+                    f"the session did not answer within {START_TIMEOUT:.0f} s:\n{_tail(directory.log, written)}"
+                )
+            pause.wait(0.01)
+        return record, call(directory, "session_binding", timeout=10.0)
+
+    def _select_if_none(self, directory: SessionDirectory) -> bool:
+        """Choose the session unless a living one is chosen; whether it is the chosen one now."""
+        chosen = self._state.chosen()
+        if chosen is not None and chosen != directory.name:
+            try:
+                other, _ = self.find(chosen)
+            except UsageError:
+                pass
+            else:
+                if self.answers(other) is not None:
+                    return False
+        self._state.choose(directory)
+        return True
+
+    # -- the others --------------------------------------------------------------------------------------------------
+
+    def select(self, name: str) -> Record:
+        directory, record = self.find(name)
+        if self.answers(directory) is None:
+            raise SessionUnavailable(f"session {name} does not answer; bring it back with card-session reset {name}")
+        self._state.choose(directory)
+        return record
+
+    def reset(self, name: str | None) -> tuple[Record, dict[str, Any], bool]:
+        """Bring back whatever died and end the program; (record, the tool's answer, whether the server was started)."""
+        require_programs()
+        directory, record = self.find(name)
+        with directory.locked():
+            restarted = self.answers(directory) is None
+            if restarted:
+                self._end_host(directory, record)
+                record, _ = self._launch(directory, record)
+            return record, call(directory, "target_reset"), restarted
+
+    def _end_host(self, directory: SessionDirectory, record: Record) -> None:
+        """A server that hangs goes before a new one comes; Neovim and gdb stay."""
+        if record.host is not None:
+            record.host.end(5.0)
+        directory.mcp_socket.unlink(missing_ok=True)
+
+    def refresh(self, name: str | None) -> tuple[Record, Fetched | None]:
+        """Fetch the card's sources anew, build, and reset. Edited files are set aside, never lost."""
+        require_programs()
+        directory, record = self.find(name)
+        with directory.locked():
+            loaded = load_card(record.card_source)
+            profile = load_profile(record.profile)
+            work, fetched = Path(record.source_directory), None
+            if not profile.in_place:
+                fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=True)
+            Workplace(work, loaded.card.target).build(profile.build_timeout)
+        self.reset(record.name)
+        return record, fetched
+
+    def stop(self, name: str | None) -> tuple[Record, int]:
+        """End a session for good: no process, no socket. The learner's sources stay for the next start."""
+        directory, record = self.find(name)
+        with directory.locked():
+            ended = self.runtime(directory).stop(record)
+            directory.clear()
+            self._state.forget_choice(record.name)
+        return record, ended
+
+    def conditions(self) -> list[Condition]:
+        chosen = self._state.chosen()
+        return [self._condition(name, name == chosen) for name in self._state.names()]
+
+    def _condition(self, name: str, chosen: bool) -> Condition:
+        directory = self._state.session(name)
+        record = directory.read()
+        if record is None:
+            return Condition(name, chosen, "?", "?", "record damaged", "-", "-", "-")
+        binding = self.answers(directory, 2.0)
+        if binding is None:
+            return Condition(name, chosen, record.card_id, record.profile, "no answer", "-", "-", "-")
+        state = call(directory, "debugger_state", timeout=5.0)
+        stands = f"{state['file']}:{state['line']}" if state["file"] else state["state"]
+        words = {True: "up", False: "down"}
+        editor, debugger = words[binding["editor"]["available"]], words[binding["debugger"]["available"]]
+        return Condition(name, chosen, record.card_id, record.profile, "running", editor, debugger, stands)
+
+
+def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
+    """What ``tool`` of the session answers; :class:`SessionUnavailable` with its reason when it cannot."""
+    way_back = f"bring it back with card-session reset {directory.name}"
+    try:
+        client = McpClient.connect(
+            str(directory.mcp_socket), timeout=timeout, client_info={"name": "card-session", "version": __version__}
+        )
+        try:
+            result = client.call_tool(tool, {}, timeout=timeout, maximum=timeout)
+        finally:
+            client.close()
+    except (McpError, OSError) as error:
+        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {way_back}") from error
+    if result.is_error:
+        raise SessionUnavailable(result.text)
+    found: dict[str, Any] = result.structured
+    return found
+
+
+def _tail(log: Path, start: int) -> str:
+    """The last lines that were written to ``log`` after byte ``start``."""
+    with log.open("rb") as file:
+        file.seek(start)
+        lines = file.read().decode("utf-8", "replace").splitlines()
+    return "\n".join(lines[-LOG_LINES:]) or f"(nothing in {log})"

@@ -1,0 +1,114 @@
+-- termdebug in this Neovim: its start and end, and showing where the program stands.
+local layout = require('card.layout')
+local M = {}
+
+-- gdb reads nothing of the learner's own set-up. The C library's debug information is left out: it is read anew at
+-- every run (a quarter of a second where it is installed) and makes `step` walk into the library.
+local function gdb_command()
+  local open = ('python import sys; sys.path.insert(0, %s); from cardapp.container.ingdb import channel; channel.open(%s)'):format(
+    vim.fn.json_encode(vim.env.CARDAPP_ROOT),
+    vim.fn.json_encode(vim.env.CARDAPP_GDB_SOCKET)
+  )
+  local command = { 'gdb', '-nx' }
+  for _, first in ipairs({
+    'set confirm off',
+    'set debuginfod enabled off',
+    'set debug-file-directory /nonexistent',
+    'set history save off',
+    open,
+  }) do
+    vim.list_extend(command, { '-iex', first })
+  end
+  return command
+end
+
+-- Start gdb in its window. termdebug waits in here for gdb's first prompt, some 200 ms.
+function M.start()
+  vim.g.termdebugger = gdb_command()
+  if vim.fn.exists(':Termdebug') == 0 then
+    vim.cmd('packadd termdebug')
+    vim.cmd('runtime termdebug_overlay.vim')
+  end
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  vim.cmd('silent Termdebug')
+  layout.arrange()
+end
+
+-- End what is left of a gdb and start a new one. The code windows and their unsaved changes stay.
+function M.restart()
+  for _, channel in ipairs(vim.api.nvim_list_chans()) do
+    local argv = table.concat(channel.argv or {}, ' ')
+    if channel.mode == 'terminal' and argv:find('gdb', 1, true) or argv:find('#gdb communication', 1, true) then
+      vim.fn.jobstop(channel.id)
+    end
+  end
+  vim.wait(3000, function()
+    return vim.fn.exists(':Gdb') == 0
+  end, 10)
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if layout.is_gdb(buffer) or layout.is_program(buffer) then
+      vim.cmd('silent! bwipeout! ' .. buffer)
+    end
+  end
+  M.start()
+end
+
+local function buffer_of(file)
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_get_name(buffer) == file then
+      return buffer
+    end
+  end
+end
+
+local function has_sign(buffer, line)
+  local placed = vim.fn.sign_getplaced(buffer, { group = '*', lnum = line })
+  for _, sign in ipairs(placed[1] and placed[1].signs or {}) do
+    if sign.name == 'debugPC' then
+      return true
+    end
+  end
+  return false
+end
+
+-- Whether the code window shows `file` with the PC sign and the cursor on `line`; then it gets the focus.
+function M.shows(file, line)
+  local buffer = buffer_of(file)
+  if not buffer or not has_sign(buffer, line) then
+    return false
+  end
+  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
+    if vim.api.nvim_win_get_cursor(window)[1] == line then
+      vim.api.nvim_set_current_win(window)
+      return true
+    end
+  end
+  return false
+end
+
+-- Bring it about where termdebug did not.
+function M.show(file, line)
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  if vim.api.nvim_buf_get_name(0) ~= file then
+    vim.cmd('silent edit ' .. vim.fn.fnameescape(file))
+  end
+  vim.api.nvim_win_set_cursor(0, { math.min(line, vim.api.nvim_buf_line_count(0)), 0 })
+  vim.cmd('normal! zvzz')
+  if not has_sign(vim.api.nvim_get_current_buf(), line) then
+    M.clear()
+    vim.fn.sign_place(12, '', 'debugPC', vim.api.nvim_get_current_buf(), { lnum = line, priority = 110 })
+  end
+end
+
+-- No program, no PC sign.
+function M.clear()
+  for _, buffer in ipairs(vim.fn.sign_getplaced()) do
+    for _, sign in ipairs(buffer.signs) do
+      if sign.name == 'debugPC' then
+        vim.fn.sign_unplace('', { buffer = buffer.bufnr, id = sign.id })
+      end
+    end
+  end
+end
+
+return M

@@ -1,0 +1,88 @@
+"""The terminal that Neovim lives in: one window of a tmux server of our own, on a socket in the session's directory."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from cardapp.container.profile import Profile
+from cardapp.errors import CardAppError
+
+CONFIGURATION = Path(__file__).with_name("tmux.conf")
+WINDOW = "card:0"
+
+
+class PaneFailed(CardAppError):
+    """tmux refused what was asked of it."""
+
+    code = "pane_failed"
+
+
+class Pane:
+    """The tmux server that listens at ``socket``. Its one window holds Neovim; when Neovim ends, so does the server."""
+
+    def __init__(self, socket: Path) -> None:
+        self._socket = socket
+
+    def open(self, command: Sequence[str], directory: Path, environ: Mapping[str, str], profile: Profile) -> None:
+        """Start the server with ``command`` in its window; what a killed server left behind is replaced."""
+        self._socket.unlink(missing_ok=True)
+        size = ["-x", str(profile.columns), "-y", str(profile.rows)]
+        arguments = ["-f", str(CONFIGURATION), "new-session", "-d", "-s", "card", *size, "-c", str(directory)]
+        self._run([*arguments, "--", *command], environ)
+
+    def alive(self) -> bool:
+        return self._ask("has-session", "-t", "card") is not None
+
+    def size(self) -> tuple[int, int]:
+        """Columns and rows of the window."""
+        found = self._run(["display-message", "-p", "-t", WINDOW, "#{window_width} #{window_height}"])
+        columns, rows = found.split()
+        return int(columns), int(rows)
+
+    def resize(self, columns: int | None, rows: int | None) -> None:
+        """Fit the window: to the sizes given, else to whoever is attached."""
+        if columns is None and rows is None:
+            self._run(["resize-window", "-A", "-t", WINDOW])
+            return
+        size = [f"-x{columns}"] * (columns is not None) + [f"-y{rows}"] * (rows is not None)
+        self._run(["resize-window", "-t", WINDOW, *size])
+
+    def attached(self) -> bool:
+        return bool((self._ask("list-clients", "-t", "card") or "").strip())
+
+    def attach_command(self) -> list[str]:
+        """The command that shows the session in the caller's terminal; the window follows that terminal's size."""
+        base = ["tmux", "-u", "-S", str(self._socket)]
+        return [*base, "set-option", "-t", WINDOW, "-w", "window-size", "latest", ";", "attach-session", "-t", "card"]
+
+    def detach(self) -> bool:
+        """Send everybody who is attached back to their shell; False when nobody was."""
+        if not self.attached():
+            return False
+        self._run(["detach-client", "-s", "card"])
+        return True
+
+    def close(self) -> None:
+        self._ask("kill-server")
+        self._socket.unlink(missing_ok=True)
+
+    def _ask(self, *arguments: str) -> str | None:
+        try:
+            return self._run(arguments)
+        except PaneFailed:
+            return None
+
+    def _run(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
+        command = ["tmux", "-u", "-S", str(self._socket), *arguments]
+        surroundings = dict(os.environ if environ is None else environ)
+        surroundings.pop("TMUX", None)
+        try:
+            done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=10, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise PaneFailed(f"tmux does not answer: {error}") from error
+        if done.returncode != 0:
+            raise PaneFailed(f"tmux {arguments[0]} failed: {done.stderr.strip() or done.stdout.strip()}")
+        return done.stdout

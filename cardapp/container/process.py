@@ -1,0 +1,149 @@
+"""Which processes are a session's, and ending them, without ever signalling a stranger.
+
+A process number alone proves nothing: it may belong to another process by now. Two things do: the number with its start
+time, and the session's mark, a variable in the environment that every process of a session was started with and
+inherits. Signals go through a process handle (pidfd) that is checked after it was opened.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+MARK = "CARDAPP_SESSION"
+
+
+@dataclass(frozen=True)
+class Process:
+    """A process, told apart from every other: its number and its start time in clock ticks since boot."""
+
+    pid: int
+    started: int
+
+    def as_json(self) -> dict[str, int]:
+        return {"pid": self.pid, "started": self.started}
+
+    @classmethod
+    def from_json(cls, found: Any) -> Process | None:
+        """The process in ``found``; None when it holds none."""
+        if isinstance(found, dict) and isinstance(found.get("pid"), int) and isinstance(found.get("started"), int):
+            return cls(found["pid"], found["started"])
+        return None
+
+    @property
+    def alive(self) -> bool:
+        return started(self.pid) == self.started
+
+    def end(self, timeout: float) -> None:
+        """Ask it to end, kill it after half of ``timeout`` seconds; return when it is gone."""
+        try:
+            pidfd = os.pidfd_open(self.pid)
+        except OSError:
+            return
+        try:
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                if not self.alive:
+                    return
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, number)
+                _wait_for_all([pidfd], timeout / 2)
+        finally:
+            os.close(pidfd)
+
+
+def started(pid: int) -> int | None:
+    """Start time of ``pid`` (field 22 of proc(5)'s stat); None when it is not there or a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    return None if fields[0] in "ZX" else int(fields[19])
+
+
+def this_process() -> Process:
+    pid = os.getpid()
+    return Process(pid, started(pid) or 0)
+
+
+def instance() -> str:
+    """``boot id:pid:start time`` of this process: never the same twice, over restarts of the machine too."""
+    own = this_process()
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{own.pid}:{own.started}"
+
+
+def marked(mark: str) -> Iterator[int]:
+    """The processes that carry a session's mark, this one and its ancestors aside."""
+    wanted = f"{MARK}={mark}".encode()
+    spared = set(_lineage())
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit() and int(entry.name) not in spared and wanted in _environment(int(entry.name)):
+            yield int(entry.name)
+
+
+def _lineage() -> Iterator[int]:
+    pid = os.getpid()
+    while pid > 1:
+        yield pid
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        pid = int(stat.rpartition(")")[2].split()[1])
+
+
+def _environment(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []  # ended meanwhile, or another user's: not ours in either case
+
+
+def end_marked(mark: str, timeout: float) -> int:
+    """End every process with the mark: asked first, killed in the last half of ``timeout``. Answers how many.
+
+    What a session's process starts while we look is found by looking again until nothing is left.
+    """
+    begun = time.monotonic()
+    ended: set[int] = set()
+    while (left := begun + timeout - time.monotonic()) > 0:
+        with contextlib.ExitStack() as handles:
+            found = [pidfd for pid in marked(mark) if (pidfd := _handle(pid, mark, handles, ended)) is not None]
+            if not found:
+                break
+            signal_number = signal.SIGTERM if left > timeout / 2 else signal.SIGKILL
+            for pidfd in found:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal_number)
+            _wait_for_all(found, min(left, timeout / 4))
+    return len(ended)
+
+
+def _handle(pid: int, mark: str, handles: contextlib.ExitStack, ended: set[int]) -> int | None:
+    """A handle on ``pid`` if it still is the marked process; closed by ``handles``."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return None
+    handles.callback(os.close, pidfd)
+    if f"{MARK}={mark}".encode() not in _environment(pid):
+        return None
+    ended.add(pid)
+    return pidfd
+
+
+def _wait_for_all(pidfds: list[int], timeout: float) -> None:
+    poll = select.poll()
+    for pidfd in pidfds:
+        poll.register(pidfd, select.POLLIN)
+    deadline = time.monotonic() + timeout
+    waiting = set(pidfds)
+    while waiting and (left := deadline - time.monotonic()) > 0:
+        for pidfd, _ in poll.poll(left * 1000):
+            poll.unregister(pidfd)
+            waiting.discard(pidfd)

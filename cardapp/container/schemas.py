@@ -1,0 +1,130 @@
+"""The JSON Schemas (2020-12) of the session's tools: what they take and what they answer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+WHOLE: Schema = {"type": "integer"}
+WHOLE_OR_NULL: Schema = {"type": ["integer", "null"]}
+FLAG: Schema = {"type": "boolean"}
+EXPRESSION: Schema = {"type": "string", "minLength": 1, "maxLength": 1000}
+
+
+def record(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
+    """An object with exactly these properties; all of them required but the optional ones."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def document(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **record(properties, optional=optional)}
+
+
+NOTHING = document({})
+
+AVAILABILITY = {"available": FLAG, "reason": TEXT_OR_NULL}
+BINDING_OUT = document(
+    {
+        "container_id": TEXT,
+        "instance": TEXT,
+        "profile": TEXT,
+        "target": TEXT,
+        "runtime": TEXT,
+        "card": record({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT}),
+        "card_source": TEXT,
+        "source_directory": TEXT,
+        "editor": record({"socket": TEXT, **AVAILABILITY}),
+        "debugger": record(AVAILABILITY),
+    }
+)
+
+HITS: Schema = {"type": "integer", "minimum": 1, "maximum": 1_000_000_000}
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\s][^\\n]*$"}
+LINE: Schema = {"type": "integer", "minimum": 1}
+STOP: Schema = {
+    "oneOf": [
+        record({"file": NAME, "line": LINE, "text": {"type": "string", "minLength": 1}, "hits": HITS}, optional=("hits",)),
+        record({"function": NAME, "hits": HITS}, optional=("hits",)),
+    ]
+}
+# What replay takes as a recipe is checked by RECIPE, apart, so that a bad one has its own code.
+REPLAY_IN = document(
+    {
+        "container_id": TEXT,
+        "instance": TEXT,
+        "profile": TEXT,
+        "target": TEXT,
+        "generation": WHOLE,
+        "snapshot_ref": TEXT,
+        "stop": STOP,
+        "expressions": {"type": "array", "items": EXPRESSION, "maxItems": 500},
+        "allocator": {"type": ["object", "null"]},
+        "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
+    },
+    optional=("allocator",),
+)
+RECIPE = document(
+    {
+        "base": EXPRESSION,
+        "size": EXPRESSION,
+        "used": EXPRESSION,
+        "high_water": EXPRESSION,
+        "blocks": record(
+            {"count": EXPRESSION, "offset": EXPRESSION, "size": EXPRESSION, "label": EXPRESSION}, optional=("label",)
+        ),
+    },
+    optional=("high_water", "blocks"),
+)
+ARENA = record(
+    {
+        "base": WHOLE,
+        "size": WHOLE,
+        "used": WHOLE,
+        "high_water": WHOLE_OR_NULL,
+        "blocks": {"type": "array", "items": record({"offset": WHOLE, "size": WHOLE, "label": TEXT_OR_NULL})},
+    }
+)
+REPLAY_OUT = document(
+    {
+        "generation": WHOLE,
+        "snapshot_ref": TEXT,
+        "method": {"const": "rerun"},
+        "file": TEXT_OR_NULL,
+        "line": WHOLE_OR_NULL,
+        "function": TEXT_OR_NULL,
+        "values": {
+            "type": "object",
+            "additionalProperties": record({"value": TEXT_OR_NULL, "error": TEXT_OR_NULL}),
+        },
+        "allocator": {"anyOf": [ARENA, {"type": "null"}]},
+        "allocator_error": TEXT_OR_NULL,
+        "stop_id": TEXT,
+        "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
+    }
+)
+
+RESET_OUT = document({"stop_id": TEXT, "debugger_restarted": FLAG, "editor_restarted": FLAG})
+
+COLUMNS: Schema = {"type": "integer", "minimum": 20, "maximum": 500}
+ROWS: Schema = {"type": "integer", "minimum": 6, "maximum": 200}
+FIT_IN = document({"cols": COLUMNS, "rows": ROWS}, optional=("cols", "rows"))
+SIZE = record({"cols": WHOLE, "rows": WHOLE})
+FIT_OUT = document({"host": SIZE, "grid": SIZE})
+
+STATE_OUT = document(
+    {
+        "instance": TEXT,
+        "alive": FLAG,
+        "state": {"enum": ["none", "running", "stopped", "exited"]},
+        "stop_id": TEXT,
+        "file": TEXT_OR_NULL,
+        "line": WHOLE_OR_NULL,
+        "function": TEXT_OR_NULL,
+        "reason": TEXT_OR_NULL,
+        "editor_alive": FLAG,
+    }
+)

@@ -1,0 +1,192 @@
+"""The living parts of a session, as its MCP server holds them: terminal, Neovim, gdb; and bringing back what died."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cardapp.card.model import Identity, Target
+from cardapp.card.source import load_card
+from cardapp.container.build import Workplace
+from cardapp.container.debugger import GdbChannel
+from cardapp.container.directory import Record, SessionDirectory
+from cardapp.container.editor import Editor
+from cardapp.container.pane import Pane
+from cardapp.container.process import MARK, end_marked, instance
+from cardapp.container.profile import ROOT, Profile
+from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
+
+NVIM = Path(__file__).with_name("nvim")
+START_TIMEOUT = 15.0
+POLL = 0.005  # seconds between two looks at something that sends no event
+# What a learner's shell may hold that would change how Neovim, gdb or readline behave.
+FOREIGN = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
+           "DEBUGINFOD_URLS", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "PYTHONPATH", "PYTHONHOME")  # fmt: skip
+
+
+class EditorBusy(CardAppError):
+    """Neovim runs a command or waits for a key that cannot be answered for the learner."""
+
+    code = "editor_blocked"
+
+
+class Session:
+    """Everything that a tool acts on. :meth:`turn` serialises those that move the program or the editor."""
+
+    def __init__(self, directory: SessionDirectory, record: Record, profile: Profile) -> None:
+        self.directory = directory
+        self.record = record
+        self.profile = profile
+        self.instance = instance()
+        self.pane = Pane(directory.tmux_socket)
+        self.editor = Editor(directory.nvim_socket)
+        self.gdb = GdbChannel(directory.gdb_socket)
+        self._turn = threading.Lock()
+        self._target: tuple[str, Target] | None = None
+
+    # -- the card ----------------------------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        """The card's identity as its source file says now. Raises ``OSError`` or ``ValueError``."""
+        raw = Path(self.record.card_source).read_bytes()
+        found = json.loads(raw)
+        try:
+            return Identity(found["id"], found["uuid"], found["version"], hashlib.sha256(raw).hexdigest())
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
+
+    def target(self) -> Target:
+        """The card's target as its source says now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
+        sha = self.identity().source_sha256
+        if self._target is None or self._target[0] != sha:
+            self._target = (sha, load_card(self.record.card_source).card.target)
+        return self._target[1]
+
+    def workplace(self) -> Workplace:
+        return Workplace(Path(self.record.source_directory), self.target())
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def turn(self, timeout: float, cancelled: threading.Event) -> Iterator[None]:
+        """Have the program to oneself; :class:`TooSlow` when another call does not give it up in time."""
+        deadline = time.monotonic() + timeout
+        while not self._turn.acquire(timeout=0.02):
+            if cancelled.is_set() or time.monotonic() > deadline:
+                raise TooSlow("another call has the program")
+        try:
+            yield
+        finally:
+            self._turn.release()
+
+    # -- life --------------------------------------------------------------------------------------------------------
+
+    def bring_up(self, *, force: bool = False) -> tuple[bool, bool]:
+        """Start what does not run: (Neovim was started, gdb was started).
+
+        With ``force`` a Neovim that is busy, or a gdb that does not answer, is ended first; otherwise the former is
+        left alone (:class:`EditorBusy`): it may hold unsaved changes.
+        """
+        started = self._bring_up_editor(force)
+        if started:
+            self._await(lambda: self.gdb.alive(0.5), START_TIMEOUT, "gdb did not come up")
+            return True, True
+        if self.gdb.alive():
+            return False, False
+        self.restart_debugger()
+        return False, True
+
+    def _bring_up_editor(self, force: bool) -> bool:
+        try:
+            self.editor.mode()
+            return False
+        except TooSlow as error:
+            if not force:
+                raise EditorBusy("Neovim runs a command and does not answer; interrupt it there with Ctrl-C") from error
+            if self._interrupt_editor():
+                return False
+        except EditorUnavailable:
+            pass
+        self._start_editor()
+        return True
+
+    def _interrupt_editor(self) -> bool:
+        with contextlib.suppress(EditorUnavailable, TooSlow):
+            self.editor.input("<C-c>")
+            return self.editor.alive(2.0)
+        return False
+
+    def _start_editor(self) -> None:
+        self.editor.close()
+        self.pane.close()
+        end_marked(self.record.container_id, 5.0)
+        # Neovim 0.7 listens elsewhere, without a word, where a socket file of an ended one is left.
+        self.directory.nvim_socket.unlink(missing_ok=True)
+        self.directory.gdb_socket.unlink(missing_ok=True)
+        work = Path(self.record.source_directory)
+        command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
+        command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
+        self.pane.open(command, work, self._environment(), self.profile)
+        self._await(self.directory.nvim_socket.exists, START_TIMEOUT, "Neovim did not open its socket")
+        name = self.editor.lua("return vim.v.servername", timeout=START_TIMEOUT)
+        if name != str(self.directory.nvim_socket):
+            raise EditorUnavailable(f"Neovim listens at {name} and not at {self.directory.nvim_socket}")
+
+    def restart_debugger(self) -> None:
+        if not self.editor.free():
+            raise EditorBusy("Neovim waits for a key that cannot be answered for you; press Escape there")
+        self.editor.call("restart", timeout=START_TIMEOUT)
+        self._await(lambda: self.gdb.alive(0.5), START_TIMEOUT, "gdb did not come up")
+
+    def load(self) -> None:
+        """Make gdb hold the program that was built, with the card's arguments."""
+        place = self.workplace()
+        self.gdb.call(
+            "load",
+            timeout=5.0,
+            program=str(place.program),
+            arguments=list(place.target.args),
+            directory=str(place.directory),
+        )
+
+    def await_program_end(self, timeout: float) -> None:
+        """Until gdb saw the end of a program that was just killed; after ``timeout`` seconds we go on regardless."""
+        deadline = time.monotonic() + timeout
+        pause = threading.Event()
+        while self.gdb.call("state", timeout=timeout)["state"] == "running" and time.monotonic() < deadline:
+            pause.wait(POLL)
+
+    def close(self) -> None:
+        self.editor.close()
+
+    def _await(self, there: Callable[[], bool], timeout: float, complaint: str) -> None:
+        deadline = time.monotonic() + timeout
+        pause = threading.Event()
+        while not there():
+            if time.monotonic() > deadline:
+                raise DebuggerFailed(complaint, code="debugger_dead") if "gdb" in complaint else EditorUnavailable(complaint)
+            pause.wait(POLL)
+
+    def _environment(self) -> dict[str, str]:
+        """What Neovim, and gdb under it, start with: nothing of the learner's own configuration is found."""
+        home = self.directory.path / "nvim"
+        environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+        for name in ("config", "data", "state", "cache", "runtime", "tmp"):
+            (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        environ |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "data", "state", "cache")}
+        environ |= {"XDG_CONFIG_DIRS": str(home), "XDG_DATA_DIRS": str(home), "XDG_RUNTIME_DIR": str(home / "runtime")}
+        environ |= {"TMPDIR": str(home / "tmp"), "INPUTRC": os.devnull, "SHELL": "/bin/sh"}
+        environ |= {MARK: self.record.container_id, "CARDAPP_ROOT": str(ROOT)}
+        environ |= {"CARDAPP_GDB_SOCKET": str(self.directory.gdb_socket)}
+        state = self.directory.path.parent.parent
+        environ.setdefault("CARD_STATE_DIR", str(state))
+        environ.setdefault("CARD_API_SOCKET", str(state / "card-api.sock"))
+        if not any("UTF-8" in environ.get(name, "").upper() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+            environ |= {"LC_ALL": "C.UTF-8"}
+        return environ

@@ -1,0 +1,105 @@
+"""The session's copy of a card's sources: fetched, kept up to date, never overwriting an edit without a backup."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from cardapp.card.model import Target
+from cardapp.container.directory import write_json
+from cardapp.errors import CardAppError
+
+MANIFEST = ".fetched.json"
+BUILT = {".o", ".d", ".a"}
+MAX_FILES = 2000
+
+
+class SourcesUnusable(CardAppError):
+    """The card's sources cannot be copied."""
+
+    code = "sources_unusable"
+
+
+@dataclass
+class Fetched:
+    """What a fetch did, as paths relative to the copy: new or renewed files, edits left alone, edits set aside."""
+
+    renewed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
+    set_aside: dict[str, str] = field(default_factory=dict)
+
+
+def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> Fetched:
+    """Bring ``copy`` up to date with ``origin``.
+
+    A file that the learner did not touch follows its original. One that they edited stays as it is, or with
+    ``replace_edits`` is kept beside the fetched one as ``NAME.orig`` (``NAME.orig2``, …).
+    """
+    manifest = _manifest(copy)
+    report = Fetched()
+    now: dict[str, str] = {}
+    for name in _files(origin, target):
+        source, mine = origin / name, copy / name
+        wanted = _digest(source)
+        now[name] = wanted
+        have = _digest(mine) if mine.is_file() else None
+        if have == wanted:
+            continue
+        if have is not None and have != manifest.get(name):
+            if not replace_edits:
+                report.kept.append(name)
+                now[name] = manifest.get(name, wanted)
+                continue
+            report.set_aside[name] = _set_aside(mine).name
+        mine.parent.mkdir(parents=True, exist_ok=True)
+        # The copy's own time: make must see that it is newer than what was built of the old text.
+        shutil.copyfile(source, mine)
+        mine.chmod(source.stat().st_mode & 0o755 | 0o600)
+        report.renewed.append(name)
+    write_json(copy / MANIFEST, now)
+    return report
+
+
+def _manifest(copy: Path) -> dict[str, str]:
+    """The digest of each file when it was last fetched."""
+    copy.mkdir(mode=0o700, parents=True, exist_ok=True)
+    try:
+        found = json.loads((copy / MANIFEST).read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _files(origin: Path, target: Target) -> Iterator[str]:
+    """The card's files below ``origin``: all but what a build made and what is hidden."""
+    program = PurePosixPath(target.program)
+    built = origin / program.parts[0]
+    if not origin.is_dir():
+        raise SourcesUnusable(f"the card's directory {origin} is not there; target.directory in its source names it")
+    found = 0
+    for path in sorted(origin.rglob("*")):
+        relative = path.relative_to(origin)
+        hidden = any(part.startswith(".") for part in relative.parts)
+        if hidden or not path.is_file() or path.suffix in BUILT or path == built or built in path.parents:
+            continue
+        found += 1
+        if found > MAX_FILES:
+            raise SourcesUnusable(f"{origin} holds more than {MAX_FILES} files; is target.directory right?")
+        yield relative.as_posix()
+
+
+def _set_aside(path: Path) -> Path:
+    backup, number = path.with_name(path.name + ".orig"), 1
+    while backup.exists():
+        number += 1
+        backup = path.with_name(f"{path.name}.orig{number}")
+    path.replace(backup)
+    return backup
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()

@@ -1,0 +1,211 @@
+"""The tools of a session's MCP server."""
+
+from __future__ import annotations
+
+import threading
+import time
+from typing import Any
+
+from cardapp.container import schemas
+from cardapp.container.pane import PaneFailed
+from cardapp.container.replay import Replay, end_program, relative_place
+from cardapp.container.session import POLL, Session
+from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
+from cardapp.mcp.tools import CallContext, Tool, ToolFailure
+from cardapp.schema import field_errors, validator
+
+BINDING = ("container_id", "instance", "profile", "target")
+RESET_TIMEOUT = 30.0
+FIT_TIMEOUT = 1.0
+GONE = "gone"  # the stop_id while there is no gdb: never one of a living gdb
+
+
+class SessionTools:
+    """The tools, acting on one session. Every handler may be called from any thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._recipe = validator(schemas.RECIPE)
+
+    def tools(self) -> list[Tool]:
+        return [
+            Tool(
+                "session_binding",
+                "Which session this is",
+                "The container, instance, profile, target and card that this server speaks for, where its sources lie, "
+                "and whether its editor and debugger answer.",
+                schemas.NOTHING,
+                schemas.BINDING_OUT,
+                self.binding,
+            ),
+            Tool(
+                "checkpoint_replay",
+                "Replay to a snapshot",
+                "Build what was edited, run the program anew to the stop and read the expressions there. The editor shows "
+                "the line. The binding must be the one that session_binding answers. Cancel it at any time.",
+                schemas.REPLAY_IN,
+                schemas.REPLAY_OUT,
+                self.replay,
+            ),
+            Tool(
+                "target_reset",
+                "Reset the target",
+                "End the program and start whatever died: gdb, Neovim. Unsaved edits in a living Neovim are kept.",
+                schemas.NOTHING,
+                schemas.RESET_OUT,
+                self.reset,
+            ),
+            Tool(
+                "pane_fit",
+                "Fit the terminal",
+                "Resize the session's terminal to the columns and rows given, else to the terminals attached to it.",
+                schemas.FIT_IN,
+                schemas.FIT_OUT,
+                self.fit,
+            ),
+            Tool(
+                "debugger_state",
+                "Where the program stands",
+                "The program's state, its place, and stop_id, which changes whenever the program moved.",
+                schemas.NOTHING,
+                schemas.STATE_OUT,
+                self.state,
+            ),
+        ]
+
+    # -- handlers ----------------------------------------------------------------------------------------------------
+
+    def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        session, record = self._session, self._session.record
+        try:
+            identity = session.identity()
+        except (OSError, ValueError) as error:
+            raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
+        editor = session.editor.condition()
+        debugger = session.gdb.condition()
+        return {
+            **self._own_binding(),
+            "runtime": "local",
+            "card": identity.as_json(),
+            "card_source": record.card_source,
+            "source_directory": record.source_directory,
+            "editor": {"socket": str(session.directory.nvim_socket), "available": editor is None, "reason": editor},
+            "debugger": {"available": debugger is None, "reason": debugger},
+        }
+
+    def replay(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        self._check_binding(arguments)
+        recipe = arguments.get("allocator")
+        if recipe is not None and (faults := field_errors(self._recipe, recipe)):
+            raise ToolFailure("bad_recipe", f"the allocator's recipe at {faults[0].pointer or '/'} {faults[0].message}")
+        replay = Replay(
+            self._session,
+            context,
+            arguments["stop"],
+            arguments["expressions"],
+            recipe,
+            arguments["timeout_ms"] / 1000,
+        )
+        return {
+            "generation": arguments["generation"],
+            "snapshot_ref": arguments["snapshot_ref"],
+            "method": "rerun",
+        } | replay.perform()
+
+    def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        session = self._session
+        try:
+            with session.turn(RESET_TIMEOUT, context.cancelled):
+                editor, debugger = self._reset()
+                return {
+                    "stop_id": session.gdb.call("state", timeout=2.0)["stop_id"],
+                    "debugger_restarted": debugger,
+                    "editor_restarted": editor,
+                }
+        except CardAppError as error:
+            raise ToolFailure(error.code, f"the session could not be reset: {error.detail}") from error
+
+    def fit(self, arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        session = self._session
+        try:
+            columns, rows = self._wanted_size(arguments)
+            session.pane.resize(columns, rows)
+            width, height = session.pane.size()
+            grid = self._settled_grid(width, height)
+        except PaneFailed as error:
+            raise ToolFailure(error.code, f"{error.detail}; reset the session") from error
+        except (EditorUnavailable, TooSlow) as error:
+            raise ToolFailure("editor_dead", f"{error.detail}; reset the session") from error
+        return {"host": {"cols": width, "rows": height}, "grid": {"cols": grid[0], "rows": grid[1]}}
+
+    def state(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        session = self._session
+        editor_alive = session.editor.condition() is None
+        try:
+            found = session.gdb.call("state", timeout=2.0)
+        except (DebuggerFailed, TooSlow) as error:
+            found = {"state": "none", "stop_id": GONE, "file": None, "line": None, "function": None}
+            return found | {
+                "instance": session.instance,
+                "alive": False,
+                "reason": error.detail,
+                "editor_alive": editor_alive,
+            }
+        return relative_place(found, session) | {
+            "instance": session.instance,
+            "alive": True,
+            "editor_alive": editor_alive,
+        }
+
+    # -- their parts -------------------------------------------------------------------------------------------------
+
+    def _own_binding(self) -> dict[str, str]:
+        record = self._session.record
+        return {
+            "container_id": record.container_id,
+            "instance": self._session.instance,
+            "profile": record.profile,
+            "target": record.target,
+        }
+
+    def _check_binding(self, arguments: dict[str, Any]) -> None:
+        for field, own in self._own_binding().items():
+            if arguments[field] != own:
+                raise ToolFailure(
+                    "binding_mismatch",
+                    f"{field} is {own!r} here, not {arguments[field]!r}: read session_binding again",
+                    field=field,
+                    expected=arguments[field],
+                    actual=own,
+                )
+
+    def _reset(self) -> tuple[bool, bool]:
+        """The program ended, both programs up, no PC sign; gdb started anew where it will not do as told."""
+        session = self._session
+        editor, debugger = session.bring_up(force=True)
+        session.editor.free()
+        try:
+            end_program(session)
+            session.load()
+        except (DebuggerFailed, TooSlow):
+            session.restart_debugger()
+            session.load()
+            debugger = True
+        session.editor.call("clear")
+        return editor, debugger
+
+    def _wanted_size(self, arguments: dict[str, Any]) -> tuple[int | None, int | None]:
+        columns, rows = arguments.get("cols"), arguments.get("rows")
+        if columns is None and rows is None and not self._session.pane.attached():
+            return self._session.profile.columns, self._session.profile.rows
+        return columns, rows
+
+    def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
+        """Neovim's grid once it follows the terminal; smaller when another attached UI is."""
+        deadline = time.monotonic() + FIT_TIMEOUT
+        pause = threading.Event()
+        while True:
+            found = self._session.editor.lua("return {vim.o.columns, vim.o.lines}")
+            if tuple(found) == (columns, rows) or time.monotonic() > deadline:
+                return int(found[0]), int(found[1])
+            pause.wait(POLL)
