@@ -230,12 +230,11 @@ def test_a_hit_enter_prompt_is_freed(editor: Editor) -> None:
     assert editor.free_prompt() is False
 
 
-def test_prompts_one_after_the_other_are_freed(editor: Editor) -> None:
-    ask_twice = 'echo "a\\nb\\nc"<Bar>call confirm("go on?")<Bar>redraw<Bar>echo "a\\nb\\nc"'
-    bring_to(editor, f":{ask_twice}<CR>", "r?")
-    editor.input("<CR>")
-    eventually(lambda: editor.state()["mode"] == "r")
+def test_a_prompt_behind_the_prompt_is_freed_too(editor: Editor, nvim: NeovimConnection) -> None:
+    nvim.call("nvim_command", 'autocmd ModeChanged *:n ++once let g:second = 1 | echo "x\\ny\\nz"', timeout=10)
+    bring_to(editor, PROMPT, "r")
     assert editor.free_prompt() is True
+    assert ask(nvim, "g:second") == 1
 
 
 def test_a_more_prompt_is_freed(session: Session, editor: Editor, state_dir: Path) -> None:

@@ -1,0 +1,76 @@
+"""The table of shortcuts: what the contract names is there, nothing is bound twice, nothing takes a reserved key."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from cardapp.card.keyboard import SHORTCUTS, Shortcut, as_json
+from cardapp.card.model import LEVELS
+
+KEYS = [(shortcut, key) for shortcut in SHORTCUTS for key in shortcut.keys]
+
+# A browser acts on these before or instead of the page; the page scrolls with the second line.
+OF_THE_BROWSER = {
+    "F3", "F5", "F6", "F7", "F10", "F11", "F12", "Tab", "Shift+Tab", "Alt+ArrowLeft", "Alt+ArrowRight", "Alt+F4",
+    "Alt+Home", "ArrowUp", "ArrowDown", "PageUp", "PageDown", "Space", "Home", "End",
+}  # fmt: skip
+# Neovim's modes live on plain keys and on Ctrl with a letter.
+OF_NEOVIM = re.compile(
+    r"(Shift\+)?[^+]|Ctrl\+[A-Za-z\[\]\\^_@]|Escape|Enter|Tab|Backspace|Arrow\w+|Home|End|Page\w+|Space"
+)
+
+
+@pytest.mark.parametrize(
+    ("scope", "keys", "action"),
+    [
+        ("page", "F1", "reset"),
+        ("editor", "F1", "reset"),
+        ("page", "F2", "sync"),
+        ("editor", "F2", "sync"),
+        ("page", "Enter", "sync"),
+        ("page", "Ctrl+Backtick", "redraw"),
+        ("editor", "Ctrl+Backtick", "redraw"),
+        ("page", "Alt+6", "allocator"),
+    ],
+)
+def test_the_contracts_keys_are_there(scope: str, keys: str, action: str) -> None:
+    assert [shortcut.action for shortcut, key in KEYS if (shortcut.scope, key) == (scope, keys)] == [action]
+
+
+def test_no_key_is_bound_twice_in_a_scope() -> None:
+    bound = [(shortcut.scope, key) for shortcut, key in KEYS]
+    assert len(bound) == len(set(bound))
+
+
+def test_no_action_is_listed_twice_in_a_scope() -> None:
+    listed = [(shortcut.scope, shortcut.action, shortcut.level) for shortcut in SHORTCUTS]
+    assert len(listed) == len(set(listed))
+
+
+def test_keys_are_written_in_one_way() -> None:
+    form = re.compile(
+        r"(Ctrl\+)?(Alt\+)?(Shift\+)?(F[1-9]|F1[0-2]|[0-9]|Backtick|Enter|Escape|Arrow(Left|Right|Up|Down))"
+    )
+    assert [key for _, key in KEYS if not form.fullmatch(key)] == []
+
+
+def test_nothing_is_taken_from_the_browser_or_from_neovim() -> None:
+    assert [key for shortcut, key in KEYS if shortcut.scope == "page" and key in OF_THE_BROWSER] == []
+    assert [key for shortcut, key in KEYS if shortcut.scope == "page" and re.fullmatch(r"Ctrl\+[A-Za-z0-9]", key)] == []
+    assert [key for shortcut, key in KEYS if shortcut.scope == "editor" and OF_NEOVIM.fullmatch(key)] == []
+
+
+def test_each_level_can_be_chosen_from_coarse_to_fine() -> None:
+    assert [shortcut.level for shortcut in SHORTCUTS if shortcut.action == "focus"] == list(LEVELS)
+
+
+def test_as_json_leaves_out_a_level_that_is_none() -> None:
+    shown = json.loads(json.dumps(as_json()))
+    assert shown["levels"] == list(LEVELS)
+    assert len(shown["shortcuts"]) == len(SHORTCUTS)
+    bare = {"action": "a", "keys": ["F9"], "scope": "page", "description": "d"}
+    assert Shortcut("a", ("F9",), "page", "d").as_json() == bare
+    assert Shortcut("a", ("F9",), "page", "d", "step").as_json() == {**bare, "level": "step"}

@@ -1,0 +1,347 @@
+"""The editor's plugin on a real Neovim, against a small server on a Unix socket that records what it is asked."""
+
+from __future__ import annotations
+
+import json
+import socketserver
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.card import keyboard
+from cardapp.session.neovim import NeovimConnection
+from tests.functional.neovim_process import eventually, neovim_in_terminal, neovim_with_ui
+
+pytestmark = pytest.mark.functional
+
+RUNTIME = Path(__file__).resolve().parents[2] / "cardapp" / "container" / "nvim"
+LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", "lua require('card.keys').setup()")
+TABLE = ("GET", "/api/keyboard")
+SYNC = ("POST", "/api/navigation/sync")
+READY = {"state": "ready", "observed": {"file": "arena.c", "line": 31}}
+
+
+def response(status: int, body: Any, kind: str = "application/json") -> bytes:
+    text = json.dumps(body).encode()
+    return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text
+
+
+def chunked(body: Any) -> bytes:
+    text = json.dumps(body).encode()
+    chunks = b"".join(b"%x;x=y\r\n%s\r\n" % (len(part), part) for part in (text[:7], text[7:]))
+    head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
+    return head + chunks + b"0\r\nTrailer: t\r\n\r\n"
+
+
+class Application(socketserver.ThreadingUnixStreamServer):
+    """Answers with the bytes of ``answers``; ``held`` keeps an answer back until it is set."""
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        self.answers = {
+            TABLE: response(200, keyboard.as_json()),
+            SYNC: response(200, READY),
+            ("POST", "/api/editor/reset"): response(200, {"debugger_restarted": False, "editor_restarted": False}),
+            ("POST", "/api/editor/redraw"): chunked({"host": {"cols": 1, "rows": 2}, "grid": {"cols": 80, "rows": 24}}),
+            ("POST", "/api/navigation/move"): response(200, {"key": "t1/b1", "moved": 1, "at_end": "last"}),
+        }
+        self.requests: list[tuple[str, str, Any]] = []
+        self.held: threading.Event | None = None
+        super().__init__(str(path), Exchange)
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="application")
+        self._thread.start()
+
+    def asked(self, method: str, path: str) -> list[Any]:
+        """The bodies of the requests for ``path``."""
+        return [body for each, at, body in self.requests if (each, at) == (method, path)]
+
+    def stop(self) -> None:
+        self.shutdown()
+        self._thread.join(10)
+        self.server_close()
+        Path(str(self.server_address)).unlink()
+
+
+class Exchange(BaseHTTPRequestHandler):
+    server: Application
+
+    def handle_one_request(self) -> None:
+        self.raw_requestline = self.rfile.readline()
+        self.close_connection = True
+        if not self.raw_requestline or not self.parse_request():
+            return
+        assert self.headers["Connection"] == "close"
+        length = int(self.headers.get("Content-Length", "0"))
+        body = json.loads(self.rfile.read(length)) if length else None
+        self.server.requests.append((self.command, self.path, body))
+        held = self.server.held
+        if held is None or self.command == "GET" or held.wait(30):
+            self.wfile.write(self.server.answers[(self.command, self.path)])
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[Application]:
+    application = Application(state_dir / "api.sock")
+    yield application
+    application.stop()
+
+
+@pytest.fixture
+def nvim(state_dir: Path) -> Iterator[NeovimConnection]:
+    with neovim_with_ui(state_dir / "n", *LOAD, environment={"CARD_API_SOCKET": str(state_dir / "api.sock")}) as neovim:
+        connection = NeovimConnection(neovim.path)
+        yield connection
+        connection.close()
+
+
+def ask(nvim: NeovimConnection, expression: str) -> Any:
+    return nvim.call("nvim_eval", expression, timeout=10)
+
+
+def lua(nvim: NeovimConnection, code: str, *arguments: Any) -> Any:
+    return nvim.call("nvim_exec_lua", code, list(arguments), timeout=10)
+
+
+def press(nvim: NeovimConnection, keys: str) -> None:
+    nvim.call("nvim_input", keys, timeout=10)
+
+
+def bound(nvim: NeovimConnection) -> list[str]:
+    return [key["lhs"] for key in lua(nvim, "return (require('card.keys').status())")]
+
+
+def when_bound(nvim: NeovimConnection) -> None:
+    eventually(lambda: bound(nvim))
+
+
+def screen(nvim: NeovimConnection) -> str:
+    """The message area as it is seen: the last two rows, joined; proves too that no key is awaited."""
+    assert nvim.mode(10).blocking is False
+    rows = 'map([&lines - 1, &lines], \'join(map(range(1, &columns), "screenstring(" . v:val . ", v:val)"), "")\')'
+    return "".join(ask(nvim, rows)).strip()
+
+
+def shows(nvim: NeovimConnection, text: str) -> None:
+    eventually(lambda: text in screen(nvim))
+
+
+def test_the_mappings_are_the_tables_editor_entries(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    assert bound(nvim) == ["<F1>", "<F2>", "<C-`>", "<C-Space>", "<M-Left>", "<M-Right>"]
+    assert lua(nvim, "return select(2, require('card.keys').status())") is None
+    assert len(api.requests) == 1
+    for mode in "nxit":
+        assert ask(nvim, f"maparg('<F2>', '{mode}', 0, 1).desc") == "card: Bring the program to the saved position"
+
+
+def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConnection) -> None:
+    api.answers[TABLE] = response(
+        200,
+        {
+            "levels": [],
+            "shortcuts": [
+                {"action": "sync", "keys": ["Ctrl+Shift+F9", "Alt+ArrowUp"], "scope": "editor", "description": "d"},
+                {"action": "sync", "keys": ["F2"], "scope": "page", "description": "d"},
+                {"action": "unknown here", "keys": ["F3"], "scope": "editor", "description": "d"},
+            ],
+        },
+    )
+    when_bound(nvim)
+    lua(nvim, "require('card.keys').setup()")
+    eventually(lambda: bound(nvim) == ["<C-S-F9>", "<M-Up>"])
+    assert ask(nvim, "maparg('<F1>', 'n')") == ""
+    press(nvim, "<M-Up>")
+    shows(nvim, "card: sync: ready at arena.c:31")
+
+
+@pytest.mark.parametrize(
+    ("keys", "path", "body", "told"),
+    [
+        ("<F1>", "/api/editor/reset", {}, "reset: done"),
+        ("<F2>", "/api/navigation/sync", {}, "sync: ready at arena.c:31"),
+        ("<C-`>", "/api/editor/redraw", {}, "redraw: 80 x 24"),
+        ("<M-Left>", "/api/navigation/move", {"delta": -1}, "previous: t1/b1 (the last)"),
+        ("<M-Right>", "/api/navigation/move", {"delta": 1}, "next: t1/b1 (the last)"),
+    ],
+)
+def test_a_key_asks_the_application_and_shows_the_result(
+    api: Application, nvim: NeovimConnection, keys: str, path: str, body: dict[str, Any], told: str
+) -> None:
+    when_bound(nvim)
+    press(nvim, keys)
+    shows(nvim, f"card: {told}")
+    assert api.asked("POST", path) == [{"actor": "editor", **body}]
+    assert ask(nvim, "execute('messages')").strip() == ""
+
+
+@pytest.mark.parametrize(("enter", "mode"), [("i", "i"), ("v", "v"), (":terminal cat<CR>i", "t")])
+def test_keys_work_in_the_other_modes_and_leave_them_alone(
+    api: Application, nvim: NeovimConnection, enter: str, mode: str
+) -> None:
+    when_bound(nvim)
+    press(nvim, enter)
+    eventually(lambda: nvim.mode(10).name == mode)
+    press(nvim, "<F2>")
+    shows(nvim, "card: sync: ready")
+    assert nvim.mode(10).name == mode
+
+
+def test_neovim_goes_on_while_an_answer_is_awaited(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    api.held = threading.Event()
+    press(nvim, "<F2>")
+    shows(nvim, "card: sync …")
+    eventually(lambda: api.asked(*SYNC))
+    press(nvim, "ihello<Esc>")
+    assert eventually(lambda: ask(nvim, "getline(1)") == "hello")
+    api.held.set()
+    shows(nvim, "ready")
+
+
+def test_only_the_newest_request_of_an_action_speaks(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    first, api.held = threading.Event(), None
+    api.held = first
+    api.answers[SYNC] = response(409, {"detail": "superseded"}, "application/problem+json")
+    press(nvim, "<F2>")
+    eventually(lambda: len(api.asked(*SYNC)) == 1)
+    api.held, api.answers = None, {**api.answers, SYNC: response(200, READY)}
+    press(nvim, "<F2>")
+    shows(nvim, "ready at arena.c:31")
+    api.answers = {**api.answers, SYNC: response(409, {"detail": "superseded"})}
+    first.set()
+    press(nvim, "<M-Right>")  # a later request is answered later
+    shows(nvim, "next: t1/b1")
+    assert "superseded" not in screen(nvim)
+
+
+LONG = "the program ended before the stop: " + "größer 漢字 " * 60
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (response(409, {"title": "t", "detail": "the level is not\nsyncable"}), "sync: the level is not syncable"),
+        (response(503, {"title": "No session"}), "sync: No session"),
+        (response(500, ["?"]), "sync: the application answered with status 500"),
+        (response(502, {"detail": LONG}), "sync: the program ended before the stop"),
+        (response(200, {"state": "ready", "observed": None}), "sync: ready"),
+        (response(200, {}), "sync: done"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "in the middle of its answer"),
+        (b"", "hung up before it answered"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP/1.1"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "its answer is too long"),
+    ],
+)
+def test_every_outcome_is_one_line_that_awaits_no_key(
+    api: Application, nvim: NeovimConnection, answer: bytes, told: str
+) -> None:
+    when_bound(nvim)
+    api.answers[SYNC] = answer
+    press(nvim, "<F2>")
+    shows(nvim, told)
+    assert nvim.mode(10) == ("n", False)
+
+
+@pytest.mark.parametrize("columns", [12, 20, 80])
+def test_a_message_is_cut_to_what_fits(api: Application, nvim: NeovimConnection, columns: int) -> None:
+    when_bound(nvim)
+    nvim.call("nvim_command", "set cmdheight=1", timeout=10)
+    nvim.call("nvim_command", f"set columns={columns}", timeout=10)
+    api.answers[SYNC] = response(409, {"detail": LONG})
+    press(nvim, "<F2>")
+    eventually(lambda: api.asked(*SYNC))
+    eventually(lambda: ("sync …" not in screen(nvim) and "…" in screen(nvim)) or columns == 12)
+    assert nvim.mode(10) == ("n", False)
+
+
+def test_a_command_line_being_typed_is_left_alone_and_told_later(api: Application, nvim: NeovimConnection) -> None:
+    when_bound(nvim)
+    api.held = threading.Event()
+    press(nvim, "<F2>")
+    eventually(lambda: api.asked(*SYNC))
+    press(nvim, ":let typed = 1")
+    eventually(lambda: nvim.mode(10).name == "c")
+    api.held.set()
+    eventually(lambda: ask(nvim, "exists('#CmdlineLeave')"))
+    assert ":let typed = 1" in screen(nvim)
+    press(nvim, "<CR>")
+    shows(nvim, "sync: ready")
+    assert ask(nvim, "g:typed") == 1
+
+
+def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: Path, nvim: NeovimConnection) -> None:
+    assert bound(nvim) == []
+    nvim.call("nvim_command", "CardKeys", timeout=10)
+    shows(nvim, "card: no keys are bound: no application (ENOENT")
+    assert ask(nvim, "maparg('<F2>', 'n')") == ""
+    api = Application(state_dir / "api.sock")
+    try:
+        api.answers[TABLE] = response(503, {"detail": "not yet"})
+        eventually(lambda: api.requests)
+        assert eventually(lambda: lua(nvim, "return select(2, require('card.keys').status())") == "not yet")
+        api.answers[TABLE] = response(200, {"shortcuts": None})
+        eventually(lambda: "without shortcuts" in lua(nvim, "return select(2, require('card.keys').status())"))
+        api.answers[TABLE] = response(200, keyboard.as_json())
+        when_bound(nvim)
+        nvim.call("nvim_command", "CardKeys", timeout=10)
+        shows(nvim, "card: <F1> reset, <F2> sync, <C-`> redraw")
+        known = len(api.requests)
+    finally:
+        api.stop()
+    press(nvim, "<F2>")
+    shows(nvim, "sync: no application (ENOENT): start it with bin/cardapp serv")
+    assert len(api.requests) == known
+
+
+def test_without_the_variable_the_reason_is_told(state_dir: Path) -> None:
+    with neovim_with_ui(state_dir / "n", *LOAD) as neovim:
+        nvim = NeovimConnection(neovim.path)
+        nvim.call("nvim_command", "CardKeys", timeout=10)
+        shows(nvim, "CARD_API_SOCKET is not set")
+        nvim.close()
+
+
+@pytest.mark.parametrize("typed", [b"\x00", b"\x1b[96;5u"], ids=["as most terminals", "as CSI u"])
+def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path, typed: bytes) -> None:
+    environment = {"CARD_API_SOCKET": str(state_dir / "api.sock")}
+    with neovim_in_terminal(state_dir / "t", *LOAD, environment=environment) as type_in:
+        nvim = NeovimConnection(str(state_dir / "t"))
+        when_bound(nvim)
+        type_in(typed)
+        shows(nvim, "redraw: 80 x 24")
+        nvim.close()
+
+
+PARSE = """
+local whole, ended = ...
+local sound, answer = pcall(require('card.http').parse, whole, ended)
+return sound and (answer or 'more') or tostring(answer)
+"""
+
+
+@pytest.mark.parametrize(
+    "whole",
+    [
+        response(200, {"a": "b"}),
+        chunked({"a": "b" * 20}),
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"HTTP/1.1 204 No Content\r\n\r\n",
+    ],
+)
+def test_an_answer_is_understood_wherever_it_is_cut(nvim: NeovimConnection, whole: bytes) -> None:
+    def parse(data: bytes, ended: bool) -> Any:
+        return lua(nvim, PARSE, data, ended)
+
+    answer = parse(whole, False)
+    assert answer["status"] in (200, 204)
+    for cut in range(len(whole)):
+        assert parse(whole[:cut], False) == "more"
+        assert "hung up" in parse(whole[:cut], True)
