@@ -13,7 +13,7 @@ from cardapp.shelf import Shelf
 from cardapp.state import checkpoint as checkpoint_store
 from cardapp.state import events, publication, viewer
 from cardapp.state import navigation as navigation_store
-from cardapp.state.database import Database
+from cardapp.state.database import Connection, Database
 from cardapp.state.publication import Publication
 
 
@@ -60,7 +60,7 @@ class Control:
             "revision": published.revision if published else 0,
         }
 
-    def switch_off(self, tx: Any, reason: str, *, actor: str = "backend") -> bool:
+    def switch_off(self, tx: Connection, reason: str, *, actor: str = "backend") -> bool:
         """Inside a write: SYNC goes off, with its reason and its event; False when it was off already."""
         identity = self._shelf.current().identity
         published = publication.load(tx, identity.uuid)

@@ -15,7 +15,7 @@ from cardapp.shelf import Shelved
 from cardapp.state import checkpoint as checkpoint_store
 from cardapp.state import events, publication
 from cardapp.state import navigation as navigation_store
-from cardapp.state.database import Database
+from cardapp.state.database import Connection, Database
 
 
 class CheckpointRecord:
@@ -86,7 +86,7 @@ class CheckpointRecord:
                     navigation_store.save(tx, uuid, position, self.now())
                 self._append(tx, shelved, "navigation.synced", key, {"generation": operation.generation}, actor)
 
-    def _save(self, tx: Any, shelved: Shelved, operation: Operation, actor: str) -> None:
+    def _save(self, tx: Connection, shelved: Shelved, operation: Operation, actor: str) -> None:
         uuid, key = shelved.identity.uuid, operation.snapshot_ref
         at = operation.finished_at or self.now()
         told = operation.as_json()
@@ -100,6 +100,6 @@ class CheckpointRecord:
         }
         self._append(tx, shelved, f"checkpoint.{operation.state}", key, data, actor)
 
-    def _append(self, tx: Any, shelved: Shelved, kind: str, key: str, data: dict[str, Any], actor: str) -> None:
+    def _append(self, tx: Connection, shelved: Shelved, kind: str, key: str, data: dict[str, Any], actor: str) -> None:
         card = shelved.identity.as_json()
         events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=self.now())

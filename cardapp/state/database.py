@@ -18,6 +18,9 @@ from cardapp.state.failures import translating
 from cardapp.state.migrations import migrate
 from cardapp.state.writer import Writer
 
+Connection = sqlite3.Connection
+"""What ``write()`` and ``read()`` hand out; callers name the type without the driver."""
+
 _BUSY_SECONDS = 5.0
 _IDLE_READERS = 8
 """Readers kept open between requests; more run at the same time when needed and are closed after."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from cardapp.state import events, kinds
+from cardapp.state.database import Connection
 from cardapp.web.exchange import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
 
@@ -44,7 +44,7 @@ def redraw(request: Request) -> Reply:
     return answer(sizes)
 
 
-def _record(tx: sqlite3.Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
+def _record(tx: Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
     loaded = request.services.shelf.current()
     actor: str = request.body.get("actor", "api")
     key, card = key_of_saved(tx, loaded), loaded.identity.as_json()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -14,6 +13,7 @@ from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
 from cardapp.state import events, kinds, publication
 from cardapp.state import navigation as store
+from cardapp.state.database import Connection
 from cardapp.web.exchange import Reply, Request, answer, encode
 from cardapp.web.resources.revisions import expect
 from cardapp.web.services import LoadedCard, Services
@@ -83,13 +83,13 @@ def sync(request: Request) -> Reply:
     return answer(request.services.checkpoints.sync(request.body.get("actor")))
 
 
-def key_of_saved(conn: sqlite3.Connection, loaded: LoadedCard) -> str:
+def key_of_saved(conn: Connection, loaded: LoadedCard) -> str:
     """The key of the focused item, at which other events happen."""
     return rules.key_of(rules.repair(loaded.catalog, store.load(conn, loaded.identity.uuid).position))
 
 
 def _save(
-    tx: sqlite3.Connection, services: Services, loaded: LoadedCard, position: Position, kind: str, data: dict[str, Any]
+    tx: Connection, services: Services, loaded: LoadedCard, position: Position, kind: str, data: dict[str, Any]
 ) -> None:
     at = services.clock()
     store.save(tx, loaded.identity.uuid, position, at)
@@ -97,7 +97,7 @@ def _save(
     events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
 
 
-def _stored(conn: sqlite3.Connection, loaded: LoadedCard) -> Stored:
+def _stored(conn: Connection, loaded: LoadedCard) -> Stored:
     return store.load(conn, loaded.identity.uuid), publication.load(conn, loaded.identity.uuid)
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sqlite3
 from typing import Any
 
 from cardapp.card import viewer as rules
 from cardapp.state import events, kinds
 from cardapp.state import viewer as store
+from cardapp.state.database import Connection
 from cardapp.web.exchange import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
 from cardapp.web.resources.revisions import expect
@@ -50,7 +50,7 @@ def update(request: Request) -> Reply:
     return answer({**merged.state, "revision": revision})
 
 
-def _load(conn: sqlite3.Connection, loaded: LoadedCard) -> tuple[rules.State, int]:
+def _load(conn: Connection, loaded: LoadedCard) -> tuple[rules.State, int]:
     stored, revision = store.load(conn, loaded.identity.uuid)
     return (rules.repair(stored, loaded.catalog.page_count) if stored else rules.FRESH), revision
 
