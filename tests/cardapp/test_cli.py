@@ -1,0 +1,77 @@
+"""The command line as a person meets it: exit codes and what is said."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from cardapp.cli import main
+from cardapp.state import events
+from cardapp.state.database import Database
+from tests.functional.serving import make_card
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    return make_card(tmp_path / "card")
+
+
+def test_check_says_that_every_place_fits(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(card)]) == 0
+    said = capsys.readouterr().out
+    assert "4 steps, 5 snapshots" in said
+    assert "every place fits" in said
+
+
+def test_check_finds_each_drifted_line(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = card / "src" / "main.c"
+    code.write_text("/* one more line */\n" + code.read_text())
+    assert main(["check", str(card)]) == 1
+    said = capsys.readouterr().out
+    assert said.count("source_drift") == 5
+    assert "it stands at line" in said
+
+
+def test_check_names_every_fault_of_the_source(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = json.loads((card / "card_source.json").read_text())
+    source["uuid"] = "?"
+    source["tasks"][0]["id"] = "?"
+    (card / "card_source.json").write_text(json.dumps(source))
+    assert main(["check", str(card)]) == 1
+    said = capsys.readouterr().err
+    assert "/tasks/0/id" in said
+    assert "/uuid" in said
+
+
+def test_check_needs_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(tmp_path)]) == 1
+    assert "there is no card" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as ended:
+        main(["check"])
+    assert ended.value.code == 2
+
+
+def test_verify_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
+    assert main(["verify-events"]) == 1
+    database = Database.open(tmp_path / "state" / "card-state")
+    card = {"id": "a", "version": "1", "source_sha256": "0"}
+    for _ in range(3):
+        with database.write() as tx:
+            events.append(tx, kind="note", actor="ada", key="", card=card, data={}, at="2026-01-01T00:00:00.000Z")
+    assert main(["verify-events"]) == 0
+    assert "3 events, the chain is intact" in capsys.readouterr().out
+    with database.write() as tx:
+        tx.execute("DROP TRIGGER event_unchanged")
+        tx.execute("UPDATE event SET actor = 'eve' WHERE seq = 2")
+    assert main(["verify-events"]) == 1
+    assert "breaks at event 2" in capsys.readouterr().err
+    database.close()
+
+
+def test_a_bad_setting_is_wrong_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("CARD_API_PORT", "x")
+    assert main(["serve"]) == 2
+    assert "CARD_API_PORT" in capsys.readouterr().err

@@ -1,0 +1,52 @@
+"""Settings are parsed once, strictly, and an unknown name is met with the nearest known one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cardapp.errors import UsageError
+from cardapp.settings import declared, load, unknown_names
+
+
+def test_defaults_follow_the_state_directory() -> None:
+    settings = load({"CARD_STATE_DIR": "/tmp/s"})
+    assert settings.api_socket == Path("/tmp/s/card-api.sock")
+    assert settings.state_database == Path("/tmp/s/card-state")
+    assert settings.mcp_choice == Path("/tmp/s/mcp-choice.json")
+    assert (settings.api_host, settings.api_port, settings.replay_timeout) == ("127.0.0.1", 8080, 30.0)
+    assert settings.evidence_max_bytes == 10 * 1024 * 1024
+
+
+def test_an_empty_value_means_the_default() -> None:
+    assert load({"CARD_API_PORT": ""}) == load({})
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("CARD_API_HOST", "192.168.0.1"),
+        ("CARD_API_HOST", "example.org"),
+        ("CARD_API_PORT", "65536"),
+        ("CARD_API_PORT", "http"),
+        ("CARD_REPLAY_TIMEOUT", "0.01"),
+        ("CARD_REPLAY_TIMEOUT", "nan"),
+        ("CARD_EVIDENCE_MAX_BYTES", "1"),
+        ("CARD_API_SOCKET", "/tmp/" + "s" * 110),
+    ],
+)
+def test_a_bad_value_names_its_variable(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        load({name: value})
+
+
+def test_other_loopback_hosts_are_fine() -> None:
+    assert [load({"CARD_API_HOST": host}).api_host for host in ("::1", "localhost", "127.0.0.2")]
+
+
+def test_unknown_names() -> None:
+    known = {setting.name: "x" for setting in declared().values()}
+    assert unknown_names({**known, "PATH": "/bin"}) == []
+    assert "did you mean CARD_STATE_DIR?" in unknown_names({"CARD_STATEDIR": "x"})[0]
+    assert "known: CARD_API_HOST" in unknown_names({"CARD_XYZZY": "x"})[0]

@@ -1,0 +1,64 @@
+"""The served card follows its file, survives half-done edits, and its revision follows contents, not times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cardapp.errors import InvalidCard
+from cardapp.shelf import Shelf
+from tests.functional.serving import make_card
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    return make_card(tmp_path / "card")
+
+
+def edit(card: Path, old: str, new: str) -> None:
+    source = card / "card_source.json"
+    source.write_text(source.read_text().replace(old, new))
+
+
+def test_an_edited_source_is_served_at_once(card: Path) -> None:
+    shelf = Shelf(card)
+    before = shelf.current().identity
+    edit(card, '"version": "1.0.0"', '"version": "1.1.0"')
+    after = shelf.current().identity
+    assert (before.version, after.version) == ("1.0.0", "1.1.0")
+    assert before.source_sha256 != after.source_sha256 == shelf.source_sha256()
+
+
+def test_a_broken_source_leaves_the_last_good_card(card: Path) -> None:
+    shelf = Shelf(card)
+    good = shelf.current()
+    edit(card, '"tasks"', '"tusks"')
+    assert shelf.current() is good
+    assert "tusks" in str(shelf.fault)
+    assert shelf.source_sha256() != good.identity.source_sha256
+    edit(card, '"tusks"', '"tasks"')
+    assert (shelf.current().identity, shelf.fault) == (good.identity, None)
+
+
+def test_a_missing_source_is_a_fault(card: Path) -> None:
+    shelf = Shelf(card)
+    (card / "card_source.json").unlink()
+    assert shelf.current().card.id == "probe"
+    assert (shelf.source_sha256(), shelf.fault is None) == ("", False)
+    with pytest.raises(InvalidCard):
+        Shelf(card)
+
+
+def test_the_revision_follows_the_contents_of_source_and_code(card: Path) -> None:
+    shelf = Shelf(card)
+    first = shelf.revision()
+    code = card / "src" / "main.c"
+    os.utime(code, (1, 1))
+    assert shelf.revision()["revision"] == first["revision"]
+    code.write_text(code.read_text() + "/* more */\n")
+    second = shelf.revision()
+    assert second["revision"] != first["revision"]
+    edit(card, "Probe", "Probes")
+    assert shelf.revision()["revision"] not in (first["revision"], second["revision"])
