@@ -48,6 +48,8 @@ class Channel:
 
     def receive(self) -> bytes:
         """The next bytes as they come; ``b""`` once the peer has ended its side, is gone, or the channel is shut."""
+        if self._shut.is_set():
+            return b""
         poll = select.poll()
         poll.register(self._read_fd, select.POLLIN)
         poll.register(self._wake_fd, select.POLLIN)

@@ -1,0 +1,472 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any
+
+import pytest
+from mcp_types.methods import validate_client_notification, validate_client_request
+
+from cardapp.errors import (
+    InvalidValue,
+    McpCancelled,
+    McpClosed,
+    McpProtocolError,
+    McpRemoteError,
+    McpTimeout,
+)
+from cardapp.mcp.client import McpClient, ToolResult
+
+PATIENCE = 20.0
+Background = Callable[..., Future[Any]]
+Talk = tuple[McpClient, Any]
+
+OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOL = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT}
+
+
+def complete(**members: Any) -> dict[str, Any]:
+    return {"resultType": "complete", "content": [], **members}
+
+
+def call(client: McpClient, timeout: float = PATIENCE, maximum: float = PATIENCE, **options: Any) -> ToolResult:
+    return client.call_tool("t", {"x": 1}, timeout=timeout, maximum=maximum, **options)
+
+
+def start(talk: Talk, background: Background, *, tool: Any = TOOL, **options: Any) -> tuple[Future[Any], Any]:
+    """Begin a call in the background, answer its question for the tools; the call's request."""
+    client, peer = talk
+    running = background(call, client, **options)
+    listing = peer.expect("tools/list")
+    validate_client_request("tools/list", client.revision, listing["params"])
+    peer.answer(listing, {"resultType": "complete", "tools": [tool], "ttlMs": 0, "cacheScope": "private"})
+    request = peer.expect("tools/call")
+    validate_client_request("tools/call", client.revision, request["params"])
+    return running, request
+
+
+@pytest.fixture(params=["modern_client", "handshake_client"])
+def talk(request: pytest.FixtureRequest) -> Talk:
+    found: Talk = request.getfixturevalue(request.param)
+    return found
+
+
+# -- results -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_call(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    assert request["params"]["name"] == "t"
+    assert request["params"]["arguments"] == {"x": 1}
+    content = [{"type": "text", "text": "one"}, {"type": "image", "data": "", "mimeType": "x"}, {"text": "two"}]
+    talk[1].answer(request, complete(content=content, structuredContent={"n": 1}))
+    assert running.result(PATIENCE) == ToolResult({"n": 1}, False, "one\ntwo")
+
+
+def test_every_modern_request_carries_its_envelope(modern_client: Talk, background: Background) -> None:
+    _, request = start(modern_client, background, on_progress=print)
+    meta = request["params"]["_meta"]
+    assert meta["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    assert meta["io.modelcontextprotocol/clientCapabilities"] == {}
+    assert set(meta["io.modelcontextprotocol/clientInfo"]) == {"name", "version"}
+    assert meta["progressToken"] == request["id"]
+    modern_client[1].close()
+
+
+def test_a_handshake_request_carries_none(handshake_client: Talk, background: Background) -> None:
+    _, request = start(handshake_client, background)
+    assert "_meta" not in request["params"]
+    handshake_client[1].close()
+
+
+def test_the_tools_are_asked_for_once_until_they_change(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    running, request = start(talk, background)
+    peer.answer(request, complete(structuredContent={"n": 1}))
+    running.result(PATIENCE)
+    second = background(call, client)
+    request = peer.expect("tools/call")
+    peer.send({"method": "notifications/tools/list_changed"})
+    peer.answer(request, complete(structuredContent={"n": 2}))
+    second.result(PATIENCE)
+    third, request = start(talk, background, tool={**TOOL, "outputSchema": {"type": "string"}})
+    peer.answer(request, complete(structuredContent="now a text"))
+    assert third.result(PATIENCE).structured == "now a text"
+
+
+@pytest.mark.parametrize("value", [[1], 7, "text", None, False])
+def test_structured_content_may_be_any_json(modern_client: Talk, background: Background, value: Any) -> None:
+    running, request = start(modern_client, background, tool={**TOOL, "outputSchema": {}})
+    modern_client[1].answer(request, complete(structuredContent=value))
+    assert running.result(PATIENCE).structured == value
+
+
+def test_a_result_without_a_type_is_complete(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    talk[1].answer(request, {"content": [], "structuredContent": {"n": 1}})
+    assert running.result(PATIENCE).structured == {"n": 1}
+
+
+@pytest.mark.parametrize(
+    ("result", "reason"),
+    [
+        ({"resultType": "input_required", "inputRequests": {}}, "further input"),
+        (complete(resultType="task"), "unknown type 'task'"),
+        (complete(resultType=None), "unknown type None"),
+        (complete(resultType=[[]]), "unknown type"),
+        ({"resultType": "complete", "structuredContent": {"n": 1}}, "content"),
+        (complete(content={}, structuredContent={"n": 1}), "content"),
+        (complete(structuredContent={"n": 1}, isError="no"), "isError"),
+        (complete(), "no structuredContent"),
+        (complete(structuredContent={"n": "1"}), "/n"),
+        (complete(structuredContent=None), "root"),
+    ],
+)
+def test_results_that_are_refused(talk: Talk, background: Background, result: dict[str, Any], reason: str) -> None:
+    running, request = start(talk, background)
+    talk[1].answer(request, result)
+    with pytest.raises(McpProtocolError, match=reason):
+        running.result(PATIENCE)
+    ping(talk, background)
+
+
+def ping(talk: Talk, background: Background) -> None:
+    """The connection must still answer."""
+    client, peer = talk
+    running = background(client.ping, timeout=PATIENCE)
+    request = peer.expect("ping" if client.era == "handshake" else "server/discover")
+    validate_client_request(request["method"], client.revision, request["params"])
+    peer.answer(request, {"resultType": "complete"})
+    running.result(PATIENCE)
+
+
+def test_a_tool_s_failure_is_no_protocol_error_and_free_of_the_schema(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    failure = {"code": "no_luck", "reason": "why"}
+    content = [{"type": "text", "text": "why"}]
+    talk[1].answer(request, complete(content=content, isError=True, structuredContent=failure))
+    assert running.result(PATIENCE) == ToolResult(failure, True, "why")
+
+
+def test_an_error_answer(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    talk[1].refuse(request, -32602, {"why": 1})
+    with pytest.raises(McpRemoteError) as caught:
+        running.result(PATIENCE)
+    assert (caught.value.rpc_code, caught.value.data) == (-32602, {"why": 1})
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$ref": "https://example.com/schema.json"},
+        {"$schema": "http://json-schema.org/draft-04/schema#"},
+        {"type": "objekt"},
+        "no schema",
+    ],
+)
+def test_an_output_schema_that_cannot_be_used_fails_the_call(talk: Talk, background: Background, schema: Any) -> None:
+    client, peer = talk
+    running = background(call, client)
+    listing = peer.expect("tools/list")
+    peer.answer(listing, {"resultType": "complete", "tools": [{**TOOL, "outputSchema": schema}]})
+    if isinstance(schema, dict) and "$ref" in schema:  # is found out only when something is checked by it
+        peer.answer(peer.expect("tools/call"), complete(structuredContent={}))
+    with pytest.raises(McpProtocolError, match="output schema"):
+        running.result(PATIENCE)
+
+
+def test_a_tool_the_server_does_not_list_is_the_server_s_to_refuse(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background, tool={**TOOL, "name": "other"})
+    talk[1].refuse(request, -32602)
+    with pytest.raises(McpRemoteError):
+        running.result(PATIENCE)
+
+
+def test_arguments_that_are_not_json_are_the_caller_s_fault(talk: Talk) -> None:
+    client, _ = talk
+    with pytest.raises(InvalidValue, match="sent"):
+        client._talk.request("x", {"n": float("nan")}, timeout=PATIENCE)
+
+
+# -- pages of tools ----------------------------------------------------------------------------------------------------
+
+
+def test_cursors_are_followed(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    listing = background(client.list_tools, timeout=PATIENCE)
+    first = peer.expect("tools/list")
+    assert "cursor" not in first["params"]
+    peer.answer(first, {"resultType": "complete", "tools": [{"name": "a"}], "nextCursor": ""})
+    second = peer.expect("tools/list")
+    assert second["params"]["cursor"] == ""
+    peer.answer(second, {"resultType": "complete", "tools": [{"name": "b"}]})
+    assert [tool["name"] for tool in listing.result(PATIENCE)] == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("cursor", "pages"),
+    [(lambda n: "same", 2), (lambda n: str(n % 3), 4), (str, 101), (lambda n: 7, 1)],
+    ids=["the same", "three in turn", "ever new", "no string"],
+)
+def test_endless_cursors_are_refused(
+    talk: Talk, background: Background, cursor: Callable[[int], Any], pages: int
+) -> None:
+    client, peer = talk
+    listing = background(client.list_tools, timeout=PATIENCE)
+    for page in range(pages):
+        peer.answer(peer.expect("tools/list"), {"resultType": "complete", "tools": [], "nextCursor": cursor(page)})
+    with pytest.raises(McpProtocolError, match="does not end"):
+        listing.result(PATIENCE)
+
+
+@pytest.mark.parametrize("tools", [None, {}, [7], [{"title": "nameless"}]])
+def test_tools_that_are_none(talk: Talk, background: Background, tools: Any) -> None:
+    client, peer = talk
+    listing = background(client.list_tools, timeout=PATIENCE)
+    peer.answer(peer.expect("tools/list"), {"resultType": "complete", "tools": tools})
+    with pytest.raises(McpProtocolError, match="tools/list"):
+        listing.result(PATIENCE)
+
+
+# -- waiting -----------------------------------------------------------------------------------------------------------
+
+
+def cancelled(talk: Talk, request: dict[str, Any]) -> None:
+    """The next message must take ``request`` back."""
+    client, peer = talk
+    note = peer.expect("notifications/cancelled")
+    validate_client_notification(note["method"], client.revision, note["params"])
+    assert note["params"]["requestId"] == request["id"]
+
+
+def test_a_timeout_cancels_and_the_late_reply_is_ignored(talk: Talk, background: Background) -> None:
+    """What python-sdk's issue 1458 reports: a request given up on must be cancelled at the server."""
+    running, request = start(talk, background, timeout=0.2)
+    cancelled(talk, request)
+    with pytest.raises(McpTimeout):
+        running.result(PATIENCE)
+    talk[1].answer(request, complete(structuredContent={"n": 1}))
+    ping(talk, background)
+
+
+def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, background: Background) -> None:
+    told: list[tuple[float, float | None, str | None]] = []
+    running, request = start(talk, background, on_progress=lambda *report: told.append(report))
+    token = request["params"]["_meta"]["progressToken"]
+
+    def report(**params: Any) -> None:
+        talk[1].send({"method": "notifications/progress", "params": {"progressToken": token, **params}})
+
+    report(progress=1, total=3, message="one")
+    report(progress=1, message="again")
+    report(progress=0.5)
+    report(progress="2")
+    report(progress=True)
+    report()
+    report(progress=2, total="three", message=7)
+    report(progress=9, progressToken="unknown")
+    report(progress=9, progressToken=[token])
+    report(progress=9, progressToken=str(token))
+    report(progress=3.5)
+    talk[1].answer(request, complete(structuredContent={"n": 1}))
+    report(progress=4, message="after the end")
+    running.result(PATIENCE)
+    ping(talk, background)
+    assert told == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
+
+
+def test_progress_restarts_the_timeout(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background, timeout=1.0, on_progress=lambda *report: None)
+    token = request["params"]["_meta"]["progressToken"]
+    for done in range(4):
+        threading.Event().wait(0.4)
+        talk[1].send({"method": "notifications/progress", "params": {"progressToken": token, "progress": done}})
+    talk[1].answer(request, complete(structuredContent={"n": 1}))
+    assert running.result(PATIENCE).structured == {"n": 1}
+
+
+def test_progress_that_does_not_increase_restarts_nothing(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background, timeout=0.3, on_progress=lambda *report: None)
+    token = request["params"]["_meta"]["progressToken"]
+    while not running.done():
+        talk[1].send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+        threading.Event().wait(0.02)
+    with pytest.raises(McpTimeout):
+        running.result(PATIENCE)
+
+
+def test_no_progress_extends_the_maximum(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background, maximum=0.5, on_progress=lambda *report: None)
+    token, done = request["params"]["_meta"]["progressToken"], 0
+    while not running.done():
+        done += 1
+        talk[1].send({"method": "notifications/progress", "params": {"progressToken": token, "progress": done}})
+        threading.Event().wait(0.005)
+    with pytest.raises(McpTimeout, match="maximum"):
+        running.result(PATIENCE)
+    cancelled(talk, request)
+
+
+def test_a_cancel_event_ends_the_wait_and_tells_the_server(talk: Talk, background: Background) -> None:
+    cancel = threading.Event()
+    running, request = start(talk, background, cancel=cancel)
+    cancel.set()
+    with pytest.raises(McpCancelled):
+        running.result(PATIENCE)
+    cancelled(talk, request)
+    ping(talk, background)
+
+
+def test_a_cancel_event_ends_even_the_question_for_the_tools(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    cancel = threading.Event()
+    running = background(call, client, cancel=cancel)
+    request = peer.expect("tools/list")
+    cancel.set()
+    with pytest.raises(McpCancelled):
+        running.result(PATIENCE)
+    cancelled(talk, request)
+
+
+def test_an_exception_of_the_progress_taker_cancels_the_call(talk: Talk, background: Background) -> None:
+    def taker(*_report: Any) -> None:
+        raise LookupError("the taker failed")
+
+    running, request = start(talk, background, on_progress=taker)
+    token = request["params"]["_meta"]["progressToken"]
+    talk[1].send({"method": "notifications/progress", "params": {"progressToken": token, "progress": 1}})
+    with pytest.raises(LookupError):
+        running.result(PATIENCE)
+    cancelled(talk, request)
+
+
+def test_answers_find_their_requests_in_any_order_and_only_once(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    first, request = start(talk, background)
+    others = [background(call, client) for _ in range(3)]
+    requests = [peer.expect("tools/call") for _ in others]
+    ids = [request["id"], *(each["id"] for each in requests)]
+    assert len(set(ids)) == 4
+    for wrong in (str(request["id"]), 10_000, "nobody"):
+        peer.answer({"id": wrong}, complete(structuredContent={"n": -1}))
+    peer.send({"id": None, "error": {"code": -32700, "message": "what?"}})
+    for n, each in enumerate([*reversed(requests), request]):
+        peer.answer(each, complete(structuredContent={"n": each["id"]}))
+        peer.answer(each, complete(structuredContent={"n": -1 - n}))
+    results = {running.result(PATIENCE).structured["n"] for running in (first, *others)}
+    assert results == set(ids)
+
+
+# -- the end of the peer -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("last_words", [b"", b'{"jsonrpc":"2.0","id":'])
+def test_a_dead_peer_fails_all_pending_calls_at_once(talk: Talk, background: Background, last_words: bytes) -> None:
+    """What python-sdk's issues 332 and 1577 report: no call may outlive the peer that was to answer it."""
+    client, peer = talk
+    first, _ = start(talk, background)
+    others = [background(call, client) for _ in range(3)]
+    for _ in others:
+        peer.expect("tools/call")
+    peer.send_raw(last_words)
+    peer.close()
+    for running in (first, *others):
+        with pytest.raises(McpClosed, match="middle of a message" if last_words else "gone"):
+            running.result(PATIENCE)
+    assert client.closed.wait(PATIENCE)
+    with pytest.raises(McpClosed):
+        client.ping()
+
+
+def test_an_answer_right_before_the_end_still_counts(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    talk[1].answer(request, complete(structuredContent={"n": 1}))
+    talk[1].close()
+    assert running.result(PATIENCE).structured == {"n": 1}
+
+
+def test_closing_fails_what_waits_and_may_be_done_twice(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    running, _ = start(talk, background)
+    client.close()
+    client.close()
+    with pytest.raises(McpClosed, match="this side"):
+        running.result(PATIENCE)
+    assert peer.receive() is None
+    assert client.closed.is_set()
+    assert not [thread for thread in threading.enumerate() if thread.name == "mcp-client"]
+
+
+@pytest.mark.parametrize(
+    "nonsense",
+    [
+        b"garbage\n",
+        b"\xff\xff\n",
+        b'{"jsonrpc":"2.0","id":1,"result":[]}\n',
+        b'{"jsonrpc":"2.0"}\n',
+        b"[]\n",
+        b'[{"jsonrpc":"2.0","method":"notifications/x"}]\n',
+        b"x" * (4 * 1024 * 1024 + 1),
+    ],
+    ids=["garbage", "not utf-8", "bad result", "no message", "empty batch", "batch", "huge line"],
+)
+def test_a_stream_with_nonsense_in_it_is_trusted_no_further(
+    talk: Talk, background: Background, nonsense: bytes
+) -> None:
+    client, peer = talk
+    running, _ = start(talk, background)
+    peer.send_raw(nonsense)
+    with pytest.raises(McpProtocolError):
+        running.result(PATIENCE)
+    assert client.closed.wait(PATIENCE)
+    with pytest.raises(McpProtocolError):
+        client.ping()
+
+
+def test_messages_split_at_every_byte(talk: Talk, background: Background) -> None:
+    running, request = start(talk, background)
+    line = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[],"structuredContent":{"n":5}}}\n' % request["id"]
+    for byte in line:
+        talk[1].send_raw(bytes([byte]))
+    assert running.result(PATIENCE).structured == {"n": 5}
+
+
+def test_a_peer_that_does_not_read_is_given_up_on(talk: Talk) -> None:
+    client, _ = talk
+    with pytest.raises(McpClosed, match="read"):
+        client._talk.request("x", {"text": "x" * 10_000_000}, timeout=0.2)
+
+
+# -- what the server asks ----------------------------------------------------------------------------------------------
+
+
+def test_a_server_s_requests_are_answered_in_the_handshake_era(handshake_client: Talk, background: Background) -> None:
+    _, peer = handshake_client
+    peer.send({"id": "a", "method": "ping"}, {"id": 1, "method": "sampling/createMessage", "params": {}})
+    assert peer.receive() == {"jsonrpc": "2.0", "id": "a", "result": {}}
+    refused = peer.receive()
+    assert (refused["id"], refused["error"]["code"]) == (1, -32601)
+    peer.send({"method": "notifications/message", "params": {"level": "info", "data": ""}})
+    ping(handshake_client, background)
+
+
+def test_a_server_has_no_requests_in_the_modern_era(modern_client: Talk, background: Background) -> None:
+    modern_client[1].send({"id": "a", "method": "ping"}, {"id": 1, "method": "roots/list"})
+    ping(modern_client, background)  # and no answer came before it
+
+
+@pytest.mark.parametrize("handshake_client", ["2025-03-26"], indirect=True)
+def test_batches_are_taken_where_they_exist(handshake_client: Talk, background: Background) -> None:
+    running, request = start(handshake_client, background)
+    answer = {"jsonrpc": "2.0", "id": request["id"], "result": complete(structuredContent={"n": 1})}
+    handshake_client[1].send([{"jsonrpc": "2.0", "method": "notifications/x"}, answer])
+    assert running.result(PATIENCE).structured == {"n": 1}
+
+
+@pytest.mark.parametrize("handshake_client", ["2025-03-26"], indirect=True)
+def test_nonsense_in_a_batch_ends_the_connection(handshake_client: Talk) -> None:
+    client, peer = handshake_client
+    peer.send([{"jsonrpc": "2.0", "method": "notifications/x"}, 7])
+    assert client.closed.wait(PATIENCE)

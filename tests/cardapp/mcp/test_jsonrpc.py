@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.mcp.jsonrpc import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    PARSE_ERROR,
+    Batch,
+    Failure,
+    Frame,
+    LineDecoder,
+    Malformed,
+    Message,
+    Notification,
+    Request,
+    Result,
+    encode,
+    is_id,
+    parse,
+)
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+objects = st.dictionaries(st.text(), json_values, max_size=4)
+ids = st.integers() | st.text()
+# An error without data and one with null data look the same on the wire.
+data = json_values
+messages: st.SearchStrategy[Message] = st.one_of(
+    st.builds(Request, ids, st.text(), objects),
+    st.builds(Notification, st.text(), objects),
+    st.builds(Result, ids, objects),
+    st.builds(Failure, ids | st.none(), st.integers(), st.text(), data),
+)
+
+
+def decode(*pieces: bytes, max_line: int = 10_000_000) -> list[Frame]:
+    decoder = LineDecoder(max_line)
+    return [frame for piece in pieces for frame in decoder.feed(piece)]
+
+
+@given(st.lists(messages, max_size=5), st.data())
+def test_any_messages_cut_anywhere_come_out_as_they_went_in(sent: list[Message], data: st.DataObject) -> None:
+    stream = b"".join(encode(message) for message in sent)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(stream)), max_size=8)))
+    pieces = [stream[start:end] for start, end in zip([0, *cuts], [*cuts, len(stream)], strict=True)]
+    assert decode(*pieces) == sent
+
+
+def test_a_frame_split_at_every_byte() -> None:
+    message = Request("é\u2028\n", "tools/call", {"text": "zwei\r\nZeilen \U0001f600"})
+    stream = encode(message)
+    for cut in range(len(stream) + 1):
+        assert decode(stream[:cut], stream[cut:]) == [message]
+    assert decode(*(bytes([byte]) for byte in stream)) == [message]
+
+
+@given(st.lists(messages, min_size=1, max_size=4))
+def test_a_line_holds_no_line_end_but_its_last(sent: list[Message]) -> None:
+    line = encode(sent)
+    assert line.endswith(b"\n")
+    assert len(line.decode("utf-8").splitlines()) == 1
+    assert parse(line) == Batch(tuple(sent))
+
+
+@given(st.binary())
+def test_no_bytes_raise(noise: bytes) -> None:
+    decoder = LineDecoder(max_line=50)
+    for frame in decoder.feed(noise) + decoder.feed(b"\n"):
+        assert frame is not None
+    assert not decoder.mid_line
+
+
+@given(json_values)
+def test_no_json_raises(value: Any) -> None:
+    assert parse(json.dumps(value).encode()) is not None
+
+
+def test_blank_lines_and_carriage_returns_are_no_messages() -> None:
+    assert decode(b"\n  \r\n\t\n") == []
+    assert decode(b'{"jsonrpc":"2.0","method":"m"}\r\n') == [Notification("m")]
+
+
+def test_a_long_line_is_dropped_and_the_next_one_read() -> None:
+    short = encode(Notification("m"))
+    frames = decode(b"x" * 50, b"x" * 50, b"x" * 50 + b"\n" + short, max_line=60)
+    assert frames == [Malformed(INVALID_REQUEST, "the line is longer than 60 bytes"), Notification("m")]
+
+
+def test_a_line_as_long_as_the_limit_is_taken() -> None:
+    line = encode(Notification("m"))
+    assert decode(line, max_line=len(line) - 1) == [Notification("m")]
+    assert isinstance(decode(line, max_line=len(line) - 2)[0], Malformed)
+
+
+def test_mid_line_tells_a_cut_message_from_a_clean_end() -> None:
+    decoder = LineDecoder()
+    decoder.feed(b'{"json')
+    assert decoder.mid_line
+    decoder.feed(b"\n")
+    assert not decoder.mid_line
+
+
+@pytest.mark.parametrize(
+    ("line", "code"),
+    [
+        (b"\xff\xfe", PARSE_ERROR),
+        (b"{", PARSE_ERROR),
+        (b"NaN", PARSE_ERROR),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"x":1e999}}', PARSE_ERROR),
+        (b'{"jsonrpc":"2.0","method":"m","params":{"x":-Infinity}}', PARSE_ERROR),
+        (b"[" * 100_000, PARSE_ERROR),
+        (b'{"jsonrpc":"2.0","id":' + b"9" * 5000 + b',"method":"m"}', PARSE_ERROR),
+        (b"1", INVALID_REQUEST),
+        (b"[]", INVALID_REQUEST),
+        (b"{}", INVALID_REQUEST),
+        (b'{"id":1,"method":"m"}', INVALID_REQUEST),
+        (b'{"jsonrpc":"1.0","id":1,"method":"m"}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"method":7}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":null,"method":"m"}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":true,"method":"m"}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1.5,"method":"m"}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1.0,"result":{}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","params":[1]}', INVALID_PARAMS),
+        (b'{"jsonrpc":"2.0","id":1}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":{"code":1,"message":""}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"result":[]}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"result":null}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","result":{}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":true,"message":""}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":1,"error":{"code":1}}', INVALID_REQUEST),
+        (b'{"jsonrpc":"2.0","id":[],"error":{"code":1,"message":""}}', INVALID_REQUEST),
+    ],
+)
+def test_what_is_no_message_is_named_by_its_code(line: bytes, code: int) -> None:
+    found = parse(line)
+    assert isinstance(found, Malformed)
+    assert found.code == code
+
+
+def test_the_id_of_a_malformed_request_is_kept_so_that_it_can_be_answered() -> None:
+    found = parse(b'{"jsonrpc":"2.0","id":"a","method":"m","params":[]}')
+    assert isinstance(found, Malformed)
+    assert found.id == "a"
+
+
+def test_an_error_may_have_a_null_id_or_none() -> None:
+    expected = Failure(None, -32700, "what?")
+    assert parse(b'{"jsonrpc":"2.0","id":null,"error":{"code":-32700,"message":"what?"}}') == expected
+    assert parse(b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}') == expected
+
+
+def test_a_batch_keeps_what_is_wrong_in_it_apart() -> None:
+    found = parse(b'[{"jsonrpc":"2.0","method":"m"},1]')
+    assert found == Batch((Notification("m"), Malformed(INVALID_REQUEST, "a message must be an object")))
+
+
+@pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
+def test_what_is_not_json_is_not_sent(value: Any) -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        encode(Notification("m", {"x": value}))
+
+
+@pytest.mark.parametrize(("value", "right"), [(1, True), ("", True), (True, False), (1.0, False), (None, False)])
+def test_ids(value: object, right: bool) -> None:
+    assert is_id(value) is right

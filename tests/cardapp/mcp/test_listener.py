@@ -1,0 +1,199 @@
+from __future__ import annotations
+
+import os
+import runpy
+import socket
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import McpClosed, StateError, UsageError
+from cardapp.mcp.client import McpClient
+from cardapp.mcp.server import CallContext, McpServer, Tool, UnixListener
+
+EXAMPLE = runpy.run_path(str(Path(__file__).with_name("example_server.py")))
+ANY = {"type": "object"}
+PATIENCE = 20.0
+
+
+def mcp_threads() -> list[str]:
+    return [thread.name for thread in threading.enumerate() if thread.name.startswith("mcp-")]
+
+
+@pytest.fixture
+def path(state_dir: Path) -> Path:
+    return state_dir / "mcp.sock"
+
+
+@pytest.fixture
+def listen(path: Path) -> Iterator[Callable[..., UnixListener]]:
+    """``listen(server, …)`` listens at ``path``; afterwards no thread of the package may be left."""
+    started: list[UnixListener] = []
+
+    def start(server: McpServer | None = None, **options: Any) -> UnixListener:
+        started.append(UnixListener(path, server or EXAMPLE["example_server"](), **options))
+        started[-1].start()
+        return started[-1]
+
+    yield start
+    for listener in started:
+        listener.stop(PATIENCE)
+    assert mcp_threads() == []
+
+
+def connect(path: Path) -> McpClient:
+    return McpClient.connect(path, timeout=PATIENCE)
+
+
+def add(client: McpClient, a: int, b: int) -> Any:
+    return client.call_tool("add", {"a": a, "b": b}, timeout=PATIENCE, maximum=PATIENCE).structured
+
+
+def test_the_socket_is_for_its_owner_alone_and_goes_away(path: Path, listen: Callable[..., UnixListener]) -> None:
+    previous = os.umask(0)
+    try:
+        listener = listen()
+    finally:
+        os.umask(previous)
+    assert stat.S_IMODE(path.lstat().st_mode) == 0o600
+    listener.stop(PATIENCE)
+    listener.stop(PATIENCE)
+    assert not path.exists()
+
+
+def test_many_peers_at_once(path: Path, listen: Callable[..., UnixListener], background: Any) -> None:
+    listen()
+    clients = [connect(path) for _ in range(5)]
+    sums: list[Future[Any]] = [background(add, client, n, n) for n, client in enumerate(clients)]
+    assert [each.result(PATIENCE) for each in sums] == [{"sum": 2 * n} for n in range(5)]
+    for client in clients:
+        client.close()
+
+
+def test_a_stale_socket_file_is_replaced(path: Path, listen: Callable[..., UnixListener]) -> None:
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    listen()
+    client = connect(path)
+    assert add(client, 1, 1) == {"sum": 2}
+    client.close()
+
+
+def test_a_live_socket_is_left_alone(path: Path, listen: Callable[..., UnixListener]) -> None:
+    listen()
+    second = UnixListener(path, EXAMPLE["example_server"]())
+    with pytest.raises(StateError, match="another server"):
+        second.start()
+    second.stop()
+    client = connect(path)
+    assert add(client, 1, 1) == {"sum": 2}
+    client.close()
+
+
+def test_what_is_no_socket_is_left_alone(path: Path) -> None:
+    path.write_text("precious")
+    with pytest.raises(StateError, match="no socket"):
+        UnixListener(path, EXAMPLE["example_server"]()).start()
+    assert path.read_text() == "precious"
+
+
+def test_a_path_too_long_names_the_setting_to_change(state_dir: Path) -> None:
+    with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
+        UnixListener(state_dir / ("x" * 107), EXAMPLE["example_server"]()).start()
+
+
+def test_a_missing_directory_is_named(state_dir: Path) -> None:
+    with pytest.raises(StateError, match="nowhere"):
+        UnixListener(state_dir / "nowhere" / "s", EXAMPLE["example_server"]()).start()
+
+
+def test_a_file_that_took_the_socket_s_place_is_not_removed(path: Path, listen: Callable[..., UnixListener]) -> None:
+    listener = listen()
+    path.unlink()
+    path.write_text("another's")
+    listener.stop(PATIENCE)
+    assert path.read_text() == "another's"
+
+
+def test_a_peer_too_many_is_hung_up_on(path: Path, listen: Callable[..., UnixListener]) -> None:
+    listen(max_connections=1)
+    first = connect(path)
+    with pytest.raises(McpClosed):
+        connect(path)
+    assert add(first, 1, 1) == {"sum": 2}
+    first.close()
+
+
+def test_a_stop_hangs_up_cancels_calls_and_leaves_no_thread(
+    path: Path, listen: Callable[..., UnixListener], background: Any
+) -> None:
+    begun = threading.Event()
+
+    def handler(_arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
+        begun.set()
+        assert context.cancelled.wait(PATIENCE)
+        return {}
+
+    listener = listen(McpServer("h", "1", [Tool("h", "H", "", ANY, ANY, handler)]))
+    client, idle = connect(path), connect(path)
+    running = background(client.call_tool, "h", {}, timeout=PATIENCE, maximum=PATIENCE)
+    assert begun.wait(PATIENCE)
+    listener.stop(PATIENCE)
+    assert "mcp-listener" not in mcp_threads()
+    assert "mcp-peer" not in mcp_threads()
+    with pytest.raises(McpClosed):
+        running.result(PATIENCE)
+    assert idle.closed.wait(PATIENCE)
+    client.close()
+    idle.close()
+
+
+def test_a_peer_that_reads_nothing_does_not_block_the_others_nor_the_stop(
+    path: Path, listen: Callable[..., UnixListener]
+) -> None:
+    listener = listen()
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(path))
+        deaf.setblocking(False)
+        ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 1000
+        stuffed = 0
+        try:
+            while stuffed < 50_000_000:
+                stuffed += deaf.send(ping)
+        except BlockingIOError:
+            pass
+        assert stuffed < 50_000_000, "the server must have stopped reading by now"
+        client = connect(path)
+        assert add(client, 1, 1) == {"sum": 2}
+        client.close()
+        listener.stop(PATIENCE)
+        assert mcp_threads() == []
+
+
+def test_threads_end_with_their_peers(path: Path, listen: Callable[..., UnixListener]) -> None:
+    listener = listen()
+    for _ in range(10):
+        client = connect(path)
+        add(client, 1, 1)
+        client.close()
+    before_stop = [name for name in mcp_threads() if name != "mcp-listener"]
+    listener.stop(PATIENCE)
+    assert len(before_stop) < 10
+    assert mcp_threads() == []
+
+
+def test_descriptors_are_given_back(path: Path, listen: Callable[..., UnixListener]) -> None:
+    def opened() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    before = opened()
+    listener = listen()
+    for _ in range(5):
+        connect(path).close()
+    listener.stop(PATIENCE)
+    assert opened() == before

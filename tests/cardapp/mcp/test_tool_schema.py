@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+import socket
+from typing import Any
+
+import pytest
+
+from cardapp.errors import FieldError
+from cardapp.mcp.tool_schema import MAX_DEPTH, MAX_NODES, MAX_REPORTED, ToolSchema, UnusableSchema
+
+
+def nested(depth: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {}
+    for _ in range(depth):
+        schema = {"not": schema}
+    return schema
+
+
+def test_faults_name_their_place() -> None:
+    schema = ToolSchema({"properties": {"a/b": {"items": {"type": "integer"}}}})
+    assert schema.faults({"a/b": [1, 2.0, "x"]}) == (FieldError("/a~1b/2", "'x' is not of type 'integer'"),)
+    assert schema.faults({"a/b": []}) == ()
+
+
+@pytest.mark.parametrize("value", [[], 0, "text", None, True, {"any": 1}])
+def test_the_checked_value_may_be_any_json(value: Any) -> None:
+    assert ToolSchema({}).faults(value) == ()
+
+
+def test_only_so_many_faults_are_reported() -> None:
+    assert len(ToolSchema({"items": {"type": "null"}}).faults([1] * 100)) == MAX_REPORTED
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        (True, "object"),
+        (None, "object"),
+        ({"type": "objekt"}, "type"),
+        ({"$schema": "http://json-schema.org/draft-07/schema#"}, "dialect"),
+        ({"$schema": 7}, "dialect"),
+        (nested(MAX_DEPTH), "levels"),
+        (nested(100_000), "levels"),
+        ({"enum": list(range(MAX_NODES))}, "nodes"),
+    ],
+)
+def test_a_schema_that_cannot_be_used(schema: Any, reason: str) -> None:
+    with pytest.raises(UnusableSchema, match=reason):
+        ToolSchema(schema)
+
+
+def test_the_dialect_may_be_named() -> None:
+    assert ToolSchema({"$schema": "https://json-schema.org/draft/2020-12/schema"}).faults(1) == ()
+
+
+def test_a_network_reference_is_refused_and_never_fetched(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_network(*_args: Any, **_kwargs: Any) -> None:
+        raise AssertionError("the network was asked")
+
+    monkeypatch.setattr(socket, "getaddrinfo", no_network)
+    monkeypatch.setattr(socket.socket, "connect", no_network)
+    for reference in ("http://127.0.0.1:9/x.json", "https://example.com/x.json", "file:///etc/hostname", "other.json"):
+        with pytest.raises(UnusableSchema, match="reference"):
+            ToolSchema({"$ref": reference}).faults({})
+
+
+def test_a_local_reference_works_and_an_endless_one_is_refused() -> None:
+    tree = {"$ref": "#/$defs/n", "$defs": {"n": {"type": "object", "additionalProperties": {"$ref": "#/$defs/n"}}}}
+    assert ToolSchema(tree).faults({"a": {"b": {}}}) == ()
+    assert ToolSchema(tree).faults({"a": {"b": 1}})[0].pointer == "/a/b"
+    with pytest.raises(UnusableSchema, match="deep"):
+        ToolSchema({"$ref": "#"}).faults({})
+    deep: dict[str, Any] = {}
+    for _ in range(5000):
+        deep = {"a": deep}
+    with pytest.raises(UnusableSchema, match="deep"):
+        ToolSchema(tree).faults(deep)

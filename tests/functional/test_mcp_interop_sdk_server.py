@@ -1,0 +1,136 @@
+"""Our client drives servers made with the reference implementation, over a Unix socket and over stdio, in both eras."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import McpCancelled, McpClosed, McpProtocolError, McpRemoteError, McpTimeout
+from cardapp.mcp.client import McpClient, ToolResult
+
+pytestmark = pytest.mark.functional
+
+SERVER = Path(__file__).resolve().parents[1] / "cardapp" / "mcp" / "sdk_server.py"
+PATIENCE = 30.0
+AGREED = {"both": ("modern", "2026-07-28"), "handshake": ("handshake", "2025-11-25")}
+
+Start = Callable[[str, str], McpClient]
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """The servers started; each must end by itself once its client has hung up."""
+    started: list[subprocess.Popen[bytes]] = []
+    yield started
+    for process in started:
+        try:
+            process.wait(PATIENCE)
+        finally:
+            process.kill()
+            if process.stderr is not None:
+                process.stderr.close()
+
+
+@pytest.fixture(params=["socket", "stdio"])
+def start(request: pytest.FixtureRequest, state_dir: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[Start]:
+    """``start(make, era)`` starts a server and is our client of it."""
+    clients: list[McpClient] = []
+
+    def connect(make: str, era: str) -> McpClient:
+        command = [sys.executable, str(SERVER), make, era]
+        if request.param == "socket":
+            process = subprocess.Popen([*command, str(state_dir / "s")], stderr=subprocess.PIPE)
+            processes.append(process)
+            assert process.stderr is not None
+            assert process.stderr.readline() == b"listening\n"
+            clients.append(McpClient.connect(state_dir / "s", timeout=PATIENCE))
+            assert clients[-1].peer_pid == process.pid
+        else:
+            process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+            processes.append(process)
+            assert process.stdin is not None
+            assert process.stdout is not None
+            clients.append(McpClient(process.stdout, process.stdin, timeout=PATIENCE))
+        return clients[-1]
+
+    yield connect
+    for client in clients:
+        client.close()
+
+
+def call(client: McpClient, name: str, _timeout: float = PATIENCE, **arguments: Any) -> ToolResult:
+    return client.call_tool(name, arguments, timeout=_timeout, maximum=PATIENCE)
+
+
+@pytest.mark.parametrize("era", ["both", "handshake"])
+def test_a_server_made_by_hand(start: Start, era: str) -> None:
+    client = start("lowlevel", era)
+    assert (client.era, client.revision) == AGREED[era]
+    assert client.server_info["name"] == "by hand"
+    client.ping(timeout=PATIENCE)
+    assert [tool["name"] for tool in client.list_tools()] == ["add", "count", "stopped", "fail", "lie"]
+    assert call(client, "add", a=1, b=2.5) == ToolResult({"sum": 3.5}, False, "3.5")
+    assert call(client, "fail") == ToolResult(None, True, "no luck")
+    with pytest.raises(McpProtocolError, match="/sum"):
+        call(client, "lie")
+    with pytest.raises(McpRemoteError):
+        client._request("resources/list", {}, timeout=PATIENCE)
+
+
+@pytest.mark.parametrize("era", ["both", "handshake"])
+def test_a_server_made_by_decorators(start: Start, era: str) -> None:
+    client = start("decorated", era)
+    assert (client.era, client.revision) == AGREED[era]
+    assert call(client, "add", a=1, b=2).structured == {"sum": 3}
+    assert call(client, "count", steps=2).structured == {"result": 2}
+    failed = call(client, "fail")
+    assert failed.is_error
+    assert "fail" in failed.text
+    assert call(client, "add", a="one", b=2).is_error
+
+
+@pytest.mark.parametrize("make", ["lowlevel", "decorated"])
+@pytest.mark.parametrize("era", ["both", "handshake"])
+def test_progress(start: Start, make: str, era: str) -> None:
+    client = start(make, era)
+    seen: list[tuple[float, float | None, str | None]] = []
+    client.call_tool(
+        "count", {"steps": 3}, timeout=PATIENCE, maximum=PATIENCE, on_progress=lambda *report: seen.append(report)
+    )
+    assert seen == [(n, 3, f"step {n}") for n in (1, 2, 3)]
+
+
+@pytest.mark.parametrize("era", ["both", "handshake"])
+@pytest.mark.parametrize("how", ["timeout", "cancel"])
+def test_a_call_given_up_is_stopped_at_the_server(start: Start, era: str, how: str) -> None:
+    client = start("lowlevel", era)
+    cancel = threading.Event()
+    with pytest.raises(McpTimeout if how == "timeout" else McpCancelled):
+        client.call_tool(
+            "count",
+            {"steps": 1, "hold": True},
+            timeout=0.5 if how == "timeout" else PATIENCE,
+            maximum=PATIENCE,
+            on_progress=lambda *_report: cancel.set() if how == "cancel" else None,
+            cancel=cancel,
+        )
+    assert not call(client, "stopped").is_error  # answers once the other call has been stopped
+
+
+@pytest.mark.parametrize("era", ["both", "handshake"])
+def test_a_server_killed_during_a_call(start: Start, processes: list[subprocess.Popen[bytes]], era: str) -> None:
+    client = start("lowlevel", era)
+    with pytest.raises(McpClosed):
+        client.call_tool(
+            "count",
+            {"steps": 1, "hold": True},
+            timeout=PATIENCE,
+            maximum=PATIENCE,
+            on_progress=lambda *_report: processes[0].kill(),
+        )
