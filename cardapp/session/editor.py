@@ -17,7 +17,6 @@ from cardapp.errors import (
     CardAppError,
     EditorBlocked,
     EditorUnavailable,
-    FieldError,
     InvalidValue,
     SessionUnavailable,
     TooSlow,
@@ -155,9 +154,11 @@ class Editor:
         if fault == "late":
             raise TooSlow(f"Neovim became free too late, the cursor was left alone. Try again. {WAY_BACK}")
         if fault == "window":
-            raise _invalid("/window", f"there is no window {window}; GET /api/editor/state names the current one")
+            raise InvalidValue.of(
+                "/window", f"there is no window {window}; GET /api/editor/state names the current one"
+            )
         if fault is not None:
-            raise _invalid(f"/{fault}", _outside(fault, row, column, answer["last"]))
+            raise InvalidValue.of(f"/{fault}", _outside(fault, row, column, answer["last"]))
         return _present(answer)
 
     def input(self, text: str) -> dict[str, int]:
@@ -167,11 +168,11 @@ class Editor:
         are what ends both. ``accepted`` is smaller than the text when Neovim's own key buffer is full.
         """
         if not 1 <= len(text) <= INPUT_LIMIT:
-            raise _invalid("/text", f"{len(text)} characters; send 1 to {INPUT_LIMIT} at a time")
+            raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {INPUT_LIMIT} at a time")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise _invalid("/text", "a lone surrogate is no character; send valid Unicode") from error
+            raise InvalidValue.of("/text", "a lone surrogate is no character; send valid Unicode") from error
         connection = self._connect()
         self._probe(connection)  # so that a refusal means that nothing was typed
         return {"accepted": int(connection.call("nvim_input", text, timeout=_BOUND))}
@@ -295,8 +296,4 @@ def _outside(field: str, row: int, column: int, last: int) -> str:
 
 def _require_between(pointer: str, value: int, least: int) -> None:
     if not least <= value <= _LARGEST:
-        raise _invalid(pointer, f"{value} is not a number from {least} to {_LARGEST}")
-
-
-def _invalid(pointer: str, message: str) -> InvalidValue:
-    return InvalidValue(f"{pointer[1:]}: {message}.", errors=(FieldError(pointer, message),))
+        raise InvalidValue.of(pointer, f"{value} is not a number from {least} to {_LARGEST}")

@@ -1,0 +1,133 @@
+"""The editor's endpoints and keys with the whole application, a real session and its own Neovim."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.session.neovim import NeovimConnection
+from tests.functional.serving import Stage, make_card, position, until
+
+pytestmark = pytest.mark.functional
+
+PROMPT = ':echo "a\\nb\\nc\\nd"<CR>'
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+def state(stage: Stage) -> dict[str, Any]:
+    told: dict[str, Any] = stage.tcp.get("/api/editor/state")
+    return told
+
+
+def keys(stage: Stage, text: str) -> None:
+    answer = stage.unix.post("/api/editor/input", {"text": text})
+    assert (answer.status, answer.json) == (200, {"accepted": len(text.encode())})
+
+
+@pytest.fixture
+def calm(stage: Stage) -> Stage:
+    """Neovim in normal mode, in the window with the code, which has a few rows."""
+    keys(stage, "<C-c><C-\\><C-n>")
+    until(lambda: state(stage)["blocking"] is False)
+    code = until(lambda: _code_window(stage))
+    keys(stage, f":call win_gotoid({code})<CR>")
+    until(lambda: state(stage)["mode"] == "n" and state(stage)["buffer"]["name"].endswith("/main.c"))
+    return stage
+
+
+def _code_window(stage: Stage) -> int:
+    window: int = lua(stage, "return vim.fn.win_findbuf(vim.fn.bufnr('main.c$'))[1] or 0")
+    return window
+
+
+def lua(stage: Stage, code: str) -> Any:
+    """What Lua in the session's Neovim answers, on a connection of the test's own."""
+    connection = NeovimConnection(stage.link.editor_socket())
+    try:
+        return connection.call("nvim_exec_lua", code, [], timeout=10)
+    finally:
+        connection.close()
+
+
+def test_the_cursor_walks_the_code_and_stays_in_it(calm: Stage) -> None:
+    moved = calm.tcp.put("/api/editor/cursor", {"row": 7, "column": 3})
+    assert moved.status == 200
+    assert moved.json["cursor"] == {"row": 7, "column": 3}
+    assert state(calm)["cursor"] == {"row": 7, "column": 3}
+    outside = calm.unix.put("/api/editor/cursor", {"row": 9999, "column": 0})
+    assert (outside.status, [error["pointer"] for error in outside.json["errors"]]) == (422, ["/row"])
+    assert state(calm)["cursor"] == {"row": 7, "column": 3}
+
+
+def test_input_types_and_its_limit_is_256(calm: Stage) -> None:
+    keys(calm, "gg0" + "l" * 253)
+    assert until(lambda: state(calm)["cursor"]["row"] == 1)
+    refused = calm.tcp.post("/api/editor/input", {"text": "l" * 257})
+    assert (refused.status, [error["pointer"] for error in refused.json["errors"]]) == (422, ["/text"])
+
+
+def test_a_prompt_blocks_the_cursor_alone_and_a_sync_frees_it(calm: Stage) -> None:
+    calm.tcp.put("/api/navigation/current", position("quick", "first"))
+    keys(calm, PROMPT)
+    until(lambda: state(calm)["blocking"] is True)
+    assert calm.tcp.get("/api/state")["editor"] == {"available": True, "reason": None}
+    blocked = calm.tcp.put("/api/editor/cursor", {"row": 1, "column": 0})
+    assert (blocked.status, blocked.json["code"]) == (409, "editor_blocked")
+    done = calm.tcp.post("/api/navigation/sync")
+    assert (done.status, done.json["state"]) == (200, "ready")
+    assert until(lambda: state(calm)["cursor"])["row"] == done.json["observed"]["line"]
+
+
+def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
+    keys(calm, PROMPT)
+    until(lambda: state(calm)["blocking"] is True)
+    drawn = calm.tcp.post("/api/editor/redraw", {"cols": 100, "rows": 30})
+    assert drawn.status == 200
+    assert drawn.json["grid"]["cols"] == 100
+    until(lambda: (now := state(calm))["blocking"] is False and now["grid"] == drawn.json["grid"])
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        ("<F1>", "editor.reset"),
+        ("<F2>", "navigation.synced"),
+        ("<C-`>", "editor.redraw"),
+        ("<M-Right>", "navigation.moved"),
+    ],
+)
+def test_a_key_in_neovim_does_what_the_table_says(calm: Stage, key: str, kind: str) -> None:
+    until(lambda: lua(calm, "return #(require('card.keys').status())") > 0)
+    calm.tcp.put("/api/navigation/current", position("quick", "first"))
+    last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
+    keys(calm, key)
+    events = until(lambda: calm.tcp.get(f"/api/events?after={last}&kind={kind}")["events"])
+    assert [event["actor"] for event in events] == ["editor"]
+    until(lambda: state(calm)["blocking"] is False)
+
+
+def test_a_killed_neovim_is_said_and_a_reset_brings_it_back(calm: Stage) -> None:
+    os.kill(lua(calm, "return vim.fn.getpid()"), signal.SIGKILL)
+    until(lambda: state(calm)["available"] is False)
+    assert "bin/card-session reset" in state(calm)["reason"]
+    gone = calm.tcp.post("/api/editor/input", {"text": "x"})
+    assert (gone.status, gone.json["code"]) == (503, "editor_unavailable")
+    back = calm.tcp.post("/api/editor/reset")
+    assert (back.status, back.json["editor_restarted"]) == (200, True)
+    assert until(lambda: state(calm)["available"]) is True
