@@ -1,89 +1,115 @@
-"""The service as a program: addresses, settings, locks, ending."""
+"""``bin/start`` for real: what it starts answers, and whatever ends it, nothing of it is left."""
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
-import sys
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.functional.serving import Api, make_card
-from tests.functional.test_crash import Server
+ROOT = Path(__file__).resolve().parents[2]
+START = str(ROOT / "bin" / "start")
+SESSION = str(ROOT / "bin" / "card-session")
+READY = "Ctrl-C here ends it.\n"
 
 pytestmark = pytest.mark.functional
 
 
-@pytest.fixture
-def environment(card_environment: dict[str, str], state_dir: Path) -> dict[str, str]:
-    card = make_card(state_dir / "card")
-    return {**card_environment, "CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(card)}
-
-
-def refused(environment: dict[str, str], **changed: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-P", "-m", "cardapp", "serve"],
-        env={**environment, **changed},
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
-
-
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
-    server = Server(environment)
-    socket = Path(environment["CARD_STATE_DIR"]) / "card-api.sock"
-    assert Api.unix(socket).get("/api/health")["status"] == "ok"
-    server.process.send_signal(number)
-    assert server.process.wait(10) == 0
-    assert server.process.stdout is not None
-    server.process.stdout.close()
-    assert not socket.exists()
-
-
-def test_a_second_instance_is_refused_and_disturbs_nothing(environment: dict[str, str]) -> None:
-    server = Server(environment)
+@contextmanager
+def started(environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``bin/start`` in a process group of its own (as in a terminal), and what it printed until it was ready."""
+    process = subprocess.Popen([START], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
+    assert process.stdout is not None
     try:
-        ended = refused(environment)
-        assert ended.returncode == 1
-        assert environment["CARD_STATE_DIR"] in ended.stderr
-        assert server.api.get("/api/health")["status"] == "ok"
-        assert Api.unix(Path(environment["CARD_STATE_DIR"]) / "card-api.sock").get("/api/health")
-        port = server.address.rsplit(":", 1)[1]
-        elsewhere = str(Path(environment["CARD_STATE_DIR"]).with_name("elsewhere"))
-        ended = refused(environment, CARD_API_PORT=port, CARD_STATE_DIR=elsewhere)
-        assert (ended.returncode, port in ended.stderr) == (1, True)
+        printed = ""
+        for line in process.stdout:
+            printed += line
+            if line == READY:
+                break
+        yield process, printed
     finally:
-        server.kill()
+        if process.poll() is None:
+            process.terminate()
+        process.communicate(timeout=60)
 
 
-@pytest.mark.parametrize(
-    ("name", "value", "code", "said"),
-    [
-        ("CARD_API_HOST", "0.0.0.0", 2, "loopback"),
-        ("CARD_API_PORT", "eighty", 2, "CARD_API_PORT"),
-        ("CARD_REPLAY_TIMEOUT", "0", 2, "CARD_REPLAY_TIMEOUT"),
-        ("CARD_API_SOCKET", "/tmp/" + "x" * 120, 2, "107"),
-        ("CARD_SOURCE", "/nonexistent", 1, "there is no card"),
-    ],
-)
-def test_a_bad_setting_is_named(environment: dict[str, str], name: str, value: str, code: int, said: str) -> None:
-    ended = refused(environment, **{name: value})
-    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
-    assert "Traceback" not in ended.stderr
+def left_over(environment: dict[str, str]) -> list[str]:
+    """The command lines of all processes that were started with this state directory."""
+    mark = f"CARD_STATE_DIR={environment['CARD_STATE_DIR']}".encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (place / "environ").read_bytes().split(b"\0"):
+                found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended meanwhile, or is somebody else's
+    return [command for command in found if command]  # a zombie has none
 
 
-def test_an_unknown_setting_is_warned_about(environment: dict[str, str]) -> None:
-    ended = refused(environment, CARD_API_PROT="1", CARD_SOURCE="/nonexistent")
-    assert "did you mean CARD_API_PORT?" in ended.stderr
+def identity(printed: str) -> dict[str, str]:
+    address = next(word for word in printed.split() if word.startswith("http://127.0.0.1:"))
+    with urllib.request.urlopen(f"{address}/api/identity", timeout=10) as answer:
+        found: dict[str, str] = json.load(answer)
+    return found
 
 
-def test_symlinked_state_is_refused(environment: dict[str, str], state_dir: Path) -> None:
-    (state_dir / "real").mkdir()
-    os.symlink(state_dir / "real", state_dir / "link")
-    ended = refused(environment, CARD_STATE_DIR=str(state_dir / "link"))
-    assert (ended.returncode, "symbolic link" in ended.stderr) == (1, True), ended.stderr
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str], number: signal.Signals) -> None:
+    with started(card_environment) as (process, printed):
+        assert identity(printed)["id"] == "arena"
+        assert any("cardapp.container.host" in command for command in left_over(card_environment))
+        os.killpg(process.pid, number)
+        process.communicate(timeout=60)
+        assert process.returncode == 0
+    assert left_over(card_environment) == []
+    assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
+
+
+def test_a_session_that_ran_before_is_left_alone(card_environment: dict[str, str]) -> None:
+    environment = card_environment | {"CARD_SOURCE": str(ROOT / "etc" / "cards" / "calc")}
+    subprocess.run([SESSION, "start", "--name", "default", environment["CARD_SOURCE"]], env=environment, check=True)
+    try:
+        with started(environment) as (process, printed):
+            assert "session default runs already" in printed
+            assert identity(printed)["id"] == "calc"
+            os.killpg(process.pid, signal.SIGINT)
+            process.communicate(timeout=60)
+        listed = subprocess.run([SESSION, "list"], env=environment, check=True, capture_output=True, text=True).stdout
+        assert "default" in listed
+        assert "running" in listed
+        assert not any("cardapp serve" in command for command in left_over(environment))
+    finally:
+        subprocess.run([SESSION, "stop", "default"], env=environment, check=True)
+    assert left_over(environment) == []
+
+
+def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        environment = card_environment | {"CARD_API_PORT": port}
+        done = subprocess.run([START], env=environment, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"port {port}" in done.stderr
+    assert done.stdout == ""
+    assert list(Path(environment["CARD_STATE_DIR"]).rglob("session.json")) == []
+    assert left_over(environment) == []
+
+
+def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:
+    card = tmp_path / "calc"
+    shutil.copytree(ROOT / "etc" / "cards" / "calc", card, ignore=shutil.ignore_patterns("build"))
+    (card / "src" / "Makefile").write_text("all:\n\t@echo this cannot be built >&2; false\n.PHONY: all\n")
+    environment = card_environment | {"CARD_SOURCE": str(card)}
+    done = subprocess.run([START], env=environment, check=False, capture_output=True, text=True, timeout=60)
+    assert done.returncode != 0
+    assert "this cannot be built" in done.stderr
+    assert READY not in done.stdout
+    assert left_over(environment) == []
