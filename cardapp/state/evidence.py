@@ -113,7 +113,9 @@ def _make_private(root: Path) -> None:
             code="state_symlink",
         )
     try:
-        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if not root.is_dir():
+            root.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _sync_directory(root.parent)
     except OSError as error:
         raise StateError(
             f"The evidence directory {root} cannot be made: {error.strerror}. Set CARD_STATE_DIR."
@@ -129,17 +131,21 @@ def _write(root: Path, target: Path, data: bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, target)
-        directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        _sync_directory(root)
     except OSError as error:
         temporary.unlink(missing_ok=True)
         raise StateError(
             f"The picture could not be written to {root}: {error.strerror}. Free some space, or make it writable.",
             code="state_disk_full" if error.errno == errno.ENOSPC else "state_io_error",
         ) from error
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 # -- rows ----------------------------------------------------------------------------------------------------------

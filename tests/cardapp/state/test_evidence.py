@@ -124,6 +124,7 @@ def test_a_failing_disk_leaves_no_half_picture(root: Path, monkeypatch: pytest.M
     def full(descriptor: int) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
+    root.mkdir()
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(StateError) as refused:
         evidence.store(root, png())
@@ -148,7 +149,9 @@ def test_the_file_is_synced_before_it_gets_its_name_and_the_directory_after(
     monkeypatch.setattr(os, "fsync", watched_fsync)
     monkeypatch.setattr(os, "replace", watched_replace)
     evidence.store(root, png())
-    assert done == ["file", "rename", "directory"]
+    assert done == ["directory", "file", "rename", "directory"]
+    evidence.store(root, png(1))
+    assert done[4:] == ["file", "rename", "directory"]
 
 
 def test_a_sweep_removes_what_a_crash_left_and_nothing_else(root: Path, db: Database) -> None:
