@@ -1,13 +1,15 @@
 """JSON Schema 2020-12 validation as this application means it.
 
-Two things differ from the library's defaults: ``true`` is no integer and no number (nor is ``1.0`` an integer), and
-every error is reported, as a JSON pointer (RFC 6901) and a sentence.
+Three things differ from the library's defaults: ``true`` is no integer and no number (nor is ``1.0`` an integer), a
+``$`` at the end of a pattern does not let a final line feed through (as in ECMA-262, unlike Python), and every error
+is reported, as a JSON pointer (RFC 6901) and a sentence.
 """
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import jsonschema
@@ -18,8 +20,15 @@ from cardapp.errors import FieldError
 _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+
+
 _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
-    jsonschema.Draft202012Validator, type_checker=_types
+    jsonschema.Draft202012Validator, validators={"pattern": _pattern}, type_checker=_types
 )
 
 

@@ -20,6 +20,12 @@ FORM = "multipart/form-data"
 RAW = ("image/png", "image/jpeg", "application/octet-stream")
 
 
+class _Form(bottle.BaseRequest):  # type: ignore[misc]
+    """A form held in memory, where the picture goes in any case: the gate has bounded its size."""
+
+    MEMFILE_MAX = 1 << 31
+
+
 def add(request: Request) -> Reply:
     """Store the picture, then pin it; the file is on the disk before its row is."""
     services, loaded = request.services, request.services.shelf.current()
@@ -68,7 +74,7 @@ def _sent(environ: Mapping[str, Any], query: Mapping[str, Any]) -> tuple[bytes, 
         data: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         return data, dict(query)
     try:
-        form = bottle.BaseRequest(dict(environ)).POST
+        form = _Form(dict(environ)).POST
     except (bottle.HTTPError, UnicodeDecodeError, ValueError) as error:
         raise BadRequest("the form cannot be read: send multipart/form-data with a file part `file`") from error
     return _from_form(form, query)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from cardapp.card import progress as rules
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
 from cardapp.state import checkpoint, events, evidence, kinds, progress
+from cardapp.state.database import Connection
 from cardapp.web.exchange import Reply, Request
 from cardapp.web.gate import ADDRESS
 from cardapp.web.services import LoadedCard
@@ -73,12 +73,12 @@ def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _progress(conn: sqlite3.Connection, loaded: LoadedCard) -> dict[str, Any]:
+def _progress(conn: Connection, loaded: LoadedCard) -> dict[str, Any]:
     uuid = loaded.identity.uuid
     return rules.overview(loaded.catalog, progress.load_all(conn, uuid), checkpoint.load_results(conn, uuid))
 
 
-def _last_notes(conn: sqlite3.Connection) -> Iterable[dict[str, Any]]:
+def _last_notes(conn: Connection) -> Iterable[dict[str, Any]]:
     """The newest notes in their order; the record is only read forward."""
     last: deque[dict[str, Any]] = deque(maxlen=_NOTES_PAGE)
     after = 0

@@ -175,7 +175,13 @@ def editor() -> StandIn:
 @pytest.fixture
 def sessions() -> StandIn:
     return StandIn(
-        describe={"binding": BINDING, "runtime": "local", "mcp_socket": "/tmp/mcp.sock"},
+        describe={
+            "name": "main",
+            "binding": BINDING,
+            "runtime": "local",
+            "mcp_socket": "/tmp/mcp.sock",
+            "card": {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64},
+        },
         brief={"available": True, "name": "main", "binding": BINDING, "reason": None},
     )
 

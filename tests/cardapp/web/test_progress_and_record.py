@@ -1,0 +1,247 @@
+"""Progress, the chronological record, evidence and the reports over HTTP."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import webtest
+
+from cardapp.card.progress import LastResult
+from cardapp.state import checkpoint
+from cardapp.state.chain import verify
+from cardapp.web.services import Services
+
+ITEM = "/api/progress/t1.b1.p1.s1"
+PNG = {"Content-Type": "image/png"}
+
+
+def events(api: Any, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = api.get(f"/api/events{query}")["events"]
+    return found
+
+
+# -- progress ------------------------------------------------------------------------------------------------------
+
+
+def test_an_item_is_approved_and_taken_back(api: Any) -> None:
+    approved = api("PUT", ITEM, {"status": "approved", "note": "seen\nit", "actor": "me"}, status=200).json
+    assert (approved["status"], approved["note"], approved["actor"], approved["revision"]) == (
+        "approved",
+        "seen\nit",
+        "me",
+        1,
+    )
+    assert api.get("/api/progress")["summary"]["approved"] == 1
+    pending = api("PUT", ITEM, {"status": "pending"}, status=200).json
+    assert (pending["status"], pending["note"], pending["revision"]) == ("pending", "", 2)
+    first, second = events(api)
+    assert (first["kind"], first["key"], first["actor"]) == ("progress.changed", "t1/b1/p1/s1", "me")
+    assert first["data"] == {"item": "t1.b1.p1.s1", "from": "pending", "to": "approved", "note": "seen\nit"}
+    assert (second["data"]["from"], second["data"]["to"]) == ("approved", "pending")
+
+
+def test_an_item_that_is_no_step_is_not_found(api: Any) -> None:
+    for item in ("t1", "t1.b1.p1", "t1.b1.p1.nope", "t1%2Fb1%2Fp1%2Fs1"):
+        api.problem("PUT", f"/api/progress/{item}", {"status": "approved"}, status=404, code="not_found")
+
+
+def test_expected_revision_guards_an_item(api: Any) -> None:
+    api("PUT", ITEM, {"status": "approved", "expected_revision": 0}, status=200)
+    stale = {"status": "pending", "expected_revision": 0}
+    api.problem("PUT", ITEM, stale, status=409, code="revision_conflict")
+    other = {"status": "approved", "expected_revision": 0}
+    api("PUT", "/api/progress/t1.b1.p1.s2", other, status=200)
+
+
+def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services) -> None:
+    with services.database.write() as tx:
+        for step, state in (("t1/b1/p1/s1", "ready"), ("t1/b1/p1/s2", "failed")):
+            result = LastResult(state, "2025-03-01T10:00:00.000Z", f"{step}/one", None)
+            checkpoint.save_result(tx, "11111111-2222-3333-4444-555555555555", step, result)
+    found = api.get("/api/progress")
+    execution = found["summary"]["execution"]
+    assert (execution["ready"], execution["failed"], execution["never_run"]) == (1, 1, 2)
+    assert found["items"][0]["last_result"]["state"] == "ready"
+
+
+# -- events --------------------------------------------------------------------------------------------------------
+
+
+def test_a_note_is_appended_at_the_position(api: Any) -> None:
+    api("POST", "/api/navigation/move", {"level": "task", "delta": 1}, status=200)
+    response = api(
+        "POST", "/api/events", {"kind": "x-timer", "actor": "me", "text": "go", "data": {"s": 1}}, status=201
+    )
+    event = response.json
+    assert (event["kind"], event["key"], event["data"]) == ("x-timer", "t1", {"text": "go", "s": 1})
+    assert api.get(response.headers["Location"])["events"] == [event]
+
+
+@pytest.mark.parametrize("kind", ["navigation.set", "sync.off", "evidence.added", "timer", "x-", "X-a", "note\n"])
+def test_a_client_cannot_append_a_kind_of_the_service(api: Any, kind: str) -> None:
+    body = {"kind": kind, "actor": "me", "text": "t"}
+    found = api.problem("POST", "/api/events", body, status=422, code="invalid_value")
+    assert found["errors"][0]["pointer"] == "/kind"
+
+
+def test_the_record_is_read_in_pages_and_by_kind_and_key(api: Any) -> None:
+    for number in range(5):
+        kind = "note" if number % 2 else "x-a"
+        api("POST", "/api/events", {"kind": kind, "actor": "me", "text": str(number)}, status=201)
+    page = api.get("/api/events?limit=2&after=1")
+    assert [event["seq"] for event in page["events"]] == [2, 3]
+    assert (page["next_after"], page["last_seq"]) == (3, 5)
+    empty = api.get("/api/events?after=5")
+    assert (empty["events"], empty["next_after"]) == ([], 5)
+    assert [event["seq"] for event in events(api, "?kind=note")] == [2, 4]
+    assert len(events(api, "?key=")) == 5
+    assert events(api, "?key=t1") == []
+
+
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "limit=1.0", "after=-1", "after=9e9", "after=1&after=2", "kind=%FF"]
+)
+def test_a_bad_query_is_refused(api: Any, query: str) -> None:
+    api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")
+
+
+def test_the_chain_verifies_after_everything(api: Any, services: Services, picture: bytes) -> None:
+    api("PUT", ITEM, {"status": "approved"}, status=200)
+    api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "a"}, status=201)
+    api("POST", "/api/evidence", raw=picture, headers=PNG, status=201)
+    with services.database.read() as conn:
+        assert verify(conn, evidence_root=services.settings.evidence_dir).intact
+
+
+# -- evidence ------------------------------------------------------------------------------------------------------
+
+
+def form(*files: tuple[str, str, bytes], **fields: str) -> tuple[bytes, dict[str, str]]:
+    """A multipart body with its Content-Type; WebTest makes it."""
+    app = webtest.TestApp(lambda environ, start: [])
+    media_type, body = app.encode_multipart(list(fields.items()), list(files))
+    return body, {"Content-Type": media_type}
+
+
+def test_a_raw_picture_is_stored_pinned_and_served(api: Any, picture: bytes) -> None:
+    response = api("POST", "/api/evidence?caption=what%20I%20saw&actor=me", raw=picture, headers=PNG, status=201)
+    record = response.json
+    digest = hashlib.sha256(picture).hexdigest()
+    assert record["name"] == f"{digest}.png"
+    assert (record["caption"], record["actor"], record["event_seq"]) == ("what I saw", "me", record["seq"])
+    served = api("GET", response.headers["Location"], status=200)
+    assert served.body == picture
+    assert served.headers["Content-Type"] == "image/png"
+    assert "immutable" in served.headers["Cache-Control"]
+    api("GET", response.headers["Location"], headers={"If-None-Match": served.headers["ETag"]}, status=304)
+    (event,) = events(api)
+    assert (event["kind"], event["evidence"][0]["name"]) == ("evidence.added", record["name"])
+
+
+def test_a_form_pins_its_picture_to_an_event(api: Any, picture: bytes) -> None:
+    note = api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "look"}, status=201).json
+    body, headers = form(("file", "a.png", picture), event_seq=str(note["seq"]), caption="c")
+    record = api("POST", "/api/evidence", raw=body, headers=headers, status=201).json
+    assert (record["event_seq"], record["seq"]) == (1, 2)
+    assert events(api)[0]["evidence"][0]["caption"] == "c"
+
+
+def test_a_large_picture_passes_through_a_form_too(api: Any, picture: bytes) -> None:
+    comment = b"x" * 150_000
+    large = picture[:33] + png_chunk(b"tEXt", b"Comment\0" + comment) + picture[33:]
+    body, headers = form(("file", "a.png", large))
+    assert api("POST", "/api/evidence", raw=body, headers=headers, status=201).json["size"] == len(large)
+
+
+def png_chunk(kind: bytes, content: bytes) -> bytes:
+    import struct
+    import zlib
+
+    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+
+def test_what_is_no_picture_is_refused_and_leaves_nothing(api: Any, services: Services, picture: bytes) -> None:
+    svg = b"<svg xmlns='http://www.w3.org/2000/svg'/>"
+    api.problem("POST", "/api/evidence", raw=svg, headers=PNG, status=415, code="unsupported_media_type")
+    api.problem(
+        "POST", "/api/evidence", raw=svg, headers={"Content-Type": "image/svg+xml"}, status=415,
+        code="unsupported_media_type",
+    )  # fmt: skip
+    api.problem("POST", "/api/evidence", raw=picture[:-1], headers=PNG, status=422, code="invalid_value")
+    api.problem("POST", "/api/evidence?event_seq=9", raw=picture, headers=PNG, status=422, code="invalid_value")
+    api.problem("POST", "/api/evidence?event_seq=x", raw=picture, headers=PNG, status=422, code="invalid_value")
+    api.problem("POST", "/api/evidence", raw=b"x" * 200_001, headers=PNG, status=413, code="too_large")
+    api.problem("POST", "/api/evidence", raw=b"x" * 300_000, headers=PNG, status=413, code="too_large")
+    assert events(api) == []
+
+
+def test_a_form_that_cannot_be_used_is_refused(api: Any, picture: bytes) -> None:
+    def refused(body: bytes, headers: dict[str, str], status: int, code: str) -> Any:
+        return api.problem("POST", "/api/evidence", raw=body, headers=headers, status=status, code=code)
+
+    refused(*form(caption="no file"), 422, "invalid_value")
+    refused(*form(("file", "a.png", picture), ("file", "b.png", picture)), 422, "invalid_value")
+    refused(*form(("file", "a.png", picture), colour="red"), 422, "invalid_value")
+    refused(*form(("file", "a.png", picture), event_seq="1.0"), 422, "invalid_value")
+    refused(*form(("file", "a.png", picture), ("caption", "c.txt", b"text")), 422, "invalid_value")
+    body, headers = form(("file", "a.png", picture))
+    refused(body[:-10], headers, 400, "bad_request")
+    refused(body, {"Content-Type": "multipart/form-data"}, 400, "bad_request")
+    refused(b"", {"Content-Type": "multipart/form-data; boundary=x"}, 400, "bad_request")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "nope.png",
+        "..%2Fcard-state",
+        "..%252Fcard-state",
+        "%2Fetc%2Fpasswd",
+        "..",
+        "0" * 64 + ".png",
+        "0" * 64 + ".svg",
+        "%00",
+    ],
+)
+def test_any_other_name_is_not_found(api: Any, name: str) -> None:
+    api.problem("GET", f"/api/evidence/{name}", status=404, code="not_found")
+
+
+def test_a_linked_picture_is_not_followed(api: Any, services: Services, tmp_path: Path, picture: bytes) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(picture)
+    root = services.settings.evidence_dir
+    root.mkdir(mode=0o700)
+    name = f"{hashlib.sha256(picture).hexdigest()}.png"
+    (root / name).symlink_to(secret)
+    api.problem("GET", f"/api/evidence/{name}", status=404, code="not_found")
+
+
+# -- reports -------------------------------------------------------------------------------------------------------
+
+
+def test_the_reports_tell_what_happened(api: Any, picture: bytes) -> None:
+    api("PUT", ITEM, {"status": "approved", "note": "a <note>"}, status=200)
+    api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "<script>alert(1)</script>"}, status=201)
+    api("POST", "/api/evidence", raw=picture, headers=PNG, status=201)
+    markdown = api("GET", "/api/report/teams.md", status=200)
+    assert "http://127.0.0.1:8080/" in markdown.text
+    lesson = api("GET", "/api/report/lesson.html", status=200)
+    assert base64.b64encode(picture).decode() in lesson.text
+    assert "<script" not in lesson.text
+
+
+def test_the_lesson_allows_its_own_style_and_nothing_more(api: Any) -> None:
+    lesson = api("GET", "/api/report/lesson.html", status=200)
+    policy = lesson.headers["Content-Security-Policy"]
+    (style,) = re.findall(r"<style>(.*?)</style>", lesson.text, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
+    assert f"style-src 'sha256-{digest}'" in policy
+    assert "frame-ancestors 'none'" in policy
+    assert "script-src" not in policy
+    assert "unsafe" not in policy
