@@ -1,0 +1,177 @@
+"""One table from exception to status, one body, and nothing of our insides in it."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+import pytest
+
+from cardapp import errors as e
+from cardapp.web import failures, schemas
+from cardapp.web.failures import BadRequest, InternalError, MethodNotAllowed, problem, problem_of, reporting, status_of
+from cardapp.web.services import Services
+
+
+def every(kind: type[e.CardAppError]) -> list[type[e.CardAppError]]:
+    ours = [kind] if kind.__module__.startswith("cardapp.") else []
+    return ours + [each for child in kind.__subclasses__() for each in every(child)]
+
+
+EXPECTED = {
+    e.MalformedJson: 400,
+    BadRequest: 400,
+    e.ForbiddenOrigin: 403,
+    e.NotFound: 404,
+    MethodNotAllowed: 405,
+    e.Conflict: 409,
+    e.RevisionConflict: 409,
+    e.LevelNotSyncable: 409,
+    e.EditorSyncOff: 409,
+    e.EditorBlocked: 409,
+    e.CheckpointRejected: 409,
+    e.CheckpointCancelled: 409,
+    e.SnapshotDrift: 409,
+    e.TooLarge: 413,
+    e.UnsupportedMediaType: 415,
+    e.WrongHost: 421,
+    e.InvalidValue: 422,
+    e.DebuggerFailed: 502,
+    e.McpProtocolError: 502,
+    e.SessionUnavailable: 503,
+    e.EditorUnavailable: 503,
+    e.McpClosed: 503,
+    e.TooSlow: 504,
+    e.McpTimeout: 504,
+    e.StateError: 500,
+    InternalError: 500,
+}
+
+
+@pytest.mark.parametrize("kind", EXPECTED, ids=lambda kind: kind.__name__)
+def test_the_statuses_of_the_contract(kind: type[e.CardAppError]) -> None:
+    assert status_of(kind) == EXPECTED[kind]
+
+
+@pytest.mark.parametrize("kind", every(e.CardAppError), ids=lambda kind: kind.__name__)
+def test_every_error_is_a_well_formed_problem(kind: type[e.CardAppError]) -> None:
+    arguments: tuple[Any, ...] = ("why",)
+    if kind is MethodNotAllowed:
+        arguments = ("why", "GET")
+    elif kind is e.McpRemoteError:
+        arguments = (-32000, "why")
+    reply = problem(kind(*arguments))
+    assert isinstance(reply.body, bytes)
+    body = json.loads(reply.body)
+    assert not schemas.faults("Problem", body)
+    assert body["status"] == reply.status == status_of(kind)
+    assert reply.media_type == "application/problem+json"
+    pointer = body["type"].partition("#/x-problem-types/")[2]
+    assert failures.problem_types()[pointer]["status"] == reply.status
+
+
+def test_codes_are_not_shared_by_classes() -> None:
+    codes = [kind.code for kind in every(e.CardAppError)]
+    assert len(codes) == len(set(codes))
+
+
+def test_a_problem_carries_the_fields_and_the_members_of_its_error() -> None:
+    error = e.CheckpointRejected(
+        "it moved", code="source_changed", errors=(e.FieldError("/a", "bad"),), extra={"generation": 3, "status": 1}
+    )
+    reply = problem(error)
+    assert isinstance(reply.body, bytes)
+    body = json.loads(reply.body)
+    assert (body["code"], body["detail"], body["generation"]) == ("source_changed", "it moved", 3)
+    assert body["type"].endswith("/checkpoint_rejected")
+    assert body["errors"] == [{"pointer": "/a", "message": "bad"}]
+    assert body["status"] == 409, "an error's own member cannot hide the problem's"
+
+
+def test_a_method_that_is_not_allowed_lists_those_that_are() -> None:
+    assert ("Allow", "GET, HEAD") in problem(MethodNotAllowed("no", "GET, HEAD")).headers
+
+
+def test_a_defect_is_logged_and_told_without_its_insides(caplog: pytest.LogCaptureFixture) -> None:
+    def broken(environ: Any, start_response: Any) -> Any:
+        raise RuntimeError("the secret inside")
+
+    seen: list[str] = []
+    with caplog.at_level(logging.ERROR):
+        parts = reporting(broken)(
+            {"REQUEST_METHOD": "GET", "PATH_INFO": "/api/x"}, lambda status, headers: seen.append(status)
+        )
+    body = b"".join(parts)
+    assert seen == ["500 Internal Server Error"]
+    assert json.loads(body)["code"] == "internal_error"
+    assert b"secret" not in body
+    assert b"Traceback" not in body
+    assert "the secret inside" in caplog.text
+    assert "GET /api/x" in caplog.text
+
+
+def test_a_state_error_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.ERROR):
+        assert problem_of(e.StateError("the disk is full", code="state_disk_full"), "PUT /x").status == 500
+    assert "the disk is full" in caplog.text
+
+
+def test_an_ordinary_refusal_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO):
+        problem_of(e.NotFound("nothing there"), "GET /x")
+    assert caplog.text == ""
+
+
+def test_a_handler_that_breaks_answers_500(api: Any, editor: Any) -> None:
+    editor.answers["state"] = RuntimeError("the secret inside")
+    found = api.problem("GET", "/api/editor/state", status=500, code="internal_error")
+    assert "secret" not in json.dumps(found)
+
+
+def test_a_closed_database_is_a_problem_and_seen_in_health(api: Any, services: Services) -> None:
+    services.database.close()
+    assert api.get("/api/health")["status"] == "degraded"
+    api.problem("GET", "/api/progress", status=500, code="state")
+
+
+def test_a_session_that_is_not_there(api: Any, sessions: Any) -> None:
+    sessions.answers["describe"] = e.SessionUnavailable("no session is chosen: start one")
+    api.problem("GET", "/api/session", status=503, code="no_session")
+    sessions.answers["describe"] = e.McpTimeout("too slow")
+    api.problem("GET", "/api/session", status=504, code="mcp_timeout")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "container_changed",
+        "mcp_socket_changed",
+        "source_changed",
+        "identity_mismatch",
+        "binding_mismatch",
+        "stale_generation",
+    ],
+)
+def test_every_typed_rejection_is_a_conflict(api: Any, checkpoints: Any, code: str) -> None:
+    checkpoints.answers["activate"] = e.CheckpointRejected("why", code=code)
+    body = {
+        "snapshot_ref": "t1/b1/p1/s1/one",
+        "generation": 1,
+        "expected_binding": {"container_id": "c", "instance": "i", "profile": "p", "target": "t"},
+        "expected_identity": {"id": "a", "uuid": "b", "version": "c", "source_sha256": "d"},
+    }
+    found = api.problem("POST", "/api/checkpoint/activate", body, status=409, code=code)
+    assert found["type"].endswith("/checkpoint_rejected")
+    for part in ("expected_binding", "expected_identity"):
+        for name in body[part]:  # type: ignore[attr-defined]
+            less = {**body, part: {key: value for key, value in body[part].items() if key != name}}  # type: ignore[attr-defined]
+            refused = api.problem("POST", "/api/checkpoint/activate", less, status=422, code="invalid_value")
+            assert refused["errors"] == [{"pointer": f"/{part}", "message": f"is missing {name}"}]
+
+
+def test_a_replay_that_fails_or_takes_too_long(api: Any, checkpoints: Any) -> None:
+    checkpoints.answers["sync"] = e.DebuggerFailed("it crashed", code="target_crashed")
+    api.problem("POST", "/api/navigation/sync", status=502, code="target_crashed")
+    checkpoints.answers["sync"] = e.TooSlow("30 s", code="replay_timeout")
+    api.problem("POST", "/api/navigation/sync", status=504, code="replay_timeout")

@@ -1,0 +1,265 @@
+"""The gate, as a matrix: who asks on which transport, with which method, and what comes of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+
+from cardapp.web.gate import ADDRESS, JSON_LIMIT, SECURITY_HEADERS, Intake, Tcp, Transport, Unix, gated
+
+TCP = Tcp("127.0.0.1", 8080)
+UNIX = Unix("http://127.0.0.1:8080")
+UPLOAD = "/upload"
+
+
+class Behind:
+    """What stands behind the gate: counts who got through and keeps the last environment."""
+
+    def __init__(self) -> None:
+        self.through = 0
+        self.environ: dict[str, Any] = {}
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        self.through += 1
+        self.environ = environ
+        start_response("200 OK", [("Content-Type", "application/json"), ("Referrer-Policy", "origin")])
+        return [b"{}"]
+
+
+class Gate:
+    def __init__(self) -> None:
+        self.behind = Behind()
+
+    def __call__(self, transport: Transport = TCP, **environ: Any) -> tuple[int, dict[str, Any], dict[str, str]]:
+        """Status, problem (or {}) and headers. Keys are WSGI's; a value of None leaves the key out."""
+        intakes = {UPLOAD: Intake(("image/png",), 100_000)}
+        defaults = {"REQUEST_METHOD": "GET", "PATH_INFO": "/api/state", "HTTP_HOST": "127.0.0.1:8080"}
+        whole = {name: value for name, value in (defaults | environ).items() if value is not None}
+        seen: dict[str, Any] = {}
+
+        def start_response(status: str, headers: list[tuple[str, str]]) -> None:
+            seen.update(status=int(status.split()[0]), headers=dict(headers))
+
+        body = b"".join(gated(self.behind, transport, intakes)(whole, start_response))
+        return seen["status"], json.loads(body) if body else {}, seen["headers"]
+
+
+@pytest.fixture
+def gate() -> Gate:
+    return Gate()
+
+
+def refused(gate: Gate, status: int, code: str, transport: Transport = TCP, **environ: Any) -> None:
+    found, problem, headers = gate(transport, **environ)
+    assert (found, problem.get("code")) == (status, code)
+    assert gate.behind.through == 0
+    assert headers["Content-Type"] == "application/problem+json"
+
+
+def passed(gate: Gate, transport: Transport = TCP, **environ: Any) -> None:
+    before = gate.behind.through
+    assert gate(transport, **environ)[0] == 200
+    assert gate.behind.through == before + 1
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:8080", "localhost:8080", "LOCALHOST:8080", "[::1]:8080"])
+def test_our_own_hosts_pass(gate: Gate, host: str) -> None:
+    passed(gate, HTTP_HOST=host, HTTP_ORIGIN=f"http://{host}")
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        None,
+        "",
+        "127.0.0.1",
+        "localhost",
+        "127.0.0.1:8081",
+        "evil.example",
+        "evil.example:8080",
+        "localhost.:8080",
+        "localhost.evil.example:8080",
+        "127.0.0.1:8080, evil.example",
+        "127.0.0.1:8080@evil.example",
+        "0.0.0.0:8080",
+        "127.1:8080",
+    ],
+)
+def test_any_other_host_is_refused(gate: Gate, host: str | None) -> None:
+    refused(gate, 421, "wrong_host", HTTP_HOST=host)
+
+
+def test_a_port_of_80_may_be_left_out(gate: Gate) -> None:
+    passed(gate, Tcp("127.0.0.1", 80), HTTP_HOST="localhost", HTTP_ORIGIN="http://localhost")
+    refused(gate := Gate(), 421, "wrong_host", Tcp("127.0.0.1", 80), HTTP_HOST="localhost:8080")
+
+
+def test_another_loopback_address_is_its_own_host(gate: Gate) -> None:
+    passed(gate, Tcp("127.0.0.2", 8080), HTTP_HOST="127.0.0.2:8080")
+    passed(gate, Tcp("::1", 8080), HTTP_HOST="[::1]:8080")
+
+
+@pytest.mark.parametrize(
+    "target", ["http://evil.example/api/state", "https://evil.example:8080/", "evil.example:443", "http://[/", "*"]
+)
+def test_the_request_line_names_no_other_host(gate: Gate, target: str) -> None:
+    refused(gate, 421, "wrong_host", REQUEST_URI=target)
+
+
+def test_the_request_line_may_name_our_own_host(gate: Gate) -> None:
+    passed(gate, REQUEST_URI="http://localhost:8080/api/state")
+    passed(gate, REQUEST_URI="/api/state?x=http://evil.example")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "null",
+        "",
+        "http://evil.example",
+        "https://127.0.0.1:8080",
+        "http://127.0.0.1",
+        "http://127.0.0.1:8081",
+        "http://127.0.0.1:8080.evil.example",
+        "http://127.0.0.1:8080/",
+        "file://",
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_foreign_origin_is_refused_for_any_method(gate: Gate, origin: str, method: str) -> None:
+    refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_ORIGIN=origin)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site", "Cross-Site"])
+def test_a_browser_that_says_foreign_changes_nothing(gate: Gate, site: str) -> None:
+    for method in ("POST", "PUT", "DELETE", "PATCH", "X-OWN"):
+        refused(gate, 403, "forbidden_origin", REQUEST_METHOD=method, HTTP_SEC_FETCH_SITE=site)
+    passed(gate, HTTP_SEC_FETCH_SITE=site)
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_our_own_page_may_change(gate: Gate, site: str) -> None:
+    passed(gate, REQUEST_METHOD="POST", HTTP_SEC_FETCH_SITE=site, HTTP_ORIGIN="http://127.0.0.1:8080")
+
+
+def test_an_upgrade_over_tcp_must_say_its_origin(gate: Gate) -> None:
+    upgrade = {"HTTP_UPGRADE": "websocket", "HTTP_CONNECTION": "Upgrade", "PATH_INFO": "/api/editor-ui"}
+    refused(gate, 403, "forbidden_origin", **upgrade)
+    refused(gate, 403, "forbidden_origin", **upgrade, HTTP_ORIGIN="http://evil.example")
+    refused(gate, 421, "wrong_host", **upgrade, HTTP_ORIGIN="http://evil.example:8080", HTTP_HOST="evil.example:8080")
+    passed(gate, **upgrade, HTTP_ORIGIN="http://127.0.0.1:8080")
+    passed(gate, UNIX, **upgrade)
+
+
+def test_forwarding_headers_change_nothing(gate: Gate) -> None:
+    forwarded = {
+        "HTTP_X_FORWARDED_HOST": "127.0.0.1:8080",
+        "HTTP_X_FORWARDED_FOR": "127.0.0.1",
+        "HTTP_FORWARDED": "host=127.0.0.1:8080",
+        "HTTP_X_HTTP_METHOD_OVERRIDE": "GET",
+    }
+    refused(gate, 421, "wrong_host", HTTP_HOST="evil.example", **forwarded)
+    crossing = {"REQUEST_METHOD": "POST", "HTTP_SEC_FETCH_SITE": "cross-site"}
+    refused(gate, 403, "forbidden_origin", **crossing, **forwarded)
+
+
+def test_the_unix_socket_skips_host_and_origin_only(gate: Gate) -> None:
+    passed(gate, UNIX, HTTP_HOST=None)
+    passed(gate, UNIX, HTTP_HOST="anything", HTTP_ORIGIN="null")
+    gate = Gate()
+    posted = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "text/plain", "CONTENT_LENGTH": "2"}
+    refused(gate, 415, "unsupported_media_type", UNIX, **posted)
+    large = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": str(JSON_LIMIT + 1)}
+    refused(gate, 413, "too_large", UNIX, **large)
+
+
+@pytest.mark.parametrize(
+    "media_type",
+    [
+        "text/plain",
+        "text/plain;application/json",
+        "application/x-www-form-urlencoded",
+        "multipart/form-data; boundary=x",
+        "application/json5",
+        "application/jsonx",
+        "application/problem+json",
+        "image/png",
+        "application/json; charset=latin-1",
+        "application/json;charset=utf-16",
+        None,
+        "",
+    ],
+)
+def test_json_routes_take_json_only(gate: Gate, media_type: str | None) -> None:
+    for method in ("POST", "PUT", "PATCH"):
+        posted = {"REQUEST_METHOD": method, "CONTENT_TYPE": media_type, "CONTENT_LENGTH": "2"}
+        refused(gate, 415, "unsupported_media_type", **posted)
+
+
+@pytest.mark.parametrize(
+    "media_type", ["application/json", "Application/JSON; charset=UTF-8", 'application/json;charset="utf-8"']
+)
+def test_json_in_its_spellings_passes(gate: Gate, media_type: str) -> None:
+    passed(gate, REQUEST_METHOD="POST", CONTENT_TYPE=media_type, CONTENT_LENGTH="2")
+
+
+def test_no_body_needs_no_type_but_a_wrong_one_is_refused(gate: Gate) -> None:
+    passed(gate, REQUEST_METHOD="POST")
+    passed(gate, REQUEST_METHOD="POST", CONTENT_LENGTH="")
+    refused(Gate(), 415, "unsupported_media_type", REQUEST_METHOD="POST", CONTENT_TYPE="text/plain")
+
+
+def test_an_encoded_body_is_refused(gate: Gate) -> None:
+    posted = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": "2"}
+    refused(gate, 415, "unsupported_media_type", **posted, HTTP_CONTENT_ENCODING="gzip")
+    passed(gate, **posted, HTTP_CONTENT_ENCODING="identity")
+
+
+def test_sizes_are_bounded_per_path(gate: Gate) -> None:
+    def sent(path: str, media_type: str, length: int) -> dict[str, Any]:
+        return {
+            "REQUEST_METHOD": "POST",
+            "PATH_INFO": path,
+            "CONTENT_TYPE": media_type,
+            "CONTENT_LENGTH": str(length),
+        }
+
+    passed(gate, **sent("/api/events", "application/json", JSON_LIMIT))
+    passed(gate, **sent(UPLOAD, "image/png", 100_000))
+    gate = Gate()
+    refused(gate, 413, "too_large", **sent("/api/events", "application/json", JSON_LIMIT + 1))
+    refused(gate, 413, "too_large", **sent(UPLOAD, "image/png", 100_001))
+    refused(gate, 415, "unsupported_media_type", **sent(UPLOAD, "application/json", 2))
+    refused(gate, 413, "too_large", **{**sent("/api/state", "", JSON_LIMIT + 1), "REQUEST_METHOD": "GET"})
+
+
+@pytest.mark.parametrize("length", ["-1", "+1", "1.0", "0x1", "²"])
+def test_a_length_that_is_no_number_is_refused(gate: Gate, length: str) -> None:
+    refused(gate, 400, "bad_request", REQUEST_METHOD="POST", CONTENT_LENGTH=length)
+
+
+def test_every_answer_carries_the_security_headers(gate: Gate) -> None:
+    refusal = gate(HTTP_HOST="evil.example")[2]
+    assert {name: refusal[name] for name, _ in SECURITY_HEADERS} == dict(SECURITY_HEADERS)
+    through = gate()[2]
+    assert through["Referrer-Policy"] == "origin", "an answer's own header stands"
+    for headers in (refusal, through):
+        assert "frame-ancestors 'none'" in headers["Content-Security-Policy"]
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert not [name for name in headers if name.lower().startswith("access-control-")]
+
+
+def test_a_refused_head_has_no_body(gate: Gate) -> None:
+    status, problem, _ = gate(REQUEST_METHOD="HEAD", HTTP_HOST="evil.example")
+    assert (status, problem) == (421, {})
+
+
+def test_the_address_is_the_one_the_client_may_use(gate: Gate) -> None:
+    gate(HTTP_HOST="localhost:8080")
+    assert gate.behind.environ[ADDRESS] == "http://localhost:8080"
+    gate(UNIX, HTTP_HOST="evil.example")
+    assert gate.behind.environ[ADDRESS] == "http://127.0.0.1:8080"
+    assert Tcp("::1", 8080).address == "http://[::1]:8080"

@@ -1,0 +1,124 @@
+"""The API description: valid schemas, no dangling reference, every row described, fit for a client generator."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema
+import pytest
+
+from cardapp.web import openapi, schemas
+from cardapp.web.app import ROUTES
+
+DOCUMENT = openapi.describe(ROUTES)
+METHODS = {"get", "put", "post", "delete", "patch"}
+
+
+def operations() -> Iterator[tuple[str, str, dict[str, Any]]]:
+    for path, item in DOCUMENT["paths"].items():
+        for method, operation in item.items():
+            assert method in METHODS
+            yield path, method, operation
+
+
+def references(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for name, part in value.items():
+            if name == "$ref":
+                yield part
+            yield from references(part)
+    elif isinstance(value, list):
+        for part in value:
+            yield from references(part)
+
+
+@pytest.mark.parametrize("name", schemas.definitions())
+def test_every_schema_is_valid_by_the_metaschema(name: str) -> None:
+    jsonschema.Draft202012Validator.check_schema(schemas.definition(name))
+    jsonschema.Draft202012Validator.check_schema(DOCUMENT["components"]["schemas"][name])
+
+
+@pytest.mark.parametrize("name", schemas.files())
+def test_every_file_is_valid_and_says_its_draft(name: str) -> None:
+    document = schemas.files()[name]
+    jsonschema.Draft202012Validator.check_schema(document)
+    assert document["$schema"] == openapi.DIALECT
+    assert document["$id"].endswith(f"/{name}")
+
+
+def test_every_reference_leads_somewhere() -> None:
+    for reference in set(references(DOCUMENT)):
+        target: Any = DOCUMENT
+        for part in reference.removeprefix("#/").split("/"):
+            target = target[part]
+        assert isinstance(target, dict)
+    for name, (_, schema) in schemas.definitions().items():
+        for reference in references(schema):
+            file, _, pointer = reference.partition("#/$defs/")
+            holder = file or schemas.definitions()[name][0]
+            assert pointer in schemas.files()[holder]["$defs"], f"{name}: {reference}"
+
+
+def test_every_schema_is_used() -> None:
+    used = {reference.rpartition("/")[2] for reference in references(DOCUMENT)}
+    used |= {route.query for route in ROUTES if route.query} | {"NoParameters"}
+    used |= {route.body.schema for route in ROUTES if route.body is not None}
+    assert set(schemas.definitions()) <= used
+
+
+def test_every_object_of_a_request_refuses_unknown_fields() -> None:
+    for route in ROUTES:
+        if route.body is not None:
+            for schema in objects(schemas.definition(route.body.schema)):
+                # An event's data is the client's own.
+                assert schema.get("additionalProperties") is False or set(schema) == {"type"}, route.path
+
+
+def objects(schema: Any) -> Iterator[dict[str, Any]]:
+    if isinstance(schema, dict):
+        if schema.get("type") == "object":
+            yield schema
+        for part in schema.values():
+            yield from objects(part)
+
+
+def test_every_row_is_described_once() -> None:
+    described = {(method.upper(), path) for path, method, _ in operations()}
+    assert described == {(route.method, route.path) for route in ROUTES}
+    names = [operation["operationId"] for _, _, operation in operations()]
+    assert len(names) == len(set(names))
+
+
+def test_every_path_parameter_is_declared() -> None:
+    for path, _, operation in operations():
+        declared = {part["name"] for part in operation.get("parameters", []) if part["in"] == "path"}
+        assert declared == set(re.findall(r"\{(\w+)\}", path))
+        for part in operation.get("parameters", []):
+            assert part["in"] in {"path", "query"}
+            assert part["required"] is (part["in"] == "path")
+            assert "schema" in part
+
+
+def test_every_answer_says_its_body() -> None:
+    for path, method, operation in operations():
+        assert operation["summary"]
+        assert operation["description"]
+        assert {"403", "421", "500"} <= set(operation["responses"]), path
+        assert [status for status in operation["responses"] if status.startswith("2")], path
+        for status, response in operation["responses"].items():
+            assert response["description"]
+            if int(status) >= 400:
+                assert set(response["content"]) == {"application/problem+json"}, f"{method} {path} {status}"
+
+
+def test_every_problem_type_is_explained() -> None:
+    for code, kind in DOCUMENT["x-problem-types"].items():
+        assert re.fullmatch("[a-z][a-z0-9_]*", code)
+        assert set(kind) == {"title", "status", "description"}
+        assert kind["description"], code
+
+
+def test_the_document_is_served(api: Any) -> None:
+    assert api.get("/api/openapi.json")["paths"] == DOCUMENT["paths"]

@@ -1,0 +1,52 @@
+"""Entity tags and ``If-None-Match`` (RFC 9110, sections 8.8.3 and 13.1.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cardapp.web.exchange import Reply
+from cardapp.web.revalidation import entity_tag, matches, revalidated
+
+
+@pytest.mark.parametrize(
+    "header",
+    ['"a"', "*", " * ", 'W/"a"', '"b", "a"', '"b","a"', '"x,y", W/"a"', '"a" , "b"', ' "a"', '"b",\t"a"', '"a",'],
+)
+def test_a_list_that_names_the_tag(header: str) -> None:
+    assert matches(header, '"a"')
+
+
+@pytest.mark.parametrize("header", ['"b"', "a", "", 'w/"a"', '"b" "a"', "'a'", '"a', "**", '"b";"a"', '"x"y"a"'])
+def test_anything_else_matches_nothing(header: str) -> None:
+    assert not matches(header, '"a"')
+
+
+def test_the_tag_is_strong_and_follows_the_bytes() -> None:
+    assert entity_tag(b"a") == entity_tag(b"a") != entity_tag(b"b")
+    assert entity_tag(b"a").startswith('"')
+
+
+def test_only_a_whole_successful_body_is_tagged() -> None:
+    for reply in (Reply(b"x", status=201), Reply(iter([b"x"]))):
+        assert revalidated(reply, "*") is reply
+
+
+def test_a_tag_that_the_handler_gave_stands() -> None:
+    reply = Reply(b"x", headers=(("ETag", '"own"'),))
+    assert revalidated(reply, None) is reply
+    assert revalidated(reply, '"own"').status == 304
+
+
+def test_the_tag_changes_with_the_state_and_only_then(api: Any) -> None:
+    first = api("GET", "/api/navigation/current").headers["ETag"]
+    assert api("GET", "/api/navigation/current").headers["ETag"] == first
+    api("POST", "/api/navigation/move", {"level": "step", "delta": 1}, status=200)
+    assert api("GET", "/api/navigation/current").headers["ETag"] != first
+
+
+def test_the_editor_is_never_kept(api: Any) -> None:
+    response = api("GET", "/api/editor/state", headers={"If-None-Match": "*"}, status=200)
+    assert response.headers["Cache-Control"] == "no-store"
+    assert "ETag" not in response.headers
