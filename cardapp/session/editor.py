@@ -56,12 +56,12 @@ local function state(window)
 end
 """
 _READ_LUA = _STATE_LUA + "return state(0)"
-# vim.loop.hrtime and time.monotonic read the same clock (CLOCK_MONOTONIC).
+# hrtime and time.monotonic read the same clock (CLOCK_MONOTONIC).
 _CURSOR_LUA = (
     _STATE_LUA
     + """
 local row, column, window, deadline = ...
-if vim.loop.hrtime() / 1e9 > deadline then return { fault = "late" } end
+if (vim.uv or vim.loop).hrtime() / 1e9 > deadline then return { fault = "late" } end
 if window ~= 0 and not vim.api.nvim_win_is_valid(window) then return { fault = "window" } end
 local buffer = vim.api.nvim_win_get_buf(window)
 local lines = vim.api.nvim_buf_line_count(buffer)

@@ -222,6 +222,18 @@ def test_a_loop_in_lua_makes_everything_too_slow_and_nothing_hang(editor: Editor
     assert editor.reset() == RESET
 
 
+def test_input_that_was_refused_is_never_typed(editor: Editor, nvim: NeovimConnection, state_dir: Path) -> None:
+    editor.input(":lua while not vim.loop.fs_stat('go') do end<CR>")
+    eventually(lambda: not editor.availability()["available"])
+    with pytest.raises(TooSlow):
+        editor.input("ix<Esc>")
+    (state_dir / "go").touch()
+    eventually(lambda: editor.availability()["available"])
+    assert editor.input("A!<Esc>") == {"accepted": 7}
+    assert eventually(lambda: ask(nvim, "mode()") == "n" and ask(nvim, "&modified")) == 1
+    assert ask(nvim, "getline(1)") == "first!"
+
+
 def test_a_hit_enter_prompt_is_freed(editor: Editor) -> None:
     assert editor.free_prompt() is False
     bring_to(editor, PROMPT, "r")

@@ -51,6 +51,7 @@ class Application(socketserver.ThreadingUnixStreamServer):
             ("POST", "/api/navigation/move"): response(200, {"key": "t1/b1", "moved": 1, "at_end": "last"}),
         }
         self.requests: list[tuple[str, str, Any]] = []
+        self.answered = 0
         self.held: threading.Event | None = None
         super().__init__(str(path), Exchange)
         self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), name="application")
@@ -82,6 +83,7 @@ class Exchange(BaseHTTPRequestHandler):
         held = self.server.held
         if held is None or self.command == "GET" or held.wait(30):
             self.wfile.write(self.server.answers[(self.command, self.path)])
+            self.server.answered += 1
 
 
 @pytest.fixture
@@ -203,21 +205,33 @@ def test_neovim_goes_on_while_an_answer_is_awaited(api: Application, nvim: Neovi
     shows(nvim, "ready")
 
 
+SPY = """
+said, echo = {}, vim.api.nvim_echo
+vim.api.nvim_echo = function(chunks, ...)
+  said[#said + 1] = chunks[1][1]
+  return echo(chunks, ...)
+end
+"""
+
+
 def test_only_the_newest_request_of_an_action_speaks(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
-    first, api.held = threading.Event(), None
-    api.held = first
-    api.answers[SYNC] = response(409, {"detail": "superseded"}, "application/problem+json")
+    lua(nvim, SPY)
+    first = api.held = threading.Event()
     press(nvim, "<F2>")
     eventually(lambda: len(api.asked(*SYNC)) == 1)
-    api.held, api.answers = None, {**api.answers, SYNC: response(200, READY)}
+    api.held = None
     press(nvim, "<F2>")
     shows(nvim, "ready at arena.c:31")
     api.answers = {**api.answers, SYNC: response(409, {"detail": "superseded"})}
+    answered = api.answered
     first.set()
-    press(nvim, "<M-Right>")  # a later request is answered later
+    eventually(lambda: api.answered > answered)
+    press(nvim, "<M-Right>")  # asked after that answer was sent, so shown after it
     shows(nvim, "next: t1/b1")
-    assert "superseded" not in screen(nvim)
+    said = lua(nvim, "return said")
+    assert said[:3] == ["card: sync …", "card: sync …", "card: sync: ready at arena.c:31"]
+    assert said[3:] == ["card: next …", "card: next: t1/b1 (the last)"]
 
 
 LONG = "the program ended before the stop: " + "größer 漢字 " * 60
