@@ -33,6 +33,8 @@ class Channel:
         """``reader`` and ``writer`` may be the same socket. Both are closed by :meth:`close`."""
         self._streams = (reader, writer)
         self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
+        self.failure: str | None = None
+        """Why sending ended the channel, if it did."""
         self._sending = threading.Lock()
         self._shut = threading.Event()
         self._wake_fd, self._waker_fd = os.pipe()
@@ -100,6 +102,7 @@ class Channel:
         return os.write(self._write_fd, data[: select.PIPE_BUF])
 
     def _failed(self, reason: str) -> ChannelClosed:
+        self.failure = reason  # before the receiving thread wakes and asks for it
         self.shut()
         return ChannelClosed(reason)
 

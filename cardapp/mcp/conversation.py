@@ -205,7 +205,7 @@ class Conversation:
                     end = end or self._take(frame)
         finally:
             cut = ", in the middle of a message" if decoder.mid_line else ""
-            self._finish(end or McpClosed(f"the peer is gone{cut}"))
+            self._finish(end or McpClosed(self._channel.failure or f"the peer is gone{cut}"))
             self._channel.close()
 
     def _take(self, frame: Frame) -> McpError | None:
