@@ -155,7 +155,7 @@ class Listener:
     def _loop(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(_POLL_SECONDS)
+                self._turn(min(_POLL_SECONDS, self._arrival_seconds))
             while self._unsent() and monotonic() < self._flush_until:
                 self._turn(_DRAIN_POLL_SECONDS)
         finally:
