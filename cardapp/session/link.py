@@ -38,7 +38,7 @@ class SessionLink:
         self._choice_path = choice_path
         self._lock = threading.Lock()
         self._kept: _Kept | None = None
-        self._editor_socket: tuple[McpClient, str] | None = None
+        self._editor_socket: tuple[McpClient, str | None] | None = None
 
     def choice(self) -> Choice:
         return read_choice(self._choice_path)
@@ -61,17 +61,17 @@ class SessionLink:
         """
         return call_tool(self._client(), tool, arguments, seconds=seconds)
 
-    def binding(self) -> dict[str, Any]:
+    def binding(self, *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
         """All that ``session_binding`` tells of the chosen session."""
-        return self.call("session_binding", {})
+        return self.call("session_binding", {}, seconds=seconds)
 
-    def editor_socket(self) -> str:
+    def editor_socket(self) -> str | None:
         """The path of the session's Neovim socket; asked once of each server, which never moves it."""
         client = self._client()
         known = self._editor_socket
         if known is None or known[0] is not client:
             told = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
-            known = self._editor_socket = client, str(told["editor"]["socket"])
+            known = self._editor_socket = client, told["editor"]["socket"]
         return known[1]
 
     def describe(self) -> dict[str, Any]:

@@ -118,12 +118,13 @@ class SessionView:
         with self._lock:
             seen = self._seen
             if seen is None or seen[0] != sign or self._monotonic() - seen[1] > self._max_age:
-                seen = self._seen = (sign, self._monotonic(), self._ask(choice.name))
+                told = self._ask(choice.name)
+                seen = self._seen = (sign, self._monotonic(), told)
         return seen[2]
 
     def _ask(self, name: str) -> dict[str, Any]:
         try:
-            binding = binding_of(self._link.binding())
+            binding = binding_of(self._link.binding(seconds=PERIOD_SECONDS))
         except CardAppError as error:
             return {"available": False, "name": name, "binding": None, "reason": error.detail}
         return {"available": True, "name": name, "binding": binding, "reason": None}
