@@ -31,8 +31,8 @@ def _measure(stage: Stage) -> list[Figure]:
     loaded = load_card(stage.card)
     snapshots = stage.service.services.shelf.current().catalog.snapshots
     chosen = list(snapshots)[:: max(len(snapshots) // ROUNDS, 1)][:ROUNDS]
-    program = Path(stage.sessions.socket).parent / "work"
-    program = next(program.rglob(Path(loaded.card.target.program).name))
+    built = (Path(stage.sessions.socket).parent / "work").rglob(Path(loaded.card.target.program).name)
+    program = next(path for path in built if path.is_file())
     first = _replay(stage, chosen[0])
     warm, plain = [], []
     for key in chosen:
