@@ -3,7 +3,9 @@ writes down how it was called. Nothing is downloaded and nothing of this machine
 
 from __future__ import annotations
 
+import configparser
 import os
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -87,6 +89,16 @@ class Machine:
             [str(self.bin / "bash"), "-c", script],
             env=self.environment, capture_output=True, text=True, check=True, timeout=60,
         )  # fmt: skip
+
+
+def test_every_requirement_is_pinned() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    wanted = [line for extra in setup["options.extras_require"].values() for line in extra.split("\n")]
+    pins = [line for line in (ROOT / "etc" / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", pin) for pin in pins), "one exact version to a line"
+    pinned = {pin.partition("==")[0].lower().replace("_", "-") for pin in pins}
+    assert {re.split(r"[\[ <>=]", line)[0].lower() for line in wanted if line} <= pinned
 
 
 @pytest.fixture
