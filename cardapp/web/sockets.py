@@ -20,6 +20,8 @@ def take_lock(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise _linked(path, "CARD_STATE_DIR") from error
         raise StateError(f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -102,11 +104,7 @@ def _check_directory(directory: Path) -> None:
     except OSError as error:
         raise StateError(f"{directory} cannot hold the socket: {error.strerror}; set CARD_API_SOCKET") from error
     if stat.S_ISLNK(found.st_mode):
-        raise StateError(
-            f"{directory} is a symbolic link, so somebody else could choose where the socket lies: set CARD_API_SOCKET "
-            "to a path in the real directory",
-            code="state_symlink",
-        )
+        raise _linked(directory, "CARD_API_SOCKET")
     if found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise StateError(
             f"{directory} is open to other users, and who reaches the socket can run any command: chmod 700 it, or set "
@@ -120,6 +118,8 @@ def _remove_stale(path: Path) -> None:
         found = os.lstat(path)
     except FileNotFoundError:
         return
+    if stat.S_ISLNK(found.st_mode):
+        raise _linked(path, "CARD_API_SOCKET")
     if not stat.S_ISSOCK(found.st_mode):
         raise StateError(f"{path} is there and is no socket: move it away, or set CARD_API_SOCKET")
     if _answers(path):
@@ -127,6 +127,14 @@ def _remove_stale(path: Path) -> None:
             f"another instance answers on {path}: stop it, or set CARD_API_SOCKET to another path", code="socket_in_use"
         )
     path.unlink(missing_ok=True)
+
+
+def _linked(path: Path, setting: str) -> StateError:
+    return StateError(
+        f"{path} is a symbolic link, so somebody else could choose what is used: remove it, or set {setting} to the "
+        "real place",
+        code="state_symlink",
+    )
 
 
 def _answers(path: Path) -> bool:
