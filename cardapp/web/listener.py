@@ -6,6 +6,7 @@ protocol as problems, a bound on how long a request may take to arrive, and a st
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import socket
@@ -53,8 +54,6 @@ _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
-_quiet = logging.getLogger(f"{__name__}.queue")
-_quiet.setLevel(logging.ERROR)  # a queue is normal while replays run; waitress warns at every single one
 
 
 class Listener:
@@ -82,22 +81,17 @@ class Listener:
     def start(self) -> None:
         """Take the lock, bind both, serve. A StateError says what is in the way; nothing stays behind then."""
         settings = self._settings
-        with self._lifecycle:
+        with self._lifecycle, contextlib.ExitStack() as undo:
             self._lock = sockets.take_lock(settings.state_dir / "api.lock")
-            try:
-                # TCP first: of two instances that would share the Unix socket's path only one gets past this.
-                tcp = sockets.bind_tcp(settings.api_host, settings.api_port)
-                self.port = tcp.getsockname()[1]
-                try:
-                    unix = sockets.bind_unix(settings.api_socket)
-                except BaseException:
-                    tcp.close()
-                    raise
-            except BaseException:
-                self._release()
-                raise
+            undo.callback(self._release)
+            # TCP first: of two instances that would share the Unix socket's path only one gets past this.
+            tcp = undo.enter_context(sockets.bind_tcp(settings.api_host, settings.api_port))
+            self.port = tcp.getsockname()[1]
+            unix = undo.enter_context(sockets.bind_unix(settings.api_socket))
             self._mark = sockets.mark_of(settings.api_socket)
+            undo.callback(sockets.remove_own, settings.api_socket, self._mark)
             self._serve(tcp, unix)
+            undo.pop_all()
 
     def stop(self, timeout: float = 5.0) -> None:
         """Accept nothing more, let running requests end for at most ``timeout`` seconds, then close everything."""
@@ -206,7 +200,11 @@ class Listener:
 
 
 class _Dispatcher(ThreadedTaskDispatcher):
-    queue_logger = _quiet
+    def __init__(self) -> None:
+        super().__init__()
+        # A queue is normal while replays run; waitress would warn at every single one.
+        self.queue_logger = logging.getLogger(f"{__name__}.queue")
+        self.queue_logger.setLevel(logging.ERROR)
 
     def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
         threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
