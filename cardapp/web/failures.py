@@ -164,7 +164,7 @@ def reporting(app: WsgiApp) -> WsgiApp:
         try:
             return app(environ, start_response)
         except Exception as error:
-            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
             return send(problem_of(error, what), start_response, bare=environ["REQUEST_METHOD"] == "HEAD")
 
     return reported

@@ -100,7 +100,7 @@ def gated(app: WsgiApp, transport: Transport, intakes: Mapping[str, Intake]) -> 
                 environ[ADDRESS] = transport.address
             _check_body(environ, intakes.get(environ["PATH_INFO"], Intake()))
         except Exception as error:
-            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
             return send(problem_of(error, what), start, bare=environ["REQUEST_METHOD"] == "HEAD")
         return app(environ, start)
 
@@ -123,7 +123,7 @@ def _check_host(environ: Mapping[str, Any], names: frozenset[str]) -> None:
         )
     # A request line may name the host too (RFC 9112, section 3.2.2), and then it goes before the header.
     target = environ.get("REQUEST_URI", "/")
-    if not target.startswith("/") and _authority(target) not in names:
+    if not target.startswith(("/", "*")) and _authority(target) not in names:
         raise WrongHost(f"the request line names another host: use {_listed(names)}")
 
 

@@ -19,7 +19,7 @@ from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import create_server
-from waitress.task import ErrorTask, ThreadedTaskDispatcher
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from cardapp.errors import CardAppError, TooLarge
 from cardapp.settings import Settings
@@ -249,10 +249,22 @@ class _ProblemTask(ErrorTask):
         self.write(reply.body)
 
 
+class _Task(WSGITask):
+    """Keeps the connection after an answer without a body (304), whose end needs no length (RFC 9112, section 6.3):
+    a page that polls with its entity tag would otherwise connect anew each time."""
+
+    def set_close_on_finish(self) -> None:
+        request: Any = self.request
+        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or asked:
+            super().set_close_on_finish()
+
+
 class _Channel(HTTPChannel):
     """One connection; knows for how long its request has been arriving."""
 
     parser_class = _Parser
+    task_class = _Task
     error_task_class = _ProblemTask
     _arriving_since: float | None = None
 

@@ -36,6 +36,9 @@ class App:
 
     def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
         path = environ["PATH_INFO"]
+        if path == "/same":
+            start_response("304 Not Modified", [("ETag", '"a"')])
+            return []
         if path == "/wait":
             self.waiting.release()
             assert self.release.wait(WAIT)
@@ -149,6 +152,17 @@ def test_requests_in_one_piece_are_answered_in_their_order(client: socket.socket
             if line.lower().startswith(b"content-length:"):
                 length = int(line.partition(b":")[2])
         assert json.loads(stream.read(length))["path"] == f"/{number}"
+
+
+def test_an_unchanged_answer_keeps_the_connection(client: socket.socket, listener: Listener) -> None:
+    for _ in range(2):
+        client.sendall(head(listener, "GET /same HTTP/1.1"))
+        status, headers, body = answer(client)
+        assert (status, body) == (304, b"")
+        assert "connection" not in headers
+    client.sendall(head(listener, "GET /same HTTP/1.1", "Connection: close"))
+    assert answer(client)[1]["connection"] == "close"
+    assert ended(client)
 
 
 def test_http_1_0_closes(client: socket.socket, listener: Listener) -> None:

@@ -108,7 +108,7 @@ def test_a_defect_is_logged_and_told_without_its_insides(caplog: pytest.LogCaptu
     assert b"secret" not in body
     assert b"Traceback" not in body
     assert "the secret inside" in caplog.text
-    assert "GET /api/x" in caplog.text
+    assert "GET '/api/x'" in caplog.text
 
 
 def test_a_state_error_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
