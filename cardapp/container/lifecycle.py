@@ -107,8 +107,8 @@ class Sessions:
     def _check_same(record: Record, loaded: LoadedCard, profile: Profile) -> None:
         if (record.card_source, record.profile) != (str(loaded.path.resolve()), profile.name):
             raise CardAppError(
-                f"session {record.name} runs already, on {record.card_source} with profile {record.profile}: stop it with "
-                f"card-session stop {record.name}, or start this one under another name with --name"
+                f"session {record.name} runs already, on {record.card_source} with profile {record.profile}: stop it "
+                f"with card-session stop {record.name}, or start this one under another name with --name"
             )
 
     def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile) -> Started:
@@ -145,7 +145,8 @@ class Sessions:
         directory.write(record)
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
-        while not directory.mcp_socket.exists():
+        # The file alone proves nothing: it is there a moment before anybody listens on it.
+        while (binding := self.answers(directory)) is None:
             if not self.runtime(directory).alive(record):
                 raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
             if time.monotonic() > deadline:
@@ -153,7 +154,7 @@ class Sessions:
                     f"the session did not answer within {START_TIMEOUT:.0f} s:\n{_tail(directory.log, written)}"
                 )
             pause.wait(0.01)
-        return record, call(directory, "session_binding", timeout=10.0)
+        return record, binding
 
     def _select_if_none(self, directory: SessionDirectory) -> bool:
         """Choose the session unless a living one is chosen; whether it is the chosen one now."""
