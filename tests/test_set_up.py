@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "sha256sum")
+PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "sha256sum", "true")
 NOBODY = 65534
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
 
