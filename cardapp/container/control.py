@@ -14,9 +14,6 @@ from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, UsageError
 
-# Exit codes: 0 done, 1 failed, and these.
-EXIT_CODES = {UsageError: 2, MissingRequirement: 3}
-
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
 Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
@@ -85,7 +82,8 @@ class Commands:
 
     def stop(self, options: argparse.Namespace) -> int:
         record, ended = self._sessions.stop(options.name)
-        print(f"session {record.name} is stopped ({ended} processes ended); your sources stay in {record.source_directory}")
+        print(f"session {record.name} is stopped ({ended} processes ended)")
+        print(f"  your sources stay in {record.source_directory}")
         return 0
 
     def mcp(self, options: argparse.Namespace) -> int:
@@ -120,8 +118,8 @@ def _show_fetched(fetched: Fetched) -> None:
 def _table(conditions: Sequence[Condition]) -> str:
     head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STANDS AT")
     rows = [head] + [
-        ("*" if item.chosen else "", item.name, item.card, item.profile, item.state, item.editor, item.debugger, item.stands)
-        for item in conditions
+        ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.stands)
+        for of in conditions
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
@@ -138,7 +136,9 @@ def parser() -> argparse.ArgumentParser:
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
     start = commands.add_parser("start", help="start a session on a card; choose it when no other one is chosen")
     start.add_argument("--name", help="the session's name (default: the card's id)")
-    start.add_argument("--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)")
+    start.add_argument(
+        "--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)"
+    )
     start.add_argument("card", metavar="CARD")
     select = commands.add_parser("select", help="choose the session that the service acts on")
     select.add_argument("name", metavar="NAME")
@@ -165,6 +165,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         return command(options)
     except CardAppError as error:
         print(f"card-session: {error.detail}", file=sys.stderr)
-        return next((code for kind, code in EXIT_CODES.items() if isinstance(error, kind)), 1)
+        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, MissingRequirement) else 1
     except KeyboardInterrupt:
         return 1

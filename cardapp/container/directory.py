@@ -136,8 +136,8 @@ class SessionDirectory:
             length = len(os.fsencode(self.path / name))
             if length > SOCKET_PATH_MAX:
                 raise UsageError(
-                    f"the socket {self.path / name} would have a path of {length} bytes, {SOCKET_PATH_MAX} is the most: "
-                    "set CARD_STATE_DIR to a shorter path, or take a shorter --name"
+                    f"the socket {self.path / name} would have a path of {length} bytes, {SOCKET_PATH_MAX} is the "
+                    "most: set CARD_STATE_DIR to a shorter path, or take a shorter --name"
                 )
         self.path.mkdir(mode=0o700, exist_ok=True)
 
@@ -169,7 +169,8 @@ class SessionDirectory:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise StateError(
-                            f"another card-session command works on {self.name} for {timeout:.0f} s now; try again when it ended"
+                            f"another card-session command works on {self.name} for {timeout:.0f} s now; "
+                            "try again when it ended"
                         ) from None
                     pause.wait(0.05)
             yield

@@ -13,9 +13,15 @@ from typing import Any
 
 from pynvim import Nvim, NvimError, socket_session
 
-from cardapp.errors import EditorUnavailable, TooSlow
+from cardapp.errors import CardAppError, EditorUnavailable, TooSlow
 
 DEBUGGER = "return require('card.debugger').{name}(...)"
+
+
+class EditorRefused(CardAppError):
+    """Neovim answered a request with an error of its own."""
+
+    code = "editor_refused"
 
 
 class Editor:
@@ -66,8 +72,11 @@ class Editor:
         while time.monotonic() < deadline:
             mode, blocking = self.mode(max(0.1, deadline - time.monotonic()))
             if mode in ("n", "nt") and not blocking:
-                return True
-            self.input("<CR>" if mode.startswith("r") else r"<C-\><C-n>")
+                if not self.lua("return vim.fn.getcmdwintype()"):
+                    return True
+                self.input(":quit<CR>")
+            else:
+                self.input("<CR>" if mode.startswith("r") else r"<C-\><C-n>")
             pause.wait(0.002)
         return False
 
@@ -134,7 +143,7 @@ class _Connection:
         try:
             result = self._nvim.request(method, *arguments)
         except NvimError as error:
-            self._fail(answer, EditorUnavailable(f"Neovim refused {method}: {error}", code="editor_refused"))
+            self._fail(answer, EditorRefused(f"Neovim refused {method}: {error}"))
         except Exception as error:
             self._fail(answer, EditorUnavailable(f"Neovim ended during {method} ({error!r})"))
         else:

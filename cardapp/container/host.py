@@ -20,9 +20,10 @@ from cardapp.errors import CardAppError
 from cardapp.mcp.server import McpServer, UnixListener
 
 INSTRUCTIONS = """\
-A C program under gdb, inside the learner's Neovim. Read session_binding first: checkpoint_replay wants its container_id,
-instance, profile and target. A replay runs the program anew to a stop and reads expressions there. debugger_state tells
-where the program stands; its stop_id changes whenever the program moved. target_reset brings back what died."""
+A C program under gdb, inside the learner's Neovim. Read session_binding first: checkpoint_replay wants its
+container_id, instance, profile and target. A replay runs the program anew to a stop and reads expressions there.
+debugger_state tells where the program stands; its stop_id changes whenever the program moved. target_reset brings back
+what died."""
 
 
 def serve(directory: SessionDirectory, stopping: threading.Event) -> None:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 from cardapp.container.build import BuildCancelled, BuildFailed, Workplace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, Pending
+from cardapp.container.editor import EditorRefused
 from cardapp.container.session import POLL, EditorBusy, Session
 from cardapp.errors import DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
@@ -25,7 +26,10 @@ KILL_TIMEOUT = 3.0
 
 @dataclass
 class Replay:
-    """One replay within ``timeout`` seconds. Every way it can fail is a :class:`ToolFailure`; the session stays usable."""
+    """One replay within ``timeout`` seconds.
+
+    Every way it can fail is a :class:`ToolFailure`; the session stays usable.
+    """
 
     session: Session
     context: CallContext
@@ -47,8 +51,8 @@ class Replay:
             raise self._cancelled() from None
         except BuildFailed as error:
             raise ToolFailure("build_failed", error.detail) from error
-        except EditorBusy as error:
-            raise ToolFailure(error.code, error.detail) from error
+        except (EditorBusy, EditorRefused) as error:
+            raise ToolFailure("editor_blocked", error.detail) from error
         except EditorUnavailable as error:
             raise ToolFailure("editor_dead", f"{error.detail}; reset the session to bring Neovim back") from error
         except TooSlow as error:
@@ -148,9 +152,11 @@ class Replay:
             except TooSlow:
                 continue
             except ChannelError as error:
-                return error.extra
-            end_program(self.session)  # it reached the stop at the last moment
-            return {}
+                known = error.extra
+            else:
+                known = {}  # it reached the stop at the last moment
+            end_program(self.session)
+            return known
         self.session.bring_up(force=True)
         return {}
 
@@ -167,11 +173,9 @@ class Replay:
     def _failed(self, error: ChannelError, hits: int) -> NoReturn:
         extra, place = error.extra, error.extra.get("place")
         if error.code == "target_exited":
-            raise ToolFailure(
-                "target_exited",
-                f"the program ended with exit code {extra['exit_code']}; it was at the stop {extra['reached']} of {hits} times",
-                **extra,
-            ) from error
+            ended = f"the program ended with exit code {extra['exit_code']}"
+            reason = f"{ended}; it was at the stop {extra['reached']} of {hits} times"
+            raise ToolFailure("target_exited", reason, **extra) from error
         if error.code == "target_crashed":
             raise ToolFailure(
                 "target_crashed",
@@ -231,7 +235,8 @@ class Replay:
     def _blame_the_dead(self, error: DebuggerGone) -> NoReturn:
         """gdb lives in Neovim: when both are gone it was Neovim that ended."""
         if not self.session.editor.alive():
-            raise ToolFailure("editor_dead", "Neovim ended, and gdb with it; the next replay or reset starts it") from error
+            why = "Neovim ended, and gdb with it; the next replay or reset starts it"
+            raise ToolFailure("editor_dead", why) from error
         raise ToolFailure("debugger_dead", f"{error.detail}; the next replay or reset starts it anew") from error
 
     @contextmanager
@@ -244,13 +249,14 @@ class Replay:
 
 
 def end_program(session: Session) -> None:
-    """No program under gdb. One that runs on, because the learner said continue, is ended by force first."""
+    """No program under gdb, no PC sign. One that runs on, because the learner said continue, is ended by force first."""
     try:
         session.gdb.call("kill", timeout=KILL_TIMEOUT)
     except (ChannelError, TooSlow):
         session.gdb.call("interrupt", timeout=INTERRUPT_TIMEOUT, hard=True)
         session.await_program_end(KILL_TIMEOUT)
         session.gdb.call("kill", timeout=KILL_TIMEOUT)
+    session.editor.call("clear")
 
 
 def relative_place(place: dict[str, Any], session: Session) -> dict[str, Any]:

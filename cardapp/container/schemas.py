@@ -45,9 +45,10 @@ BINDING_OUT = document(
 HITS: Schema = {"type": "integer", "minimum": 1, "maximum": 1_000_000_000}
 NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\s][^\\n]*$"}
 LINE: Schema = {"type": "integer", "minimum": 1}
+TEXT_OF_LINE: Schema = {"type": "string", "minLength": 1}
 STOP: Schema = {
     "oneOf": [
-        record({"file": NAME, "line": LINE, "text": {"type": "string", "minLength": 1}, "hits": HITS}, optional=("hits",)),
+        record({"file": NAME, "line": LINE, "text": TEXT_OF_LINE, "hits": HITS}, optional=("hits",)),
         record({"function": NAME, "hits": HITS}, optional=("hits",)),
     ]
 }

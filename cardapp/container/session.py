@@ -95,7 +95,7 @@ class Session:
         """
         started = self._bring_up_editor(force)
         if started:
-            self._await(lambda: self.gdb.alive(0.5), START_TIMEOUT, "gdb did not come up")
+            self._await_debugger()
             return True, True
         if self.gdb.alive():
             return False, False
@@ -133,7 +133,8 @@ class Session:
         command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
         command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
         self.pane.open(command, work, self._environment(), self.profile)
-        self._await(self.directory.nvim_socket.exists, START_TIMEOUT, "Neovim did not open its socket")
+        if not _wait(self.directory.nvim_socket.exists, START_TIMEOUT):
+            raise EditorUnavailable(f"Neovim did not open its socket {self.directory.nvim_socket}")
         name = self.editor.lua("return vim.v.servername", timeout=START_TIMEOUT)
         if name != str(self.directory.nvim_socket):
             raise EditorUnavailable(f"Neovim listens at {name} and not at {self.directory.nvim_socket}")
@@ -142,7 +143,7 @@ class Session:
         if not self.editor.free():
             raise EditorBusy("Neovim waits for a key that cannot be answered for you; press Escape there")
         self.editor.call("restart", timeout=START_TIMEOUT)
-        self._await(lambda: self.gdb.alive(0.5), START_TIMEOUT, "gdb did not come up")
+        self._await_debugger()
 
     def load(self) -> None:
         """Make gdb hold the program that was built, with the card's arguments."""
@@ -157,21 +158,15 @@ class Session:
 
     def await_program_end(self, timeout: float) -> None:
         """Until gdb saw the end of a program that was just killed; after ``timeout`` seconds we go on regardless."""
-        deadline = time.monotonic() + timeout
-        pause = threading.Event()
-        while self.gdb.call("state", timeout=timeout)["state"] == "running" and time.monotonic() < deadline:
-            pause.wait(POLL)
+        _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
 
     def close(self) -> None:
         self.editor.close()
 
-    def _await(self, there: Callable[[], bool], timeout: float, complaint: str) -> None:
-        deadline = time.monotonic() + timeout
-        pause = threading.Event()
-        while not there():
-            if time.monotonic() > deadline:
-                raise DebuggerFailed(complaint, code="debugger_dead") if "gdb" in complaint else EditorUnavailable(complaint)
-            pause.wait(POLL)
+    def _await_debugger(self) -> None:
+        """termdebug is there when both are: gdb answers before it has spoken with Neovim."""
+        if not _wait(lambda: self.gdb.alive(0.5) and bool(self.editor.call("is_ready")), START_TIMEOUT):
+            raise DebuggerFailed("gdb did not come up in Neovim", code="debugger_dead")
 
     def _environment(self) -> dict[str, str]:
         """What Neovim, and gdb under it, start with: nothing of the learner's own configuration is found."""
@@ -190,3 +185,14 @@ class Session:
         if not any("UTF-8" in environ.get(name, "").upper() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
             environ |= {"LC_ALL": "C.UTF-8"}
         return environ
+
+
+def _wait(there: Callable[[], bool], timeout: float) -> bool:
+    """Look until ``there`` is true; False when it is not within ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not there():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(POLL)
+    return True

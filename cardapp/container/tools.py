@@ -41,8 +41,8 @@ class SessionTools:
             Tool(
                 "checkpoint_replay",
                 "Replay to a snapshot",
-                "Build what was edited, run the program anew to the stop and read the expressions there. The editor shows "
-                "the line. The binding must be the one that session_binding answers. Cancel it at any time.",
+                "Build what was edited, run the program anew to the stop and read the expressions there. The editor "
+                "shows the line. The binding must be the one that session_binding answers. Cancel it at any time.",
                 schemas.REPLAY_IN,
                 schemas.REPLAY_OUT,
                 self.replay,
@@ -191,7 +191,6 @@ class SessionTools:
             session.restart_debugger()
             session.load()
             debugger = True
-        session.editor.call("clear")
         return editor, debugger
 
     def _wanted_size(self, arguments: dict[str, Any]) -> tuple[int | None, int | None]:

@@ -1,7 +1,7 @@
 """The way into the gdb that the learner sees: JSON lines on a UNIX socket, answered inside gdb.
 
-gdb itself loads this (``python from cardapp.container.ingdb import channel; channel.open(path)``), so it uses the standard library alone. A request
-is ``{"do": name, "with": {…}}``; its answer ``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each
+gdb itself loads this and calls :func:`open`, so it uses the standard library alone. A request is
+``{"do": name, "with": {…}}``; its answer ``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each
 connection is served by a thread of its own. What touches gdb runs in gdb's own thread, by ``gdb.post_event``; the
 state and the interrupt are answered by the connection's thread, so they work while the program runs.
 """

@@ -31,6 +31,8 @@ SETTINGS = (
     "language auto",
 )
 
+NOWHERE = {"file": None, "line": None, "function": None, "reason": None}
+
 
 class Program:
     """gdb's first inferior. Methods run in gdb's thread, except :meth:`state` and :meth:`interrupt`."""
@@ -62,7 +64,7 @@ class Program:
             # A program that gdb was told to kill, or that something else killed, raises no event.
             if self._state["state"] in ("running", "stopped") and self._is_gone():
                 self._become({"state": "none", "reason": "the program was killed"})
-            return {"file": None, "line": None, "function": None, "reason": None} | self._state | {"stop_id": self._id()}
+            return {**NOWHERE, **self._state, "stop_id": self._id()}
 
     def interrupt(self, hard: bool = False) -> None:
         """Stop the running program; ``hard`` ends it (it may block the signal)."""
@@ -85,8 +87,8 @@ class Program:
 
     # -- events, in gdb's thread -------------------------------------------------------------------------------------
 
-    def _continued(self, event: gdb.ContinueEvent) -> None:
-        pid = event.inferior_thread.ptid[0]
+    def _continued(self, _event: gdb.ContinueEvent) -> None:
+        pid = gdb.selected_inferior().pid
         with self._lock:
             if pid != self._pid:
                 self._hold(pid)
@@ -130,8 +132,7 @@ class Program:
 
     def load(self, program: str, arguments: list[str], directory: str) -> None:
         """Make ``program`` the one that runs, with its arguments, in ``directory``; read it again if it was built."""
-        if gdb.selected_inferior().num != 1:
-            gdb.execute("inferior 1", to_string=True)
+        _select()
         for setting in SETTINGS:
             with contextlib.suppress(gdb.error):  # some can be set only while a program is there, and then matter
                 gdb.execute(f"set {setting}", to_string=True)
@@ -147,18 +148,17 @@ class Program:
             gdb.execute(f"file {shlex.quote(program)}", to_string=True)
             self._loaded = loaded
 
-    def kill(self) -> bool:
-        """End the program; what gdb was only attached to is let go. Answers whether there was one."""
+    def kill(self) -> None:
+        """End the program, if there is one; what gdb was only attached to is let go."""
+        _select()
         inferior = gdb.selected_inferior()
-        if inferior.pid == 0:
-            return False
-        gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
+        if inferior.pid != 0:
+            gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
         with self._lock:
             self._hold(0)
             self._become({"state": "none"})
         if self._run is not None:
             self._run.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
-        return True
 
     def run(self, done: Callable[[dict[str, Any] | Exception], None], stop: dict[str, Any], hits: int) -> None:
         """Start a :class:`Run`; ``done`` gets its outcome."""
@@ -177,3 +177,9 @@ class Program:
                 os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H")
             finally:
                 os.close(terminal)
+
+
+def _select() -> None:
+    """The learner may look at an inferior of their own; the card's program is the first one."""
+    if gdb.selected_inferior().num != 1:
+        gdb.execute("inferior 1", to_string=True)

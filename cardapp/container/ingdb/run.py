@@ -1,10 +1,11 @@
 """One run of the program, from its start to the replay's stop.
 
 A run must end at its own breakpoint whatever else the learner set up: their breakpoints are disabled meanwhile and
-restored after, signals that do not end a program are passed on. The run's own breakpoint is an internal one: the editor's
-debugger window never hears of it, and ignored hits cost no message.
+restored after, signals that do not end a program are passed on. The run's own breakpoint is an internal one: the
+editor's debugger window never hears of it, and ignored hits cost no message.
 
-The program runs in the background of gdb, so gdb stays able to answer; every stop and exit leads to :meth:`Run.advance`.
+The program runs in the background of gdb, which so stays able to answer; every stop and exit leads to
+:meth:`Run.advance`.
 """
 
 from __future__ import annotations
@@ -78,6 +79,9 @@ class Run:
                 breakpoint.enabled = True
         if self._breakpoint is not None and self._breakpoint.is_valid():
             self._breakpoint.delete()
+        # The stop was printed below a prompt that nobody sees any more.
+        gdb.write(gdb.parameter("prompt"))
+        gdb.flush()
         self._done(outcome)
 
     # -- the breakpoint ----------------------------------------------------------------------------------------------

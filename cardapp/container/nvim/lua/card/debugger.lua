@@ -29,9 +29,15 @@ function M.start()
     vim.cmd('packadd termdebug')
     vim.cmd('runtime termdebug_overlay.vim')
   end
+  M.ready = false
   vim.api.nvim_set_current_win(layout.need_code_window())
   vim.cmd('silent Termdebug')
   layout.arrange()
+  M.ready = true
+end
+
+function M.is_ready()
+  return M.ready
 end
 
 -- End what is left of a gdb and start a new one. The code windows and their unsaved changes stay.
@@ -80,6 +86,7 @@ function M.shows(file, line)
   for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
     if vim.api.nvim_win_get_cursor(window)[1] == line then
       vim.api.nvim_set_current_win(window)
+      layout.follow_output()
       return true
     end
   end

@@ -41,6 +41,16 @@ function M.need_code_window()
   return window
 end
 
+-- A terminal's window shows what comes only while its cursor is on the last line.
+function M.follow_output()
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    local buffer = vim.api.nvim_win_get_buf(window)
+    if vim.bo[buffer].buftype == 'terminal' then
+      vim.api.nvim_win_set_cursor(window, { vim.api.nvim_buf_line_count(buffer), 0 })
+    end
+  end
+end
+
 -- Put the windows in their places. Windows keep their ids, so termdebug still knows its own.
 function M.arrange()
   local code = M.code_window()
@@ -53,11 +63,17 @@ function M.arrange()
   end
   if gdb and program then
     vim.api.nvim_win_set_height(gdb, math.floor((vim.o.lines - 4) * 0.6))
+    -- What termdebug said to gdb to get going is of no interest: Ctrl-L starts a fresh page.
+    vim.fn.chansend(vim.bo[vim.api.nvim_win_get_buf(gdb)].channel, '\12')
   end
-  for _, window in pairs({ gdb, program }) do
-    vim.wo[window].number = false
-    vim.wo[window].signcolumn = 'no'
+  for window, title in pairs({ [gdb or 0] = ' gdb', [program or 0] = ' the program' }) do
+    if window ~= 0 then
+      vim.wo[window].number = false
+      vim.wo[window].signcolumn = 'no'
+      vim.wo[window].statusline = title
+    end
   end
+  M.follow_output()
 end
 
 return M

@@ -1,0 +1,265 @@
+"""A real session for tests: a card of its own, started and stopped by the session tool as a program."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cardapp.mcp.client import McpClient, ToolResult
+
+TARGET = Path(__file__).with_name("target")
+RECIPE = {
+    "base": "arena.base",
+    "size": "arena.size",
+    "used": "arena.used",
+    "blocks": {
+        "count": "arena.count",
+        "offset": "arena.blocks[$i].offset",
+        "size": "arena.blocks[$i].size",
+        "label": "arena.blocks[$i].label",
+    },
+}
+
+
+def eventually(condition: Callable[[], Any], seconds: float = 20.0) -> Any:
+    """The first true value of ``condition``; the deadline is there for a broken program only."""
+    deadline = time.monotonic() + seconds
+    pause = threading.Event()
+    while not (seen := condition()):
+        assert time.monotonic() < deadline, f"still {seen!r} after {seconds} s"
+        pause.wait(0.01)
+    return seen
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs (a zombie does not)."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+class TestCard:
+    """A card folder on the small target; how the target behaves is its first argument."""
+
+    __test__ = False
+
+    def __init__(self, folder: Path, identifier: str = "probe") -> None:
+        self.folder = folder
+        self.sources = folder / "src"
+        shutil.copytree(TARGET, self.sources)
+        self.document: dict[str, Any] = {
+            "schema": "card-source.v1",
+            "id": identifier,
+            "uuid": str(uuid.uuid4()),
+            "version": "1.0.0",
+            "title": "Probe",
+            "language": "en",
+            "layout": "karta-classic",
+            "target": {
+                "name": "probe",
+                "directory": "src",
+                "build": ["make", "-s"],
+                "program": "build/target",
+                "args": [],
+                "sources": ["target.c"],
+            },
+            "tasks": [_task()],
+        }
+        self.write()
+
+    def write(self) -> None:
+        (self.folder / "card_source.json").write_text(json.dumps(self.document))
+
+    def behave(self, *arguments: str) -> None:
+        """Give the target other arguments, from the next replay on."""
+        self.document["target"]["args"] = list(arguments)
+        self.write()
+
+
+def _task() -> dict[str, Any]:
+    snapshot = {"id": "x1", "title": "x", "stop": {"function": "mark"}, "expect": {"n": "1"}}
+    step = {"id": "s1", "title": "s", "text": "t", "question": "q", "snapshots": [snapshot]}
+    phase = {"id": "p1", "title": "p", "steps": [step]}
+    return {"id": "t1", "title": "t", "blocks": [{"id": "b1", "title": "b", "goal": "g", "phases": [phase]}]}
+
+
+def line_of(text: str, source: Path = TARGET / "target.c") -> int:
+    """The number of the one line that holds ``text``."""
+    found = [number for number, line in enumerate(source.read_text().splitlines(), 1) if text in line]
+    assert len(found) == 1, (text, found)
+    return found[0]
+
+
+def at(text: str, hits: int = 1) -> dict[str, Any]:
+    """The stop at the line of the target that holds ``text``."""
+    return {"file": "target.c", "line": line_of(text), "text": text, "hits": hits}
+
+
+class SessionTool:
+    """``card-session`` as a program, for one state directory."""
+
+    def __init__(self, state: Path) -> None:
+        self.state = state
+        self.environment = dict(os.environ) | {"CARD_STATE_DIR": str(state)}
+
+    def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+        # Reading its output to the end hangs for good if the session kept a descriptor of it.
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "cardapp.container", *arguments],
+            env=self.environment | environment,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=100,
+            check=False,
+        )
+
+    def must(self, *arguments: str) -> str:
+        """Its output; the test fails unless it ends with 0."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def stop_all(self) -> None:
+        for name in sorted(path.parent.name for path in self.state.glob("sessions/*/session.json")):
+            self.run("stop", name)
+
+
+class RunningSession:
+    """A started session, its paths, its processes and a client of its MCP server."""
+
+    def __init__(self, tool: SessionTool, card: TestCard, name: str = "s", *options: str) -> None:
+        self.tool = tool
+        self.card = card
+        self.name = name
+        self.path = tool.state / "sessions" / name
+        self._client: McpClient | None = None
+        tool.must("start", "--name", name, *options, str(card.folder))
+
+    @property
+    def client(self) -> McpClient:
+        """A connection to the server that runs now."""
+        if self._client is None or self._client.closed.is_set():
+            self.close()
+            self._client = McpClient.connect(str(self.path / "mcp.sock"), timeout=10)
+        return self._client
+
+    def close(self) -> None:
+        if self._client is not None:
+            self._client.close()
+            self._client = None
+
+    def stop(self) -> None:
+        self.close()
+        self.tool.run("stop", self.name)
+
+    # -- tools -------------------------------------------------------------------------------------------------------
+
+    def call(self, tool: str, arguments: dict[str, Any] | None = None, **options: Any) -> ToolResult:
+        return self.client.call_tool(tool, arguments or {}, timeout=60, maximum=60, **options)
+
+    def ask(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """What a tool that must succeed answers."""
+        result = self.call(tool, arguments)
+        assert not result.is_error, result.text
+        found: dict[str, Any] = result.structured
+        return found
+
+    def request(self, stop: dict[str, Any], *expressions: str, **changes: Any) -> dict[str, Any]:
+        """The arguments of a replay by what the session says of itself."""
+        binding = self.ask("session_binding")
+        own = {key: binding[key] for key in ("container_id", "instance", "profile", "target")}
+        rest = {"generation": 1, "snapshot_ref": "t1/b1/p1/s1/x1", "stop": stop, "expressions": list(expressions)}
+        return own | rest | {"timeout_ms": 20_000} | changes
+
+    def replay(self, stop: dict[str, Any], *expressions: str, **changes: Any) -> dict[str, Any]:
+        """A replay that must succeed."""
+        return self.ask("checkpoint_replay", **self.request(stop, *expressions, **changes))
+
+    def refusal(self, stop: dict[str, Any], *expressions: str, **changes: Any) -> dict[str, Any]:
+        """A replay that must fail: what it says."""
+        result = self.call("checkpoint_replay", self.request(stop, *expressions, **changes))
+        assert result.is_error, result.structured
+        found: dict[str, Any] = result.structured
+        return found
+
+    def state(self) -> dict[str, Any]:
+        return self.ask("debugger_state")
+
+    def check_usable(self) -> None:
+        """The next replay works."""
+        self.card.behave()
+        assert self.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
+
+    # -- its parts ---------------------------------------------------------------------------------------------------
+
+    def editor(self, expression: str) -> str:
+        """A Vim expression, evaluated in the session's Neovim by another Neovim."""
+        done = subprocess.run(
+            ["nvim", "--server", str(self.path / "nvim.sock"), "--remote-expr", expression],
+            capture_output=True,
+            text=True,
+            timeout=20,
+            check=False,
+            stdin=subprocess.DEVNULL,
+        )
+        # Neovim 0.7 prints the value on one of the two, depending on its terminal.
+        return (done.stdout + done.stderr).strip()
+
+    def type(self, keys: str) -> None:
+        """Keys as if typed in the session's terminal (tmux key names or text)."""
+        self.tmux("send-keys", "-t", "card", keys)
+
+    def gdb(self, command: str) -> None:
+        """A command as if typed at the gdb window's prompt."""
+        is_gdb = "{_, c -> get(c, 'mode', '') == 'terminal' && get(c.argv, 0, '') =~ 'gdb$'}"
+        channel = f"filter(nvim_list_chans(), {is_gdb})"
+        quoted = command.replace("'", "''")
+        self.editor(f"chansend({channel}[0].id, '{quoted}' .. \"\\r\")")
+
+    def tmux(self, *arguments: str) -> str:
+        command = ["tmux", "-S", str(self.path / "tmux.sock"), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
+
+    def screen(self) -> str:
+        return self.tmux("capture-pane", "-p", "-t", "card")
+
+    def processes(self) -> dict[int, str]:
+        """Every process of this session: what carries its mark, or names its directory."""
+        record = json.loads((self.path / "session.json").read_text())
+        return processes_of(record["container_id"], self.path)
+
+    def pid(self, program: str) -> int:
+        """The one process of the session whose command is ``program``."""
+        found = [pid for pid, command in self.processes().items() if command == program]
+        assert len(found) == 1, self.processes()
+        return found[0]
+
+    def host_pid(self) -> int:
+        return int(json.loads((self.path / "session.json").read_text())["host"]["pid"])
+
+
+def processes_of(container_id: str, path: Path) -> dict[int, str]:
+    found = {}
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == os.getpid():
+            continue
+        try:
+            environment, command = (entry / "environ").read_bytes(), (entry / "cmdline").read_bytes()
+            name = (entry / "comm").read_text().strip()
+        except OSError:
+            continue
+        ours = f"CARDAPP_SESSION={container_id}".encode() in environment or os.fsencode(f"{path}/") in command
+        if ours and alive(int(entry.name)):
+            found[int(entry.name)] = name
+    return found

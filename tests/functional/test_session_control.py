@@ -1,0 +1,249 @@
+"""``card-session`` as a program: every command, every message that names a way out, and nothing left after a stop."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardapp.mcp.client import McpClient
+from tests.functional.session_process import (
+    RunningSession,
+    SessionTool,
+    TestCard,
+    at,
+    eventually,
+    processes_of,
+)
+
+pytestmark = pytest.mark.functional
+
+
+def choice(tool: SessionTool) -> dict[str, str]:
+    found: dict[str, str] = json.loads((tool.state / "mcp-choice.json").read_text())
+    return found
+
+
+def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
+    told = tool.must("start", str(card.folder))
+    path = tool.state / "sessions" / "probe"
+    client = McpClient.connect(str(path / "mcp.sock"), timeout=5)
+    binding = client.call_tool("session_binding", {}, timeout=5, maximum=5).structured
+    client.close()
+    assert binding["container_id"] in told
+    assert binding["card"]["uuid"] == card.document["uuid"]
+    assert binding["card_source"] == str(card.folder / "card_source.json")
+    assert binding["source_directory"] == str(path / "work" / "probe")
+    assert (binding["profile"], binding["target"], binding["runtime"]) == ("local", "probe", "local")
+    assert binding["editor"] == {"socket": str(path / "nvim.sock"), "available": True, "reason": None}
+    assert binding["debugger"] == {"available": True, "reason": None}
+    boot, pid, started = binding["instance"].split(":")
+    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == started
+    assert choice(tool) == {"name": "probe", "socket": str(path / "mcp.sock")}
+
+
+def test_everything_is_for_its_owner_alone(session: RunningSession) -> None:
+    for path in (session.tool.state, session.tool.state / "sessions", session.path):
+        assert path.stat().st_mode & 0o077 == 0, path
+    for name in ("mcp.sock", "gdb.sock"):
+        assert (session.path / name).stat().st_mode & 0o777 == 0o600
+
+
+def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> None:
+    tool.must("start", "--name", "by-file", str(card.folder / "card_source.json"))
+    assert "by-file" in tool.must("list")
+
+
+def test_starting_twice_says_that_it_runs(session: RunningSession) -> None:
+    before = session.ask("session_binding")
+    again = session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert "runs already" in again
+    assert before["container_id"] in again
+    assert session.ask("session_binding") == before
+
+
+def test_a_name_in_use_by_another_card_is_refused_with_the_way_out(session: RunningSession, tmp_path: Path) -> None:
+    other = TestCard(tmp_path / "other", "other")
+    done = session.tool.run("start", "--name", "s", str(other.folder))
+    assert done.returncode == 1
+    assert "card-session stop s" in done.stderr
+    assert "--name" in done.stderr
+
+
+def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession) -> None:
+    told = session.tool.must("start", "--name", "second", str(session.card.folder))
+    assert "card-session select second" in told
+    assert choice(session.tool)["name"] == "s"
+    session.tool.must("select", "second")
+    assert choice(session.tool)["name"] == "second"
+    rows = [line.split() for line in session.tool.must("list").splitlines()]
+    assert ["*", "second", "probe", "local", "running", "up", "up", "none"] in rows
+    assert ["s", "probe", "local", "running", "up", "up", "none"] in rows
+    session.tool.must("stop", "second")
+    assert not (session.tool.state / "mcp-choice.json").exists()
+    session.tool.must("start", "--name", "third", str(session.card.folder))
+    assert choice(session.tool)["name"] == "third"
+
+
+@pytest.mark.parametrize("command", ["select", "reset", "refresh", "attach", "detach", "stop", "mcp"])
+def test_an_unknown_name_lists_the_known_ones(session: RunningSession, command: str) -> None:
+    done = session.tool.run(command, "nosuch")
+    assert done.returncode == 2
+    assert "nosuch" in done.stderr
+    assert "known: s" in done.stderr
+
+
+def test_without_any_session_the_way_is_shown(tool: SessionTool) -> None:
+    done = tool.run("reset")
+    assert done.returncode == 2
+    assert "card-session start" in done.stderr
+    assert "card-session start" in tool.must("list")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        ((), "COMMAND"),
+        (("fly",), "fly"),
+        (("start",), "CARD"),
+        (("start", "--profile", "nosuch", "{card}"), "local-in-place"),
+        (("start", "--name", "No Good", "{card}"), "No Good"),
+    ],
+)
+def test_wrong_use_is_exit_2(tool: SessionTool, card: TestCard, arguments: tuple[str, ...], named: str) -> None:
+    done = tool.run(*(argument.format(card=card.folder) for argument in arguments))
+    assert done.returncode == 2
+    assert named in done.stderr
+
+
+def test_a_card_that_is_none_is_refused(tool: SessionTool, tmp_path: Path) -> None:
+    done = tool.run("start", str(tmp_path))
+    assert done.returncode == 1
+    assert "card_source.json" in done.stderr
+
+
+def test_missing_programs_are_named_all_at_once(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
+    few = tmp_path / "bin"
+    few.mkdir()
+    for name in ("gcc", "make"):
+        (few / name).symlink_to(f"/usr/bin/{name}")
+    done = tool.run("start", str(card.folder), PATH=str(few))
+    assert done.returncode == 3
+    assert "nvim, gdb, tmux" in done.stderr
+    assert "apt-get install neovim gdb tmux" in done.stderr
+
+
+def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestCard) -> None:
+    (card.sources / "target.c").write_text("int main(void) { return missing; }\n")
+    done = tool.run("start", str(card.folder))
+    assert done.returncode == 1
+    assert "undeclared" in done.stderr
+    assert not list(tool.state.glob("sessions/*/session.json"))
+
+
+def test_a_path_too_long_for_a_socket_is_refused(card: TestCard, state_dir: Path) -> None:
+    deep = state_dir / ("d" * 90)
+    tool = SessionTool(deep)
+    done = tool.run("start", str(card.folder))
+    assert done.returncode == 2
+    assert "CARD_STATE_DIR" in done.stderr
+    assert "107" in done.stderr
+
+
+def test_a_symlinked_state_directory_is_refused(card: TestCard, state_dir: Path) -> None:
+    (state_dir / "real").mkdir()
+    (state_dir / "link").symlink_to(state_dir / "real")
+    done = SessionTool(state_dir / "link").run("start", str(card.folder))
+    assert done.returncode == 1
+    assert "symbolic link" in done.stderr
+
+
+def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None:
+    session.card.behave("daemon")
+    session.replay(at("/* after */"))  # the program left a child of its own behind
+    record = json.loads((session.path / "session.json").read_text())
+    assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
+    session.close()
+    told = session.tool.must("stop", "s")
+    assert str(session.path / "work" / "probe") in told
+    assert processes_of(record["container_id"], session.path) == {}
+    assert not list(session.path.glob("*.sock"))
+    assert not (session.tool.state / "mcp-choice.json").exists()
+    assert session.tool.run("stop", "s").returncode == 2
+
+
+def test_edits_outlive_a_stop_and_a_refresh_sets_them_aside(session: RunningSession) -> None:
+    copy = session.path / "work" / "probe"
+    edited = (copy / "target.c").read_text().replace("return 2 * n;", "return 5 * n;")
+    (copy / "target.c").write_text(edited)
+    session.stop()
+    makefile = session.card.sources / "Makefile"
+    makefile.write_text(makefile.read_text() + "# changed\n")
+    told = session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert "edited by you and left so: target.c" in told
+    assert (copy / "target.c").read_text() == edited
+    assert (copy / "Makefile").read_text().endswith("# changed\n")
+    assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "72"
+
+    told = session.tool.must("refresh")
+    assert "target.c.orig" in told
+    assert (copy / "target.c.orig").read_text() == edited
+    assert "return 2 * n;" in (copy / "target.c").read_text()
+    assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "30"
+    assert "return 2 * n;" in session.editor("join(getbufline('target.c', 1, '$'))")
+
+
+def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -> None:
+    session = RunningSession(tool, card, "s", "--profile", "local-in-place")
+    binding = session.ask("session_binding")
+    assert binding["profile"] == "local-in-place"
+    assert binding["source_directory"] == str(card.sources)
+    assert session.replay(at("/* after */"))["file"] == "target.c"
+    assert not (session.path / "work").exists()
+    session.stop()
+
+
+def test_the_bridge_speaks_mcp_over_standard_streams(session: RunningSession) -> None:
+    command = [sys.executable, "-P", "-m", "cardapp.container", "mcp"]
+    with subprocess.Popen(
+        command, env=session.tool.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as bridge:
+        assert bridge.stdin is not None
+        assert bridge.stdout is not None
+        client = McpClient(bridge.stdout, bridge.stdin, timeout=20)
+        answer = client.call_tool("debugger_state", {}, timeout=10, maximum=10)
+        assert answer.structured["alive"]
+        client.close()
+        assert bridge.wait(10) == 0
+
+
+def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) -> None:
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.environ.update(session.tool.environment | {"TERM": "xterm-256color", "TMUX": "/elsewhere,1,0"})
+        os.execv(sys.executable, [sys.executable, "-P", "-m", "cardapp.container", "attach"])
+    try:
+        eventually(lambda: session.tmux("list-clients").strip())
+        shown = b""
+        while b"target.c" not in shown:
+            shown += os.read(terminal, 65536)
+        assert "detached" in session.tool.must("detach")
+        eventually(lambda: drained(terminal))
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    finally:
+        os.close(terminal)
+    assert "nobody is attached" in session.tool.must("detach")
+    assert session.tool.run("attach").returncode == 2
+
+
+def drained(terminal: int) -> bool:
+    try:
+        return not os.read(terminal, 65536)
+    except OSError:
+        return True

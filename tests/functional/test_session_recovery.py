@@ -1,0 +1,176 @@
+"""kill -9 of each part of a session, and the way back from it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.functional.session_process import RunningSession, at, eventually, line_of
+
+pytestmark = pytest.mark.functional
+
+
+def kill(session: RunningSession, pid: int) -> None:
+    os.kill(pid, signal.SIGKILL)
+    eventually(lambda: pid not in session.processes())
+
+
+def container_id(session: RunningSession) -> str:
+    found: str = json.loads((session.path / "session.json").read_text())["container_id"]
+    return found
+
+
+def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession) -> None:
+    before = session.ask("session_binding")
+    kill(session, session.pid("nvim"))
+    eventually(lambda: not session.state()["editor_alive"])
+    assert session.state()["alive"] is False
+    binding = session.ask("session_binding")
+    assert binding["editor"]["available"] is False
+    assert binding["editor"]["reason"]
+    assert "down" in session.tool.must("list")
+    told = session.tool.must("reset")
+    assert "Neovim, gdb" in told
+    assert session.ask("session_binding") == before
+    session.check_usable()
+
+
+def test_a_dead_gdb_is_brought_back_and_edits_are_kept(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    session.editor("setline(1, '// not yet saved')")
+    first = session.state()["stop_id"]
+    kill(session, session.pid("gdb"))
+    eventually(lambda: not session.state()["alive"])
+    assert session.state()["editor_alive"] is True
+    assert session.ask("session_binding")["debugger"]["available"] is False
+    assert "gdb" in session.tool.must("reset")
+    assert session.editor("getbufline('target.c', 1)[0]") == "// not yet saved"
+    assert session.state()["stop_id"].split("-")[0] != first.split("-")[0]
+    session.check_usable()
+    terminals = [name for name in session.processes().values() if name == "tail"]
+    assert len(terminals) == 2  # nothing is left of the terminals of the gdb that died
+
+
+def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> None:
+    kill(session, session.pid("gdb"))
+    session.check_usable()
+    kill(session, session.pid("nvim"))
+    session.check_usable()
+
+
+def test_quitting_gdb_or_neovim_is_mended_too(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    gone = session.pid("gdb")
+    session.gdb("quit")
+    eventually(lambda: gone not in session.processes())
+    session.check_usable()
+    session.editor('nvim_input(":qall!<CR>")')
+    eventually(lambda: "nvim" not in session.processes().values())
+    session.check_usable()
+
+
+def test_a_dead_server_is_brought_back_beside_the_living_editor(session: RunningSession) -> None:
+    before = session.ask("session_binding")
+    session.replay(at("/* before */"))
+    session.editor("setline(1, '// not yet saved')")
+    editor = session.pid("nvim")
+    kill(session, session.host_pid())
+    session.close()
+    done = session.tool.run("select", "s")
+    assert done.returncode == 1
+    assert "card-session reset s" in done.stderr
+    assert "no answer" in session.tool.must("list")
+    assert "MCP server" in session.tool.must("reset")
+    after = session.ask("session_binding")
+    assert after["container_id"] == before["container_id"]
+    assert after["instance"] != before["instance"]
+    assert session.pid("nvim") == editor
+    assert session.editor("getbufline('target.c', 1)[0]") == "// not yet saved"
+    session.check_usable()
+
+
+def test_a_server_that_hangs_is_replaced(session: RunningSession) -> None:
+    before = session.ask("session_binding")
+    hung = session.host_pid()
+    session.close()
+    os.kill(hung, signal.SIGSTOP)
+    assert "MCP server" in session.tool.must("reset")
+    assert hung not in session.processes()
+    assert session.ask("session_binding")["instance"] != before["instance"]
+    session.check_usable()
+
+
+def test_a_dead_terminal_takes_neovim_with_it_and_both_come_back(session: RunningSession) -> None:
+    kill(session, session.pid("tmux: server"))
+    eventually(lambda: "nvim" not in session.processes().values())
+    session.tool.must("reset")
+    session.check_usable()
+    assert session.screen().strip()
+
+
+def test_a_session_of_which_nothing_lives_is_started_anew(session: RunningSession) -> None:
+    before = container_id(session)
+    session.close()
+    for pid in session.processes():
+        os.kill(pid, signal.SIGKILL)
+    eventually(lambda: not session.processes())
+    assert list(session.path.glob("*.sock"))
+    told = session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert "runs already" not in told
+    assert container_id(session) != before
+    session.check_usable()
+
+
+def test_a_start_after_the_server_died_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
+    old = set(session.processes())
+    session.close()
+    os.kill(session.host_pid(), signal.SIGKILL)
+    session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert not old & set(session.processes())
+    session.check_usable()
+
+
+def test_a_stop_works_whatever_died_before(session: RunningSession) -> None:
+    session.card.behave("loop")
+    session.replay(at("/* before */"))
+    session.gdb("continue")
+    eventually(lambda: session.state()["state"] == "running")
+    left = session.processes()
+    session.close()
+    for pid in (session.host_pid(), session.pid("nvim")):
+        os.kill(pid, signal.SIGKILL)
+    session.tool.must("stop", "s")
+    assert not [pid for pid in left if os.path.exists(f"/proc/{pid}/exe")]
+
+
+def test_a_damaged_record_is_no_session_and_a_start_mends_it(session: RunningSession) -> None:
+    session.close()
+    mark = container_id(session)
+    record = (session.path / "session.json").read_text()
+    (session.path / "session.json").write_text("{")
+    assert "damaged" in session.tool.must("list")
+    (session.path / "session.json").write_text(record)
+    assert container_id(session) == mark
+    session.check_usable()
+
+
+def test_a_reused_process_number_is_never_signalled(session: RunningSession) -> None:
+    """The record names a living process with another start time: a stranger that got the number."""
+    session.close()
+    path = session.path / "session.json"
+    record = json.loads(path.read_text())
+    kill(session, session.host_pid())
+    record["host"] = {"pid": os.getpid(), "started": 1}
+    path.write_text(json.dumps(record))
+    session.tool.must("reset")
+    session.check_usable()
+
+
+def test_a_stop_line_shows_after_a_restart(session: RunningSession) -> None:
+    kill(session, session.pid("nvim"))
+    session.tool.must("reset")
+    session.replay(at("/* marked */"))
+    assert session.editor("line('.')") == str(line_of("/* marked */"))

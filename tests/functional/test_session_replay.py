@@ -1,0 +1,486 @@
+"""Replays in a real session: what they answer, how they fail, and that the session survives each failure."""
+
+from __future__ import annotations
+
+import os
+import signal
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import McpCancelled
+from tests.functional.session_process import (
+    RECIPE,
+    RunningSession,
+    SessionTool,
+    TestCard,
+    at,
+    eventually,
+    line_of,
+)
+
+pytestmark = pytest.mark.functional
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+    """One session for all tests that leave it usable."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        tool = SessionTool(Path(state))
+        running = RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
+        yield running
+        running.stop()
+
+
+@pytest.fixture
+def session(shared: RunningSession) -> Iterator[RunningSession]:
+    """The shared session; after the test it must still work."""
+    shared.card.behave()
+    yield shared
+    shared.check_usable()
+
+
+def shown(session: RunningSession) -> tuple[str, int, list[int]]:
+    """The file and line of the code window that has the focus, and the lines with a PC sign there."""
+    file = session.editor("expand('%:t')")
+    placed = "sign_getplaced('%', {'group': '*'})[0].signs"
+    signs = session.editor(f"join(map(filter({placed}, {{_, s -> s.name ==# 'debugPC'}}), {{_, s -> s.lnum}}))")
+    return file, int(session.editor("line('.')")), [int(line) for line in signs.split()]
+
+
+# -- what a replay answers -------------------------------------------------------------------------------------------
+
+
+def test_it_answers_place_and_values(session: RunningSession) -> None:
+    got = session.replay(at("/* after */"), "count", "word", "nothing", "letters", "colour", "arena.blocks[0]", "&zero")
+    assert (got["file"], got["line"], got["function"]) == ("target.c", line_of("/* after */"), "main")
+    assert got["method"] == "rerun"
+    values = {name: found["value"] for name, found in got["values"].items()}
+    assert values["count"] == "14"
+    assert values["word"] == '"word"'
+    assert values["nothing"] == "0x0"
+    assert values["letters"] == '"abc\\000\\000\\000\\000"'
+    assert values["colour"] == "GREEN"
+    assert values["arena.blocks[0]"].startswith("{offset = 0, size = 2, label = 0x")
+    assert values["&zero"].endswith(" <zero>")
+
+
+def test_hits_are_counted(session: RunningSession) -> None:
+    assert session.replay(at("/* marked */", 3), "n")["values"]["n"]["value"] == "11"
+    assert session.replay({"function": "mark", "hits": 6}, "n")["values"]["n"]["value"] == "14"
+
+
+def test_an_expression_fails_alone_and_neither_calls_nor_changes_anything(session: RunningSession) -> None:
+    got = session.replay(at("/* marked */"), "nowhere", "twice(4)", "count = 99", "count", "*(int *)0")
+    values = got["values"]
+    assert "No symbol" in values["nowhere"]["error"]
+    assert "may-call-functions" in values["twice(4)"]["error"]
+    assert "changes the program" in values["count = 99"]["error"]
+    assert "memory" in values["*(int *)0"]["error"].lower()
+    assert all(values[name]["value"] is None for name in values if name != "count")
+
+
+def test_values_do_not_depend_on_the_learners_settings(session: RunningSession) -> None:
+    session.replay(at("/* after */"))
+    for command in ("set output-radix 16", "set print pretty on", "set print elements 2", "set language pascal"):
+        session.gdb(command)
+    got = session.replay(at("/* after */"), "count", "letters")
+    assert got["values"]["count"]["value"] == "14"
+    assert got["values"]["letters"]["value"] == '"abc\\000\\000\\000\\000"'
+    session.gdb("set output-radix 10")
+
+
+def test_the_arena_is_read_by_its_recipe(session: RunningSession) -> None:
+    got = session.replay(at("/* after */"), allocator=RECIPE)
+    arena = got["allocator"]
+    assert arena["base"] > 0
+    assert (arena["size"], arena["used"], arena["high_water"]) == (8, 5, None)
+    assert arena["blocks"] == [
+        {"offset": 0, "size": 2, "label": "first"},
+        {"offset": 2, "size": 3, "label": None},
+    ]
+    assert got["allocator_error"] is None
+
+
+def test_an_arena_that_is_not_there_is_no_failure(session: RunningSession) -> None:
+    got = session.replay(at("/* after */"), allocator=RECIPE | {"used": "no_such_arena.used"})
+    assert got["allocator"] is None
+    assert "no_such_arena" in got["allocator_error"]
+
+
+def test_the_stages_are_told_in_order(session: RunningSession) -> None:
+    heard: list[tuple[float, float | None, str | None]] = []
+    request = session.request(at("/* after */"))
+    result = session.call("checkpoint_replay", request, on_progress=lambda *told: heard.append(told))
+    assert not result.is_error
+    assert heard == [(1, 3, "resetting"), (2, 3, "replaying"), (3, 3, "verifying")]
+
+
+def test_the_arguments_reach_the_program_as_they_are(session: RunningSession) -> None:
+    session.card.behave("none", "two words", "$HOME;'\"", "")
+    got = session.replay(at("/* before */"), "argc", "argv[2]", "argv[3]", "argv[4]")
+    values = [got["values"][name]["value"] for name in ("argc", "argv[2]", "argv[3]", "argv[4]")]
+    assert values == ["5", '"two words"', '"$HOME;\'\\""', '""']
+
+
+# -- what the learner sees -------------------------------------------------------------------------------------------
+
+
+def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
+    for text in ("/* before */", "/* marked */", "/* after */"):
+        session.replay(at(text))
+        line = line_of(text)
+        assert shown(session) == ("target.c", line, [line])
+
+
+def test_a_closed_code_window_comes_back(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    session.editor("execute('enew | only')")
+    session.editor("execute('buffer ' .. bufnr('gdb$'))")
+    session.replay(at("/* after */"))
+    assert shown(session)[:2] == ("target.c", line_of("/* after */"))
+
+
+def test_another_buffer_in_the_code_window_gives_way(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    session.editor("execute('edit Makefile')")
+    session.replay(at("/* after */"))
+    assert shown(session)[:2] == ("target.c", line_of("/* after */"))
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        pytest.param(":echo 1 | echo 2 | echo 3 | echo 4\r", id="hit-enter"),
+        pytest.param("r", id="a-pending-key"),
+        pytest.param("d", id="a-pending-motion"),
+        pytest.param("i", id="insert"),
+        pytest.param(":half a comm", id="command-line"),
+        pytest.param("q:", id="command-line-window"),
+        pytest.param(":call input('say: ')\r", id="a-question"),
+        pytest.param("v", id="visual"),
+        pytest.param(":Gdb\ri", id="at-the-gdb-prompt"),
+    ],
+)
+def test_an_editor_that_waits_is_freed(session: RunningSession, keys: str) -> None:
+    session.replay(at("/* before */"))
+    session.editor(f'nvim_input("{keys}")'.replace("\r", "<CR>"))
+    session.replay(at("/* after */"))
+    assert shown(session)[:2] == ("target.c", line_of("/* after */"))
+    assert not session.editor("join(filter(getbufline(1, 1, '$'), {_, l -> l =~ 'half a comm'}))")
+
+
+def test_an_editor_that_is_busy_is_left_alone_until_it_is_reset(session: RunningSession) -> None:
+    session.editor('nvim_input(":while 1 | endwhile<CR>")')
+    refusal = session.refusal(at("/* after */"))
+    assert refusal["code"] == "editor_blocked"
+    answer = session.ask("target_reset")
+    assert answer["editor_restarted"] is False
+
+
+# -- how it fails ----------------------------------------------------------------------------------------------------
+
+
+def test_another_binding_is_refused(session: RunningSession) -> None:
+    for field in ("container_id", "instance", "profile", "target"):
+        refusal = session.refusal(at("/* after */"), **{field: "other"})
+        assert refusal["code"] == "binding_mismatch"
+        assert refusal["field"] == field
+
+
+@pytest.mark.parametrize("recipe", [{"base": "arena.base"}, RECIPE | {"colour": "red"}, RECIPE | {"base": 7}])
+def test_a_recipe_out_of_shape_is_refused(session: RunningSession, recipe: dict[str, Any]) -> None:
+    assert session.refusal(at("/* after */"), allocator=recipe)["code"] == "bad_recipe"
+
+
+def test_a_file_outside_is_refused(session: RunningSession) -> None:
+    stop = {"file": "../../../../etc/passwd", "line": 1, "text": "root"}
+    assert session.refusal(stop)["code"] == "bad_recipe"
+
+
+def test_a_line_that_lost_its_text_is_drift(session: RunningSession) -> None:
+    stop = at("/* after */")
+    refusal = session.refusal(stop | {"line": stop["line"] + 1})
+    assert refusal["code"] == "source_drift"
+    assert refusal["found"] == '    printf("%d\\n", count);'
+    assert session.refusal(stop | {"line": 100_000})["found"] is None
+
+
+def test_a_stop_without_code_is_not_reached(session: RunningSession) -> None:
+    assert session.refusal({"function": "no_such_function"})["code"] == "stop_not_reached"
+
+
+def test_an_exit_before_the_stop(session: RunningSession) -> None:
+    session.card.behave("exit")
+    refusal = session.refusal(at("/* in the loop */"))
+    assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 7, 0)
+    session.card.behave()
+    refusal = session.refusal(at("/* in the loop */", 9))
+    assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 0, 5)
+
+
+def test_a_crash_before_the_stop(session: RunningSession) -> None:
+    session.card.behave("crash")
+    refusal = session.refusal(at("/* after */"))
+    assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGSEGV")
+    assert refusal["place"]["file"] == "target.c"
+    assert refusal["place"]["line"] == line_of("/* the crash */")
+    assert refusal["place"]["function"] == "crash"
+
+
+def test_a_crash_inside_the_library_names_our_line(session: RunningSession) -> None:
+    session.card.behave("abort")
+    refusal = session.refusal(at("/* after */"))
+    assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGABRT")
+    assert refusal["place"]["function"] == "misbehave"
+
+
+def test_a_kill_from_outside_is_a_crash(session: RunningSession) -> None:
+    session.card.behave("kill")
+    refusal = session.refusal(at("/* after */"))
+    assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGKILL")
+
+
+def test_a_harmless_signal_does_not_end_a_replay(session: RunningSession) -> None:
+    session.card.behave("signal")
+    assert session.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
+
+
+@pytest.mark.parametrize("behaviour", ["loop", "deaf", "flood", "stdin"])
+def test_a_program_that_never_comes_there_is_ended(session: RunningSession, behaviour: str) -> None:
+    session.card.behave(behaviour)
+    refusal = session.refusal(at("/* after */"), timeout_ms=1000)
+    assert (refusal["code"], refusal["reached"]) == ("replay_timeout", 0)
+    if behaviour == "loop":
+        assert refusal["place"]["function"] == "misbehave"
+    if behaviour == "stdin":
+        assert refusal["place"]["function"] == "await_line"
+    assert session.state()["state"] in ("none", "exited")
+
+
+def test_the_state_is_told_while_a_program_floods(session: RunningSession) -> None:
+    session.card.behave("flood")
+    cancel = threading.Event()
+    outcome: list[BaseException] = []
+    request = session.request(at("/* after */"))
+
+    def run() -> None:
+        try:
+            session.call("checkpoint_replay", request, cancel=cancel)
+        except McpCancelled as error:
+            outcome.append(error)
+
+    replay = threading.Thread(target=run)
+    replay.start()
+    try:
+        eventually(lambda: session.state()["state"] == "running")
+        assert session.ask("session_binding")["editor"]["available"]
+    finally:
+        cancel.set()
+        replay.join(20)
+    assert outcome
+    eventually(lambda: session.state()["state"] in ("none", "exited"))
+
+
+def test_typed_input_reaches_the_program(session: RunningSession) -> None:
+    session.card.behave("stdin")
+    request = session.request(at("/* in the loop */"), "count")
+    answers: list[Any] = []
+    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
+    replay.start()
+    try:
+        eventually(lambda: session.state()["state"] == "running" and "await_line" in backtrace(session))
+        program = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb program'})[0].id"
+        session.editor(f'chansend({program}, "hello\\r")')
+    finally:
+        replay.join(25)
+    assert answers[0].structured["values"]["count"]["value"] == "6"
+
+
+def backtrace(session: RunningSession) -> str:
+    """Where a running program is, as the kernel sees it: it sleeps in a read of its terminal."""
+    try:
+        call = Path(f"/proc/{session.pid('target')}/syscall").read_text()
+    except (AssertionError, OSError):
+        return ""
+    return "await_line" if call.startswith("0 0x0 ") else ""
+
+
+# -- ending and losing it --------------------------------------------------------------------------------------------
+
+
+def test_a_failed_build_is_told_with_the_compilers_words(session: RunningSession) -> None:
+    source = session.path / "work" / "probe" / "target.c"
+    good = source.read_text()
+    try:
+        source.write_text(good.replace("arena.count", "arena.count") + "\nint broken(void) { return missing; }\n")
+        refusal = session.refusal(at("/* after */"))
+        assert refusal["code"] == "build_failed"
+        assert "missing" in refusal["reason"]
+        assert "undeclared" in refusal["reason"]
+    finally:
+        source.write_text(good)
+
+
+def test_an_edit_is_built_before_the_replay(session: RunningSession) -> None:
+    source = session.path / "work" / "probe" / "target.c"
+    good = source.read_text()
+    try:
+        source.write_text(good.replace("return 2 * n;", "return 3 * n;"))
+        session.replay(at("return 0;"), "count")
+        stop = {"function": "twice"}
+        session.replay(stop)
+        got = session.replay({"file": "target.c", "line": line_of("return 0;"), "text": "return 0;"}, "count")
+        assert got["values"]["count"]["value"] == str(3 * 14 + 1 + 0 + 1)
+    finally:
+        source.write_text(good)
+
+
+def test_a_cancelled_replay_ends_the_program(session: RunningSession) -> None:
+    session.card.behave("loop")
+    cancel = threading.Event()
+    request = session.request(at("/* after */"))
+
+    def on_progress(_done: float, _total: float | None, message: str | None) -> None:
+        if message == "replaying":
+            cancel.set()
+
+    with pytest.raises(McpCancelled):
+        session.call("checkpoint_replay", request, cancel=cancel, on_progress=on_progress)
+    eventually(lambda: session.state()["state"] in ("none", "exited"))
+
+
+def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
+    request = session.request(at("/* after */"), "count")
+    answers: list[Any] = []
+    threads = [
+        threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request))) for _ in range(3)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [answer.structured["values"]["count"]["value"] for answer in answers] == ["14"] * 3
+
+
+def test_a_gdb_that_is_killed_during_a_replay(session: RunningSession) -> None:
+    session.card.behave("loop")
+    assert kill_when_running(session, "gdb")["code"] == "debugger_dead"
+
+
+def test_an_editor_that_is_killed_during_a_replay(session: RunningSession) -> None:
+    session.card.behave("loop")
+    assert kill_when_running(session, "nvim")["code"] == "editor_dead"
+
+
+def kill_when_running(session: RunningSession, program: str) -> dict[str, Any]:
+    request = session.request(at("/* after */"))
+    answers: list[Any] = []
+    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
+    replay.start()
+    try:
+        eventually(lambda: session.state()["state"] == "running")
+        os.kill(session.pid(program), signal.SIGKILL)
+    finally:
+        replay.join(40)
+    found: dict[str, Any] = answers[0].structured
+    return found
+
+
+# -- the learner at the prompt ---------------------------------------------------------------------------------------
+
+
+def test_the_stop_id_changes_with_every_move(session: RunningSession) -> None:
+    ids = [session.replay(at("/* before */"))["stop_id"]]
+    state = session.state()
+    assert (state["stop_id"], state["state"], state["line"]) == (ids[0], "stopped", line_of("/* before */"))
+    assert (state["file"], state["function"]) == ("target.c", "main")
+    for command in ("next", "set var count = 5", "continue"):
+        session.gdb(command)
+        ids.append(eventually(lambda: changed(session, ids[-1])))
+    eventually(lambda: session.state()["state"] == "exited")
+    ids.append(session.replay(at("/* before */"))["stop_id"])
+    session.gdb("kill")
+    ids.append(eventually(lambda: changed(session, ids[-1])))
+    ids.append(session.ask("target_reset")["stop_id"])
+    assert len(set(ids)) == len(ids)
+
+
+def changed(session: RunningSession, before: str) -> str | None:
+    now: str = session.state()["stop_id"]
+    return now if now != before else None
+
+
+def test_a_program_that_the_learner_let_run_is_replaced(session: RunningSession) -> None:
+    session.card.behave("loop")
+    session.replay(at("/* before */"))
+    session.gdb("continue")
+    eventually(lambda: session.state()["state"] == "running")
+    assert session.replay(at("/* before */"), "count")["values"]["count"]["value"] == "0"
+    session.gdb("continue")
+    eventually(lambda: session.state()["state"] == "running")
+    session.ask("target_reset")
+    assert session.state()["state"] == "none"
+
+
+def test_the_learners_breakpoints_neither_disturb_nor_get_lost(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    for command in ("break mark", "watch count", "tbreak twice", "catch syscall write"):
+        session.gdb(command)
+    eventually(lambda: "Catchpoint" in session.screen())
+    assert session.replay(at("return 0;"), "count")["line"] == line_of("return 0;")
+    session.gdb("info breakpoints")
+    eventually(lambda: all(word in session.screen() for word in ("in mark", "in twice", "catchpoint")))
+    session.gdb("run")
+    eventually(lambda: session.state()["function"] == "mark")
+    session.gdb("delete")
+
+
+def test_what_the_learner_left_at_the_prompt_is_no_obstacle(session: RunningSession) -> None:
+    for unfinished in ("define mine", "echo half done \\", "commands"):
+        session.gdb(unfinished)
+        session.replay(at("/* after */"))
+        session.gdb("end")
+    session.gdb("add-inferior")
+    session.gdb("inferior 2")
+    session.gdb("file")
+    session.replay(at("/* after */"))
+
+
+def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningSession) -> None:
+    before = session.pid("gdb")
+    session.gdb("shell sleep 1000")
+    eventually(lambda: any(command == "sleep" for command in session.processes().values()))
+    answer = session.ask("target_reset")
+    assert answer["debugger_restarted"] is True
+    assert answer["editor_restarted"] is False
+    assert session.pid("gdb") != before
+    eventually(lambda: all(command != "sleep" for command in session.processes().values()))
+
+
+def test_a_thousand_ignored_hits_of_a_visible_breakpoint_do_not_block_the_editor(session: RunningSession) -> None:
+    session.card.behave("loop")
+    session.replay(at("/* before */"))
+    session.gdb(f"break target.c:{line_of('/* the loop */')}")
+    session.gdb("ignore $bpnum 3000")
+    session.gdb("continue")
+    eventually(lambda: session.state()["state"] == "stopped" and session.state()["function"] == "misbehave")
+    assert session.editor("mode()") == "n"
+    session.gdb("delete")
+
+
+# -- the terminal ----------------------------------------------------------------------------------------------------
+
+
+def test_the_terminal_is_fitted(session: RunningSession) -> None:
+    assert session.ask("pane_fit", cols=100, rows=30) == {
+        "host": {"cols": 100, "rows": 30},
+        "grid": {"cols": 100, "rows": 30},
+    }
+    session.replay(at("/* after */"))
+    assert session.ask("pane_fit", cols=132)["grid"] == {"cols": 132, "rows": 30}
+    assert session.ask("pane_fit")["grid"] == {"cols": 150, "rows": 42}
