@@ -1,0 +1,106 @@
+"""Processes as the private cluster needs them: who PostgreSQL runs as, children that end with their parent, and finding
+and ending what an earlier owner left behind. Linux only (/proc, pidfd, prctl)."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import pwd
+import select
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marketdata.errors import MissingRequirement
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Account:
+    """Whom PostgreSQL runs as."""
+
+    uid: int
+    gid: int
+    groups: list[int]
+
+    @classmethod
+    def of_this_process(cls) -> Account:
+        """This user; for root the account ``postgres``."""
+        if os.geteuid() != 0:
+            return cls(os.geteuid(), os.getegid(), os.getgroups())
+        try:
+            entry = pwd.getpwnam("postgres")
+        except KeyError as error:
+            raise MissingRequirement(
+                "PostgreSQL does not run as root, and there is no account named postgres. Debian's package postgresql "
+                "brings one; or run this as a normal user; or set DATABASE_URL to a PostgreSQL that runs elsewhere"
+            ) from error
+        return cls(entry.pw_uid, entry.pw_gid, os.getgrouplist("postgres", entry.pw_gid))
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """What makes ``subprocess`` start a child as this account."""
+        if os.geteuid() != 0:
+            return {}
+        return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
+
+
+def alive(pid: int) -> bool:
+    """True while the process runs; one that ended and was not waited for yet does not."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return False
+    try:
+        return not select.select([process], [], [], 0)[0]
+    finally:
+        os.close(process)
+
+
+def end(pids: list[int], how: signal.Signals, seconds: float) -> list[int]:
+    """Signal the processes and wait until they are gone; those that stayed for ``seconds`` are returned."""
+    stayed = []
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            process = os.pidfd_open(pid)
+            try:
+                signal.pidfd_send_signal(process, how)
+                if not select.select([process], [], [], seconds)[0]:
+                    stayed.append(pid)
+            finally:
+                os.close(process)
+    return stayed
+
+
+def tie_to_this_process() -> Callable[[], None]:
+    """For a child, between fork and exec: SIGINT when this process dies, and no signal blocked as it may be here."""
+    prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
+
+    def tie() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+        if os.getppid() != parent:  # it died before the line above
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+
+    return tie
+
+
+def named(name: str) -> Iterator[int]:
+    """The processes whose program has this name."""
+    for entry in os.listdir("/proc"):
+        if entry.isdecimal():
+            with contextlib.suppress(OSError):
+                if Path("/proc", entry, "comm").read_text().strip() == name:
+                    yield int(entry)
+
+
+def works_in(pid: int, folder: Path) -> bool:
+    """True when ``folder`` is the working directory of the process."""
+    try:
+        return os.readlink(f"/proc/{pid}/cwd") == str(folder)
+    except OSError:
+        return False

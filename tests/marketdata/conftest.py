@@ -1,0 +1,65 @@
+"""A real PostgreSQL for the tests: one private cluster for the whole run, started by the service's own code."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from marketdata.owner import Lease
+from marketdata.settings import Settings, declared, load
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _no_settings_of_the_shell() -> None:
+    for setting in declared().values():
+        os.environ.pop(setting.name, None)
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[str]:
+    """The connection string of the run's cluster, as its superuser. Tests work in ``database`` or ``new_database``."""
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        Lease(Path(folder)) as lease,
+    ):
+        yield lease.conninfo
+        lease.end_owner()
+
+
+@pytest.fixture(scope="session")
+def new_database(postgres: str) -> Callable[[], str]:
+    """``new_database()`` is the connection string of a fresh, empty database in the run's cluster."""
+
+    def make() -> str:
+        name = f"test_{uuid.uuid4().hex}"
+        with psycopg.connect(postgres, autocommit=True) as connection:
+            connection.execute(f'CREATE DATABASE "{name}"')
+        return make_conninfo(postgres, dbname=name)
+
+    return make
+
+
+@pytest.fixture(scope="module")
+def database(new_database: Callable[[], str]) -> str:
+    """The connection string of a database that the tests of one module share."""
+    return new_database()
+
+
+@pytest.fixture
+def settings(state_dir: Path, database: str) -> Settings:
+    """Settings with a state directory of the test's own, free ports, and the module's database as DATABASE_URL."""
+    return load(
+        {
+            "MARKET_STATE_DIR": str(state_dir),
+            "DATABASE_URL": database,
+            "MARKET_API_PORT": "0",
+            "MARKET_FRONTEND_PORT": "0",
+        }
+    )
