@@ -1,0 +1,94 @@
+"""The reference implementation's client drives a real session: over its socket, and over ``card-session mcp``."""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+
+from tests.functional.serving import PROGRAM, Sessions, make_card
+
+pytestmark = pytest.mark.functional
+
+PEER = runpy.run_path(str(Path(__file__).resolve().parent.parent / "cardapp" / "mcp" / "sdk_server.py"))
+PATIENCE = 30.0
+LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/* again */" in line)
+
+
+@pytest.fixture(scope="module")
+def sessions() -> Iterator[Sessions]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        started = Sessions(Path(folder) / "state")
+        try:
+            started.start(make_card(Path(folder) / "card"))
+            yield started
+        finally:
+            started.stop()
+
+
+@pytest.fixture(params=["socket", "stdio"])
+def transport(request: pytest.FixtureRequest, sessions: Sessions) -> Callable[[], AbstractAsyncContextManager[Any]]:
+    if request.param == "stdio":
+        command = ["-P", "-m", "cardapp.container", "mcp", "s"]
+        environment = {**os.environ, "CARD_STATE_DIR": str(sessions.state)}
+        return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment))
+
+    @asynccontextmanager
+    async def connect() -> AsyncIterator[Any]:
+        async with PEER["socket_streams"](await anyio.connect_unix(sessions.socket)) as streams:
+            yield streams
+
+    return connect
+
+
+@pytest.mark.parametrize("era", ["handshake", "modern"])
+def test_a_foreign_client_brings_the_program_to_a_stop(
+    transport: Callable[[], AbstractAsyncContextManager[Any]], era: str
+) -> None:
+    stages: list[str | None] = []
+
+    async def progress(_done: float, _total: float | None, message: str | None) -> None:
+        stages.append(message)
+
+    async def script() -> None:
+        with anyio.fail_after(PATIENCE):
+            async with (
+                transport() as (read, write),
+                ClientSession(read, write, read_timeout_seconds=PATIENCE) as client,
+            ):
+                await (client.discover() if era == "modern" else client.initialize())
+                tools = {tool.name for tool in (await client.list_tools()).tools}
+                assert tools == {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"}
+                told = (await client.call_tool("session_binding", {})).structured_content
+                assert told["target"] == "probe"
+                binding = {name: told[name] for name in ("container_id", "instance", "profile", "target")}
+                replay = {
+                    **binding,
+                    "generation": 1,
+                    "snapshot_ref": "t1/b1/p1/quick/second",
+                    "stop": {"file": "main.c", "line": LINE, "text": "/* again */", "hits": 1},
+                    "expressions": ["n", "n + 1"],
+                    "timeout_ms": 10_000,
+                }
+                result = await client.call_tool("checkpoint_replay", replay, progress_callback=progress)
+                assert not result.is_error, result
+                assert result.structured_content["values"]["n"]["value"] == "2"
+                assert result.structured_content["function"] == "main"
+                wrong = await client.call_tool("checkpoint_replay", {**replay, "instance": "another"})
+                assert wrong.is_error
+                assert wrong.structured_content["code"] == "binding_mismatch"
+                stood = (await client.call_tool("debugger_state", {})).structured_content
+                assert (stood["state"], stood["line"]) == ("stopped", LINE)
+
+    anyio.run(script)
+    assert stages == ["resetting", "replaying", "verifying"]
