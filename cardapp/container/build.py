@@ -7,12 +7,12 @@ import os
 import selectors
 import signal
 import subprocess
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from cardapp.card.model import Target
+from cardapp.container.debugger import Cancellation
 from cardapp.errors import CardAppError
 
 MAX_OUTPUT = 64 * 1024
@@ -52,7 +52,7 @@ class Workplace:
         files = [self.directory / name for name in (*self.target.sources, *HABITS)]
         return any(path.exists() and path.stat().st_mtime_ns > built for path in files)
 
-    def build(self, timeout: float, cancelled: threading.Event | None = None) -> str:
+    def build(self, timeout: float, cancelled: Cancellation | None = None) -> str:
         """Run the target's build command; its output. Raises :class:`BuildFailed` or :class:`BuildCancelled`."""
         try:
             # A group of its own, so that make's children end with it.
@@ -75,7 +75,7 @@ class Workplace:
         return output
 
 
-def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: threading.Event | None) -> str:
+def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
     """Collect the output to its end; past the time or on cancellation the whole group is ended."""
     assert maker.stdout is not None
     deadline = time.monotonic() + timeout

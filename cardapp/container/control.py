@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 
@@ -81,6 +82,8 @@ class Commands:
         return 0
 
     def stop(self, options: argparse.Namespace) -> int:
+        # The terminal that this was typed in may be one of the session's own.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
         record, ended = self._sessions.stop(options.name)
         print(f"session {record.name} is stopped ({ended} processes ended)")
         print(f"  your sources stay in {record.source_directory}")
@@ -92,14 +95,14 @@ class Commands:
 
 
 def _show_started(started: Started) -> None:
-    record, binding = started.record, started.binding
+    record = started.record
     print(f"session {record.name} {'runs already' if started.already else 'runs'}")
     for label, text in (
         ("card", f"{record.card_id} ({record.card_source})"),
         ("sources", record.source_directory),
         ("profile", record.profile),
         ("container", record.container_id),
-        ("mcp socket", str(binding["editor"]["socket"]).replace("nvim.sock", "mcp.sock")),
+        ("mcp socket", started.mcp_socket),
         ("chosen", "yes" if started.selected else f"no; card-session select {record.name} chooses it"),
         ("look at it", f"card-session attach {record.name}"),
     ):

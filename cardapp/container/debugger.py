@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
-import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from cardapp.errors import CardAppError, DebuggerFailed, TooSlow
 
@@ -32,6 +31,12 @@ class Cancelled(CardAppError):
     code = "cancelled"
 
 
+class Cancellation(Protocol):
+    """What tells that an answer is no longer wanted."""
+
+    def is_set(self) -> bool: ...
+
+
 class Pending:
     """A request under way. Its answer may be awaited more than once; closing only stops listening for it."""
 
@@ -53,7 +58,7 @@ class Pending:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
-    def result(self, timeout: float, cancelled: threading.Event | None = None) -> Any:
+    def result(self, timeout: float, cancelled: Cancellation | None = None) -> Any:
         """gdb's answer. Raises :class:`ChannelError`, :class:`DebuggerGone`, :class:`TooSlow` or :class:`Cancelled`."""
         deadline = time.monotonic() + timeout
         while not self._received.endswith(b"\n"):

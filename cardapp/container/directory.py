@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import re
+import shutil
 import stat
 import threading
 import time
@@ -155,6 +156,7 @@ class SessionDirectory:
         """Leave nothing that looks like a living session: no record, no socket. The learner's sources stay."""
         for name in ("session.json", *SOCKETS):
             (self.path / name).unlink(missing_ok=True)
+        shutil.rmtree(self.path / "nvim", ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, timeout: float = 60.0) -> Iterator[None]:

@@ -28,10 +28,10 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Started:
-    """What a start found or made. ``fetched`` is None for sources in place; ``binding`` is the server's own."""
+    """What a start found or made. ``fetched`` is None for sources in place."""
 
     record: Record
-    binding: dict[str, Any]
+    mcp_socket: str
     already: bool
     selected: bool
     fetched: Fetched | None
@@ -94,10 +94,9 @@ class Sessions:
         directory.create()
         with directory.locked():
             record = directory.read()
-            binding = self.answers(directory) if record is not None else None
-            if record is not None and binding is not None:
+            if record is not None and self.answers(directory) is not None:
                 self._check_same(record, loaded, profile)
-                return Started(record, binding, True, self._select_if_none(directory), None)
+                return Started(record, str(directory.mcp_socket), True, self._select_if_none(directory), None)
             if record is not None:
                 self.runtime(directory).stop(record)  # what a killed session left running
             directory.clear()
@@ -130,14 +129,14 @@ class Sessions:
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         try:
-            record, binding = self._launch(directory, record)
+            record = self._launch(directory, record)
         except BaseException:
             self.runtime(directory).stop(record)
             directory.clear()
             raise
-        return Started(record, binding, False, self._select_if_none(directory), fetched)
+        return Started(record, str(directory.mcp_socket), False, self._select_if_none(directory), fetched)
 
-    def _launch(self, directory: SessionDirectory, record: Record) -> tuple[Record, dict[str, Any]]:
+    def _launch(self, directory: SessionDirectory, record: Record) -> Record:
         """Start the MCP server and wait until it answers."""
         directory.write(record)
         written = directory.log.stat().st_size if directory.log.exists() else 0
@@ -146,7 +145,7 @@ class Sessions:
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
         # The file alone proves nothing: it is there a moment before anybody listens on it.
-        while (binding := self.answers(directory)) is None:
+        while self.answers(directory) is None:
             if not self.runtime(directory).alive(record):
                 raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
             if time.monotonic() > deadline:
@@ -154,7 +153,7 @@ class Sessions:
                     f"the session did not answer within {START_TIMEOUT:.0f} s:\n{_tail(directory.log, written)}"
                 )
             pause.wait(0.01)
-        return record, binding
+        return record
 
     def _select_if_none(self, directory: SessionDirectory) -> bool:
         """Choose the session unless a living one is chosen; whether it is the chosen one now."""
@@ -187,7 +186,7 @@ class Sessions:
             restarted = self.answers(directory) is None
             if restarted:
                 self._end_host(directory, record)
-                record, _ = self._launch(directory, record)
+                record = self._launch(directory, record)
             return record, call(directory, "target_reset"), restarted
 
     def _end_host(self, directory: SessionDirectory, record: Record) -> None:

@@ -81,20 +81,11 @@ def instance() -> str:
 
 
 def marked(mark: str) -> Iterator[int]:
-    """The processes that carry a session's mark, this one and its ancestors aside."""
-    wanted = f"{MARK}={mark}".encode()
-    spared = set(_lineage())
+    """The processes that carry a session's mark, this one aside."""
+    wanted, own = f"{MARK}={mark}".encode(), os.getpid()
     for entry in os.scandir("/proc"):
-        if entry.name.isdigit() and int(entry.name) not in spared and wanted in _environment(int(entry.name)):
+        if entry.name.isdigit() and int(entry.name) != own and wanted in _environment(int(entry.name)):
             yield int(entry.name)
-
-
-def _lineage() -> Iterator[int]:
-    pid = os.getpid()
-    while pid > 1:
-        yield pid
-        stat = Path(f"/proc/{pid}/stat").read_text()
-        pid = int(stat.rpartition(")")[2].split()[1])
 
 
 def _environment(pid: int) -> list[bytes]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -41,11 +42,12 @@ class Replay:
 
     def __post_init__(self) -> None:
         self._deadline = time.monotonic() + self.timeout
+        self._pause = threading.Event()
 
     def perform(self) -> dict[str, Any]:
         """``{file, line, function, values, allocator, allocator_error, stop_id, timings_ms}``."""
         try:
-            with self.session.turn(self._left(), self.context.cancelled):
+            with self.session.turn(self._left(), self.context.cancelled) as self._turn:
                 return self._perform()
         except (Cancelled, BuildCancelled):
             raise self._cancelled() from None
@@ -70,7 +72,7 @@ class Replay:
         with self._timed("build"):
             self._check_drift(place)
             if place.is_stale():
-                place.build(min(self._left(), self.session.profile.build_timeout), self.context.cancelled)
+                place.build(min(self._left(), self.session.profile.build_timeout), self._turn)
         with self._timed("reset"):
             self._reset()
         self._stage(2)
@@ -133,7 +135,7 @@ class Replay:
         where = {key: self.stop[key] for key in ("file", "line", "function") if key in self.stop}
         with self.session.gdb.begin("run", stop=where, hits=hits) as run:
             try:
-                stood: dict[str, Any] = run.result(self._left(), self.context.cancelled)
+                stood: dict[str, Any] = run.result(self._left(), self._turn)
                 return stood
             except Cancelled:
                 self._interrupt(run)
@@ -209,7 +211,7 @@ class Replay:
                 helped = True
                 editor.free()
                 editor.call("show", file, line)
-            self.context.cancelled.wait(POLL)
+            self._pause.wait(POLL)
             self._check_cancelled()
 
     def _relative(self, place: dict[str, Any]) -> dict[str, Any]:
@@ -225,7 +227,7 @@ class Replay:
         self.context.progress(number, len(STAGES), STAGES[number - 1])
 
     def _check_cancelled(self) -> None:
-        if self.context.cancelled.is_set():
+        if self._turn.is_set():
             raise Cancelled("the replay was cancelled")
 
     @staticmethod
@@ -249,7 +251,7 @@ class Replay:
 
 
 def end_program(session: Session) -> None:
-    """No program under gdb, no PC sign. One that runs on, because the learner said continue, is ended by force first."""
+    """No program under gdb, no PC sign. One that runs on, as the learner said continue, is ended by force first."""
     try:
         session.gdb.call("kill", timeout=KILL_TIMEOUT)
     except (ChannelError, TooSlow):

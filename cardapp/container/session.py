@@ -36,6 +36,17 @@ class EditorBusy(CardAppError):
     code = "editor_blocked"
 
 
+class Turn:
+    """One call's hold on the program. It is over when its caller gives up, or when a reset takes it away."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self.revoked = threading.Event()
+
+    def is_set(self) -> bool:
+        return self._cancelled.is_set() or self.revoked.is_set()
+
+
 class Session:
     """Everything that a tool acts on. :meth:`turn` serialises those that move the program or the editor."""
 
@@ -47,7 +58,8 @@ class Session:
         self.pane = Pane(directory.tmux_socket)
         self.editor = Editor(directory.nvim_socket)
         self.gdb = GdbChannel(directory.gdb_socket)
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._current: Turn | None = None
         self._target: tuple[str, Target] | None = None
 
     # -- the card ----------------------------------------------------------------------------------------------------
@@ -74,16 +86,23 @@ class Session:
     # -- turns -------------------------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def turn(self, timeout: float, cancelled: threading.Event) -> Iterator[None]:
-        """Have the program to oneself; :class:`TooSlow` when another call does not give it up in time."""
+    def turn(self, timeout: float, cancelled: threading.Event, *, urgent: bool = False) -> Iterator[Turn]:
+        """Have the program to oneself; :class:`TooSlow` when another call does not give it up in time.
+
+        An ``urgent`` one takes it away from whoever has it.
+        """
         deadline = time.monotonic() + timeout
-        while not self._turn.acquire(timeout=0.02):
+        while not self._lock.acquire(timeout=0.02):
             if cancelled.is_set() or time.monotonic() > deadline:
                 raise TooSlow("another call has the program")
+            if urgent and (current := self._current) is not None:
+                current.revoked.set()
         try:
-            yield
+            self._current = Turn(cancelled)
+            yield self._current
         finally:
-            self._turn.release()
+            self._current = None
+            self._lock.release()
 
     # -- life --------------------------------------------------------------------------------------------------------
 

@@ -50,7 +50,8 @@ class SessionTools:
             Tool(
                 "target_reset",
                 "Reset the target",
-                "End the program and start whatever died: gdb, Neovim. Unsaved edits in a living Neovim are kept.",
+                "End the program, and a replay that is under way; start whatever died: gdb, Neovim. Unsaved edits in a "
+                "living Neovim are kept.",
                 schemas.NOTHING,
                 schemas.RESET_OUT,
                 self.reset,
@@ -115,7 +116,7 @@ class SessionTools:
     def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         session = self._session
         try:
-            with session.turn(RESET_TIMEOUT, context.cancelled):
+            with session.turn(RESET_TIMEOUT, context.cancelled, urgent=True):
                 editor, debugger = self._reset()
                 return {
                     "stop_id": session.gdb.call("state", timeout=2.0)["stop_id"],

@@ -354,6 +354,21 @@ def test_a_cancelled_replay_ends_the_program(session: RunningSession) -> None:
     eventually(lambda: session.state()["state"] in ("none", "exited"))
 
 
+def test_a_reset_ends_a_replay_that_is_under_way(session: RunningSession) -> None:
+    session.card.behave("loop")
+    request = session.request(at("/* after */"))
+    answers: list[Any] = []
+    replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))
+    replay.start()
+    try:
+        eventually(lambda: session.state()["state"] == "running")
+        session.ask("target_reset")
+    finally:
+        replay.join(30)
+    assert answers[0].structured["code"] == "cancelled"
+    assert session.state()["state"] == "none"
+
+
 def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
     request = session.request(at("/* after */"), "count")
     answers: list[Any] = []

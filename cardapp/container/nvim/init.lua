@@ -31,6 +31,13 @@ vim.api.nvim_create_autocmd('VimEnter', {
   end,
 })
 
+-- A file that changed on disk is read again without a question, unless that would lose unsaved changes.
+vim.api.nvim_create_autocmd('FileChangedShell', {
+  callback = function()
+    vim.v.fcs_choice = vim.v.fcs_reason == 'changed' and 'reload' or ''
+  end,
+})
+
 -- The keyboard table's editor keys, where the application ships them.
 local found, keys = pcall(require, 'card.keys')
 if found and type(keys) == 'table' and keys.setup then

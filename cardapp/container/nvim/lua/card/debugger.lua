@@ -32,6 +32,7 @@ function M.start()
   M.ready = false
   vim.api.nvim_set_current_win(layout.need_code_window())
   vim.cmd('silent Termdebug')
+  layout.learn()
   layout.arrange()
   M.ready = true
 end
@@ -43,18 +44,15 @@ end
 -- End what is left of a gdb and start a new one. The code windows and their unsaved changes stay.
 function M.restart()
   for _, channel in ipairs(vim.api.nvim_list_chans()) do
-    local argv = table.concat(channel.argv or {}, ' ')
-    if channel.mode == 'terminal' and argv:find('gdb', 1, true) or argv:find('#gdb communication', 1, true) then
+    if channel.buffer == layout.gdb or table.concat(channel.argv or {}, ' '):find('#gdb communication', 1, true) then
       vim.fn.jobstop(channel.id)
     end
   end
   vim.wait(3000, function()
     return vim.fn.exists(':Gdb') == 0
   end, 10)
-  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
-    if layout.is_gdb(buffer) or layout.is_program(buffer) then
-      vim.cmd('silent! bwipeout! ' .. buffer)
-    end
+  for _, buffer in pairs({ layout.gdb, layout.program }) do
+    vim.cmd('silent! bwipeout! ' .. buffer)
   end
   M.start()
 end
@@ -67,10 +65,17 @@ local function buffer_of(file)
   end
 end
 
+-- The PC signs of a buffer; newer versions of termdebug put them into a group of their own.
+local function signs(buffer)
+  local placed = vim.fn.sign_getplaced(buffer, { group = '*' })[1]
+  return vim.tbl_filter(function(sign)
+    return sign.name == 'debugPC'
+  end, placed and placed.signs or {})
+end
+
 local function has_sign(buffer, line)
-  local placed = vim.fn.sign_getplaced(buffer, { group = '*', lnum = line })
-  for _, sign in ipairs(placed[1] and placed[1].signs or {}) do
-    if sign.name == 'debugPC' then
+  for _, sign in ipairs(signs(buffer)) do
+    if sign.lnum == line then
       return true
     end
   end
@@ -107,15 +112,14 @@ function M.show(file, line)
   end
 end
 
--- No program, no PC sign.
+-- No program, no PC sign; and files that changed on disk are read again where they have no unsaved changes.
 function M.clear()
-  for _, buffer in ipairs(vim.fn.sign_getplaced()) do
-    for _, sign in ipairs(buffer.signs) do
-      if sign.name == 'debugPC' then
-        vim.fn.sign_unplace('', { buffer = buffer.bufnr, id = sign.id })
-      end
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    for _, sign in ipairs(signs(buffer)) do
+      vim.fn.sign_unplace(sign.group, { buffer = buffer, id = sign.id })
     end
   end
+  vim.cmd('silent! checktime')
 end
 
 return M

@@ -1,17 +1,18 @@
 -- Three windows: the code on the left over the full height; gdb on the right, below it what the program prints.
 local M = {}
 
-local function terminal_command(buffer)
-  return vim.bo[buffer].buftype == 'terminal' and vim.api.nvim_buf_get_name(buffer) or ''
-end
+-- The buffers of termdebug's two terminals, as they were at its last start.
+M.gdb, M.program = nil, nil
 
-function M.is_program(buffer)
-  return terminal_command(buffer):find('#gdb program', 1, true) ~= nil
-end
-
-function M.is_gdb(buffer)
-  local command = terminal_command(buffer)
-  return command:find('gdb', 1, true) ~= nil and command:find('#gdb ', 1, true) == nil
+function M.learn()
+  for _, channel in ipairs(vim.api.nvim_list_chans()) do
+    local argv = channel.argv or {}
+    if channel.mode == 'terminal' and table.concat(argv, ' '):find('#gdb program', 1, true) then
+      M.program = channel.buffer
+    elseif channel.mode == 'terminal' and vim.fn.fnamemodify(argv[1] or '', ':t') == 'gdb' then
+      M.gdb = channel.buffer
+    end
+  end
 end
 
 -- The first window of this tab page whose buffer `wanted` accepts.
@@ -54,8 +55,12 @@ end
 -- Put the windows in their places. Windows keep their ids, so termdebug still knows its own.
 function M.arrange()
   local code = M.code_window()
-  local gdb = window_of(M.is_gdb)
-  local program = window_of(M.is_program)
+  local gdb = window_of(function(buffer)
+    return buffer == M.gdb
+  end)
+  local program = window_of(function(buffer)
+    return buffer == M.program
+  end)
   if code then
     vim.api.nvim_set_current_win(code)
     vim.cmd('wincmd H')
