@@ -1,0 +1,93 @@
+"""Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
+
+A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Ours are made with mode 0600. One that group or
+others may write is refused, since whoever writes it decides what is sent where; one that they may read is warned about
+only, because mounted secrets often are 0444.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from marketdata.errors import MissingRequirement, StateError
+from marketdata.settings import Warn
+
+READ_TOKEN = "read.json"
+WRITE_TOKEN = "alg.json"
+FRONTEND_USERS = "frontend.json"
+RPC_SOURCE = "rpc.json"
+GRAPHQL_ADMIN = "graphql-admin.json"
+ADMIN_SECRET = "admin.json"
+
+_SIZE_MAX = 1 << 20
+
+
+@dataclass(frozen=True, repr=False)
+class TokenFile:
+    """What a token file holds. It has no representation that could end up in a log."""
+
+    token: str
+    scope: str
+    name: str
+
+
+def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
+    """The JSON object in the file. MissingRequirement when there is none, StateError when it cannot be trusted."""
+    try:
+        with path.open("rb") as file:
+            mode = os.fstat(file.fileno()).st_mode
+            if not stat.S_ISREG(mode):
+                raise StateError(f"{path} is no regular file")
+            if mode & (stat.S_IWGRP | stat.S_IWOTH):
+                raise StateError(
+                    f"{path} may be written by others than its owner (mode {mode & 0o777:04o}), so its content proves "
+                    f"nothing: make it anew, then chmod 600 {path}",
+                    code="secret_writable",
+                )
+            if mode & (stat.S_IRGRP | stat.S_IROTH):
+                warn(f"{path} may be read by others than its owner (mode {mode & 0o777:04o}); chmod 600 {path}")
+            content = file.read(_SIZE_MAX)
+    except FileNotFoundError as error:
+        raise MissingRequirement(f"the secret file {path} does not exist") from error
+    except OSError as error:
+        raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
+    try:
+        found = json.loads(content)
+    except ValueError as error:
+        raise StateError(f"the secret file {path} is not JSON") from error  # where it breaks would show what it holds
+    if not isinstance(found, dict):
+        raise StateError(f"the secret file {path} must hold a JSON object")
+    return found
+
+
+def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> TokenFile:
+    """The token in a token file of the wanted scope."""
+    found = read(path, warn=warn)
+    values = [found.get(key) for key in ("token", "scope", "name")]
+    if not all(isinstance(value, str) and value for value in values):
+        raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
+    token = TokenFile(*map(str, values))
+    if token.scope != scope:
+        raise StateError(f"{path} holds a token of scope {token.scope!r}, wanted is {scope!r}")
+    return token
+
+
+def write(path: Path, content: Mapping[str, Any]) -> None:
+    """Write the file anew, whole or not at all, with mode 0600."""
+    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write(json.dumps(dict(content), ensure_ascii=False) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(path)
+    except BaseException:
+        fresh.unlink(missing_ok=True)
+        raise
