@@ -1,0 +1,180 @@
+-- The candles of a symbol. A candle always covers its whole bucket, whatever the bounds: the bounds choose candles by their
+-- opening time, both inclusive. Without "from" the newest are taken, else the first from there on; rows come in that order
+-- (newest first without "from").
+--
+-- Stored levels are read as they are. Wider and shifted buckets are put together from the widest level whose buckets fit
+-- into theirs: max_rows * per rows of it, which always hold max_rows buckets, however thin the trade was. Seconds come
+-- from the ticks, bucket by bucket, since a second may hold any number of them.
+
+-- Exact, half-even, 18 places: twice the remainder of an integer division tells a tie from what only looks like one.
+CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN volume > 0 THEN trim_scale(1e-18 * (
+        div(quote * 2e18 + volume, volume * 2)
+        - CASE WHEN mod(quote * 2e18 + volume, volume * 2) = 0 AND mod(div(quote * 2e18 + volume, volume * 2), 2) = 1
+               THEN 1 ELSE 0 END)) END
+$$;
+
+-- Opening time of the bucket that holds ts. The origin is a Monday, and three days before 1970-01-01.
+CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN width = interval '1 month' THEN date_trunc('month', ts + shift, 'UTC') - shift
+                ELSE date_bin(width, ts, '1969-12-29Z'::timestamptz - shift) END
+$$;
+
+-- shift: what the clocks of the wanted time zone show more than UTC. Months end where the shifted calendar says.
+CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT CASE WHEN width = interval '1 month'
+                THEN ((opened + shift) AT TIME ZONE 'UTC' + width) AT TIME ZONE 'UTC' - shift
+                ELSE opened + width END
+$$;
+
+CREATE FUNCTION {candles}(symbol text, bucket text, "from" timestamptz DEFAULT NULL, "to" timestamptz DEFAULT NULL,
+                          max_rows integer DEFAULT 500, fill text DEFAULT 'none', shift_minutes integer DEFAULT 0,
+                          current text DEFAULT 'include')
+RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
+SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    name     CONSTANT text := {canonical}($1);
+    label    CONSTANT text := $2;
+    wanted   CONSTANT bigint := $5;
+    shift    CONSTANT interval := make_interval(mins => $7);
+    forward  CONSTANT boolean := $3 IS NOT NULL;
+    seconds  CONSTANT integer := CASE $2
+        WHEN '1s' THEN 1 WHEN '1m' THEN 60 WHEN '3m' THEN 180 WHEN '5m' THEN 300 WHEN '15m' THEN 900 WHEN '30m' THEN 1800
+        WHEN '1h' THEN 3600 WHEN '2h' THEN 7200 WHEN '4h' THEN 14400 WHEN '6h' THEN 21600 WHEN '8h' THEN 28800
+        WHEN '12h' THEN 43200 WHEN '1d' THEN 86400 WHEN '3d' THEN 259200 WHEN '1w' THEN 604800 WHEN '1M' THEN 2678400 END;
+    width    CONSTANT interval := CASE $2 WHEN '1M' THEN interval '1 month' ELSE make_interval(secs => seconds) END;
+    level    integer;
+    per      bigint;
+    final    bigint;
+    earliest timestamptz := coalesce($3, '-infinity');
+    latest   timestamptz := coalesce($4, 'infinity');
+    opened   timestamptz;
+BEGIN
+    IF seconds IS NULL OR $5 IS NULL OR $5 < 1 OR $6 NOT IN ('none', 'previous') OR $8 NOT IN ('include', 'exclude')
+       OR $7 NOT BETWEEN -720 AND 840 THEN
+        RAISE EXCEPTION 'candles: bucket %, max_rows %, fill %, shift_minutes % or current % is not one that exists', $2, $5, $6, $7, $8
+            USING ERRCODE = 'invalid_parameter_value';
+    END IF;
+    SELECT s.finalized_block INTO final FROM {symbols} s WHERE s.symbol = name;
+    -- Bounds become opening times: the first bucket that opens at or after "from", the last one at or before "to".
+    IF isfinite(earliest) THEN
+        opened := {bucket_of}(earliest, width, shift);
+        earliest := CASE WHEN opened < earliest THEN {bucket_end}(opened, width, shift) ELSE opened END;
+    END IF;
+    IF $8 = 'exclude' THEN
+        latest := least(latest, {bucket_of}({bucket_of}(now(), width, shift) - interval '1 us', width, shift));
+    END IF;
+    IF isfinite(latest) THEN
+        latest := {bucket_of}(latest, width, shift);
+    END IF;
+
+    IF $6 = 'previous' THEN
+        RETURN QUERY SELECT * FROM {candles_filled}(name, label, earliest, latest, forward, wanted, width, shift, $7);
+        RETURN;
+    END IF;
+
+    IF seconds = 1 THEN
+        RETURN QUERY
+        WITH RECURSIVE hit (opened, left_over) AS (
+            SELECT date_trunc('second', CASE WHEN forward
+                       THEN (SELECT min(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width)
+                       ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width) END), wanted - 1
+            UNION ALL
+            SELECT date_trunc('second', CASE WHEN forward
+                       THEN (SELECT min(ts) FROM {ticks} WHERE symbol = name AND ts >= hit.opened + width AND ts < latest + width)
+                       ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < hit.opened) END), left_over - 1
+            FROM hit WHERE left_over > 0 AND hit.opened IS NOT NULL
+        )
+        SELECT name, label, hit.opened, hit.opened + width, trim_scale(c.open), trim_scale(c.high), trim_scale(c.low), trim_scale(c.close),
+               trim_scale(c.volume), trim_scale(c.quote), c.n, {vwap}(c.quote, c.volume), hit.opened + width <= now(),
+               hit.opened + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL)
+        FROM hit CROSS JOIN LATERAL (
+            SELECT (array_agg(price))[1] AS open, max(price) AS high, min(price) AS low, (array_agg(price))[count(*)] AS close,
+                   sum(size) AS volume, sum(price * size) AS quote, count(*) AS n, max(block_number) AS max_block
+            FROM (SELECT price, size, block_number FROM {ticks}
+                  WHERE symbol = name AND ts >= hit.opened AND ts < hit.opened + width ORDER BY ts, seq, id) t
+        ) c
+        WHERE hit.opened IS NOT NULL;
+        RETURN;
+    END IF;
+
+    level := CASE WHEN seconds % 86400 = 0 AND $7 = 0 THEN 86400
+                  WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
+                  WHEN seconds % 900 = 0 AND $7 % 15 = 0 THEN 900 ELSE 60 END;
+    per := seconds / level;
+    IF isfinite(latest) THEN
+        latest := {bucket_end}(latest, width, shift);
+    END IF;
+    IF per = 1 THEN
+        RETURN QUERY
+        SELECT name, label, c.bucket, c.bucket + width, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
+               {vwap}(c.quote, c.volume), c.bucket + width <= now(),
+               c.bucket + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL)
+        FROM (
+            (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+             ORDER BY bucket LIMIT wanted)
+            UNION ALL
+            (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+             ORDER BY bucket DESC LIMIT wanted)
+        ) c;
+        RETURN;
+    END IF;
+    RETURN QUERY
+    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
+           {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
+           {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL)
+    FROM (
+        SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
+               (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
+               sum(p.n)::bigint AS n, max(p.max_block) AS max_block
+        FROM (
+            SELECT {bucket_of}(r.bucket, width, shift) AS opened, r.bucket, r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
+            FROM (
+                (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+                 ORDER BY bucket LIMIT wanted * per)
+                UNION ALL
+                (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+                 ORDER BY bucket DESC LIMIT wanted * per)
+            ) r
+            ORDER BY opened, r.bucket
+        ) p
+        GROUP BY p.opened
+    ) c
+    ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
+END $$;
+
+-- The same with flat candles where nobody traded: from the first tick on, up to the last bucket that has begun (or holds a
+-- tick). earliest and latest are opening times, or infinite.
+CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
+                                 width interval, shift interval, shift_minutes integer)
+RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CURRENT SET timezone = 'UTC' AS $$
+#variable_conflict use_column
+DECLARE
+    before numeric;
+BEGIN
+    earliest := greatest(earliest, {bucket_of}((SELECT min(ts) FROM {ticks} WHERE symbol = name), width, shift));
+    latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift));
+    IF earliest > latest OR NOT isfinite(earliest) THEN  -- without any tick the minimum is null, and earliest is as it was
+        RETURN;
+    ELSIF forward THEN
+        latest := least(latest, earliest + shift + (wanted - 1) * width - shift);
+    ELSE
+        earliest := greatest(earliest, latest + shift - (wanted - 1) * width - shift);
+    END IF;
+    SELECT trim_scale(price) INTO before FROM {ticks} WHERE symbol = name AND ts < earliest ORDER BY ts DESC, seq DESC, id DESC LIMIT 1;
+    RETURN QUERY
+    SELECT name, label, f.opened, {bucket_end}(f.opened, width, shift), coalesce(f.open, f.carried), coalesce(f.high, f.carried),
+           coalesce(f.low, f.carried), f.carried, coalesce(f.volume, 0), coalesce(f.quote, 0), coalesce(f.n, 0), f.vwap,
+           {bucket_end}(f.opened, width, shift) <= now(), coalesce(f.finalized, {bucket_end}(f.opened, width, shift) <= now())
+    FROM (
+        SELECT g.*, coalesce(first_value(g.close) OVER (PARTITION BY g.run ORDER BY g.opened), before) AS carried
+        FROM (
+            SELECT s.local - shift AS opened, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.finalized,
+                   count(c.close) OVER (ORDER BY s.local) AS run
+            FROM generate_series(earliest + shift, latest + shift, width) AS s (local)
+            LEFT JOIN {candles}(name, label, earliest, latest, wanted::integer, 'none', shift_minutes) c ON c.t = s.local - shift
+        ) g
+    ) f
+    ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
+END $$;

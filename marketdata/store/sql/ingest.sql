@@ -1,0 +1,105 @@
+-- What the write calls of store/ticks.py run. Each locks its symbols first (see rollups.sql) and tells the triggers so.
+
+-- The stored name of a symbol: aliases belong to all versions.
+CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
+    SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
+$$;
+
+-- Microseconds since 1970 as a time. An interval is multiplied as a floating-point number: whole seconds and the rest
+-- apart keep both factors where every product is exact, for all times that ticks may have.
+CREATE FUNCTION {instant}(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
+    SELECT '1970-01-01Z'::timestamptz + (us / 1000000) * interval '1 second' + (us % 1000000) * interval '1 microsecond'
+$$;
+
+-- Locks the symbols, in their order, until the transaction ends. One statement, one pass: two passes (those that exist,
+-- then those that do not) would be two orders, and a deadlock.
+CREATE FUNCTION {lock}(names text[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+BEGIN
+    INSERT INTO {symbols} AS s (symbol, version)
+    SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
+    FROM unnest(names) AS name LEFT JOIN market_aliases a ON a.alias = name
+    ORDER BY 1
+    ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
+END $$;
+
+-- Stores ticks given as columns; ts in microseconds since 1970. Returns only the items (from 1) that were not created:
+-- duplicate (the very same tick is there), conflict (another one has its id) or retracted (its block is gone).
+CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
+                         sides text[], block_numbers bigint[], block_hashes text[], txs text[])
+RETURNS TABLE (item bigint, outcome text) LANGUAGE plpgsql
+SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
+#variable_conflict use_column
+DECLARE
+    created bigint;
+    created_symbols text[];
+    created_ids text[];
+BEGIN
+    PERFORM {lock}(symbols);
+    IF EXISTS (SELECT FROM market_aliases WHERE alias = ANY (symbols)) THEN
+        symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
+                         LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
+    END IF;
+    WITH stored AS (
+        INSERT INTO {ticks} (symbol, id, ts, seq, price, size, side, block_number, block_hash, tx)
+        SELECT u.symbol, u.id, {instant}(u.us), u.seq, u.price, u.size, u.side, u.block_number, u.block_hash, u.tx
+        FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
+             WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
+        WHERE NOT EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash)
+        ORDER BY u.item  -- of two with one id the first is the one that is stored
+        ON CONFLICT (symbol, id) DO NOTHING
+        RETURNING symbol, id
+    )
+    SELECT count(*), array_agg(symbol), array_agg(id) INTO created, created_symbols, created_ids FROM stored;
+    IF created = cardinality(ids) THEN
+        RETURN;
+    END IF;
+    RETURN QUERY
+    WITH given AS (
+        SELECT u.*, EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash) AS retracted
+        FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
+             WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
+    ), judged AS (
+        SELECT g.item, g.retracted, c.id IS NOT NULL AND row_number() OVER (PARTITION BY g.symbol, g.id, g.retracted ORDER BY g.item) = 1
+               AND NOT g.retracted AS created,
+               (t.ts, t.seq, t.price, t.size, t.side, t.block_number, t.block_hash, t.tx)
+               IS NOT DISTINCT FROM ({instant}(g.us), g.seq, g.price, g.size, g.side, g.block_number, g.block_hash, g.tx) AS same
+        FROM given g
+        LEFT JOIN {ticks} t ON t.symbol = g.symbol AND t.id = g.id
+        LEFT JOIN unnest(created_symbols, created_ids) AS c (symbol, id) ON c.symbol = g.symbol AND c.id = g.id
+    )
+    SELECT j.item, CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END
+    FROM judged j WHERE NOT j.created ORDER BY j.item;
+END $$;
+
+-- A reorganisation took the block away: its ticks go, and stay away until it is restored. Returns how many there were.
+CREATE FUNCTION {retract}(name text, hash text) RETURNS bigint LANGUAGE plpgsql
+SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
+DECLARE
+    stored_name text := {canonical}(name);
+    removed bigint;
+    number bigint;
+BEGIN
+    PERFORM {lock}(ARRAY[stored_name]);
+    WITH dropped AS (DELETE FROM {ticks} WHERE symbol = stored_name AND block_hash = hash RETURNING block_number)
+    SELECT count(*), max(block_number) INTO removed, number FROM dropped;
+    INSERT INTO {retracted} (symbol, block_hash, block_number) VALUES (stored_name, hash, number) ON CONFLICT DO NOTHING;
+    RETURN removed;
+END $$;
+
+-- The block came back: its ticks are welcome again (they have to be sent again).
+CREATE FUNCTION {restore}(name text, hash text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    stored_name text := {canonical}(name);
+BEGIN
+    PERFORM {lock}(ARRAY[stored_name]);
+    DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
+END $$;
+
+-- Every block up to this number is final. A lower number than before changes nothing.
+CREATE FUNCTION {finalize}(name text, block bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+DECLARE
+    stored_name text := {canonical}(name);
+BEGIN
+    PERFORM {lock}(ARRAY[stored_name]);
+    UPDATE {symbols} SET finalized_block = greatest(finalized_block, block) WHERE symbol = stored_name;
+END $$;

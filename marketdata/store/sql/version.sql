@@ -1,0 +1,92 @@
+-- The tables of one version. Names in braces are filled in, quoted, by store/version.py; the scripts of a version run in one
+-- transaction, in the order version, rollups, ingest, candles.
+
+-- Fixed-width columns come first, so that no row pays for padding. "C" collation: ids order by their bytes, everywhere alike.
+CREATE TABLE {ticks} (
+    ts           timestamptz NOT NULL CHECK (ts >= '1970-01-01Z' AND ts < '3000-01-01Z'),
+    seq          bigint NOT NULL DEFAULT 0,
+    block_number bigint CHECK (block_number >= 0),
+    symbol       text COLLATE "C" NOT NULL,
+    id           text COLLATE "C" NOT NULL,
+    price        numeric NOT NULL CHECK (price > 0 AND price < 'Infinity'),
+    size         numeric NOT NULL CHECK (size >= 0 AND size < 'Infinity'),
+    side         text COLLATE "C" CHECK (side IN ('buy', 'sell')),
+    block_hash   text COLLATE "C",
+    tx           text COLLATE "C",
+    PRIMARY KEY (symbol, id)
+);
+COMMENT ON TABLE {ticks} IS 'Trades. A row never changes: the same id with another body is a conflict.';
+CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
+CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
+
+-- One row per symbol, level (res: seconds, 60, 900, 3600, 86400) and bucket that holds a tick; kept by the triggers of ticks.
+-- No column of the key ever changes, so with room left in the page nearly every update is a heap-only one.
+CREATE TABLE {rollups} (
+    bucket    timestamptz NOT NULL,
+    first_ts  timestamptz NOT NULL,
+    first_seq bigint NOT NULL,
+    last_ts   timestamptz NOT NULL,
+    last_seq  bigint NOT NULL,
+    n         bigint NOT NULL,
+    max_block bigint,
+    res       integer NOT NULL,
+    symbol    text COLLATE "C" NOT NULL,
+    open      numeric NOT NULL,
+    high      numeric NOT NULL,
+    low       numeric NOT NULL,
+    close     numeric NOT NULL,
+    volume    numeric NOT NULL,
+    quote     numeric NOT NULL,
+    first_id  text COLLATE "C" NOT NULL,
+    last_id   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (symbol, res, bucket)
+) WITH (fillfactor = 80);
+COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
+COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
+
+-- Every writer updates the rows of its symbols before it touches their ticks: that is the lock, and the ETag's counter.
+CREATE TABLE {symbols} (
+    version         bigint NOT NULL,
+    finalized_block bigint,
+    symbol          text COLLATE "C" PRIMARY KEY
+) WITH (fillfactor = 50);
+COMMENT ON COLUMN {symbols}.version IS 'Grows with every transaction that wrote to the symbol.';
+
+CREATE TABLE {retracted} (
+    block_number bigint,
+    symbol       text COLLATE "C" NOT NULL,
+    block_hash   text COLLATE "C" NOT NULL,
+    PRIMARY KEY (symbol, block_hash)
+);
+COMMENT ON TABLE {retracted} IS 'Blocks that a reorganisation took away: their late ticks are not stored.';
+
+CREATE TABLE {coverage} (
+    "from" timestamptz NOT NULL,
+    "to"   timestamptz NOT NULL,
+    symbol text COLLATE "C" NOT NULL,
+    state  text COLLATE "C" NOT NULL CHECK (state IN ('indexed', 'failed')),
+    PRIMARY KEY (symbol, "from"),
+    CHECK ("from" < "to")
+);
+COMMENT ON TABLE {coverage} IS 'Which times a source has been read for: ranges [from, to) that never overlap.';
+
+-- The row type of the candles function. A table, and an empty one, because GraphQL engines track functions that return
+-- rows of a table that they track.
+CREATE TABLE {candle} (
+    symbol    text COLLATE "C" NOT NULL,
+    bucket    text COLLATE "C" NOT NULL,
+    t         timestamptz NOT NULL,
+    t_end     timestamptz NOT NULL,
+    open      numeric NOT NULL,
+    high      numeric NOT NULL,
+    low       numeric NOT NULL,
+    close     numeric NOT NULL,
+    volume    numeric NOT NULL,
+    quote     numeric NOT NULL,
+    n         bigint NOT NULL,
+    vwap      numeric,
+    closed    boolean NOT NULL,
+    finalized boolean NOT NULL,
+    PRIMARY KEY (symbol, bucket, t)
+);
+COMMENT ON TABLE {candle} IS 'Always empty: the shape of what {candles_name} returns.';

@@ -1,0 +1,241 @@
+"""Ticks of the wire, and the other items of a batch, checked and in one canonical form.
+
+An item is a JSON object as :func:`json.loads` gives it, best with ``parse_float=str``: numbers are then taken by their
+text and no value ever is a float. The hot path: a batch holds up to 10 000 items, so a good tick is checked in a few
+microseconds and faults are looked for in detail only when there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+from marketdata.errors import FieldError, InvalidValue
+
+SYMBOL = re.compile(r"[A-Za-z0-9:._/-]{1,64}")
+NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\ud800-\udfff]{1,128}")
+"""An id, a hash: no white space, nothing that PostgreSQL or a log line could not hold."""
+DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
+RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
+MILLISECONDS = re.compile(r"(-?[0-9]{1,15})(?:\.([0-9]+))?")
+INT64 = 1 << 63
+SIDES = ("buy", "sell")
+EARLIEST = 0
+LATEST = 32_503_680_000_000_000
+"""3000-01-01 in microseconds since 1970; a tick is earlier."""
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_REQUIRED = ("symbol", "id", "ts", "price", "size")
+_KNOWN = frozenset((*_REQUIRED, "seq", "side", "block", "tx"))
+
+
+class Tick(NamedTuple):
+    """One trade. ``ts`` in microseconds since 1970; ``price`` > 0 and ``size`` >= 0 as plain decimal text."""
+
+    symbol: str
+    id: str
+    ts: int
+    seq: int
+    price: str
+    size: str
+    side: str | None
+    block_number: int | None
+    block_hash: str | None
+    tx: str | None
+
+
+class Retract(NamedTuple):
+    """The block left the chain: its ticks go, and stay away."""
+
+    symbol: str
+    block_hash: str
+
+
+class Restore(NamedTuple):
+    """The block came back: its ticks may be sent again."""
+
+    symbol: str
+    block_hash: str
+
+
+class Finalize(NamedTuple):
+    """Every block up to this number is final."""
+
+    symbol: str
+    block: int
+
+
+Item = Tick | Retract | Restore | Finalize
+
+
+def parse_item(value: Any, pointer: str = "") -> Item:
+    """A tick, or ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block}}``.
+
+    InvalidValue names every field at fault by its JSON pointer below ``pointer``.
+    """
+    if isinstance(value, Mapping) and len(value) == 1:
+        [(word, body)] = value.items()
+        if word == "retract":
+            return Retract(*_control(body, f"{pointer}/{word}", "block_hash"))
+        if word == "restore":
+            return Restore(*_control(body, f"{pointer}/{word}", "block_hash"))
+        if word == "finalize":
+            return Finalize(*_control(body, f"{pointer}/{word}", "block"))
+    return parse_tick(value, pointer)
+
+
+def parse_tick(value: Any, pointer: str = "") -> Tick:
+    """A tick of the wire: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
+
+    InvalidValue names every field at fault by its JSON pointer below ``pointer``.
+    """
+    try:
+        if not value.keys() <= _KNOWN:
+            raise ValueError
+        block = value.get("block")
+        number, block_hash = (None, None) if block is None else _block(block)
+        seq, side, tx = value.get("seq", 0), value.get("side"), value.get("tx")
+        return Tick(
+            _matching(SYMBOL, value["symbol"]),
+            _matching(NAME, value["id"]),
+            tick_time(value["ts"]),
+            0 if seq == 0 and seq is not False else _bigint(seq),
+            _price(value["price"]),
+            decimal(value["size"]),
+            side if side is None or side in SIDES else _fail("is neither buy nor sell"),
+            number,
+            block_hash,
+            tx if tx is None else _matching(NAME, tx),
+        )
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        raise _explained(value, pointer) from error
+
+
+def decimal(value: Any) -> str:
+    """A decimal of the wire, text or an integer, without leading or trailing zeros; ValueError else."""
+    if type(value) is int and value >= 0:
+        value = str(value)
+    if not isinstance(value, str) or not DECIMAL.fullmatch(value):
+        raise ValueError("must be a decimal number as text: up to 30 digits, and up to 30 more after a point")
+    if value[0] == "0" and len(value) > 1:
+        value = value.lstrip("0") or "0"
+        value = "0" + value if value[0] == "." else value
+    return value.rstrip("0").rstrip(".") if value[-1] == "0" and "." in value else value
+
+
+def microseconds(value: Any) -> int:
+    """A time, RFC 3339 text or epoch milliseconds (a number or its text), as microseconds since 1970.
+
+    Digits past the microsecond are cut off. ValueError says what would be a time.
+    """
+    if type(value) is int:
+        return value * 1000
+    if isinstance(value, str):
+        if (found := RFC3339.fullmatch(value)) is not None:
+            day, clock, fraction, zone = found.groups()
+            moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+            since = moment - _EPOCH
+            return (since.days * 86400 + since.seconds) * 1_000_000 + (int(fraction[:6].ljust(6, "0")) if fraction else 0)
+        if (found := MILLISECONDS.fullmatch(value)) is not None:
+            whole, fraction = found.groups()
+            part = int(fraction[:3].ljust(3, "0")) if fraction else 0
+            return int(whole) * 1000 + (-part if whole[0] == "-" else part)
+    raise ValueError("must be a time: RFC 3339 with its offset, like 2026-01-31T12:00:00.000001Z, or epoch milliseconds")
+
+
+def tick_time(value: Any) -> int:
+    """:func:`microseconds` in the range that ticks may have: 1970 to 2999."""
+    us = microseconds(value)
+    if not EARLIEST <= us < LATEST:
+        raise ValueError("must be a time between the years 1970 and 2999 (epoch times are in milliseconds)")
+    return us
+
+
+def _fail(why: str) -> Any:
+    raise ValueError(why)
+
+
+def _matching(pattern: re.Pattern[str], value: Any) -> str:
+    if not isinstance(value, str) or not pattern.fullmatch(value):
+        raise ValueError(
+            "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -"
+            if pattern is SYMBOL
+            else "must be text of 1 to 128 characters without white space"
+        )
+    return value
+
+
+def _bigint(value: Any) -> int:
+    if type(value) is not int or not -INT64 <= value < INT64:
+        raise ValueError("must be an integer of 64 bits")
+    return value
+
+
+def _natural(value: Any) -> int:
+    if type(value) is not int or not 0 <= value < INT64:
+        raise ValueError("must be an integer of 63 bits, not negative")
+    return value
+
+
+def _price(value: Any) -> str:
+    price = decimal(value)
+    if price == "0":
+        raise ValueError("must be greater than 0")
+    return price
+
+
+def _block(value: Any) -> tuple[int, str]:
+    if not isinstance(value, Mapping) or value.keys() != {"number", "hash"}:
+        raise ValueError("must be an object with number and hash, and nothing else")
+    return _natural(value["number"]), _matching(NAME, value["hash"])
+
+
+def _side(value: Any) -> str | None:
+    return value if value is None or value in SIDES else _fail("must be buy, sell or null")
+
+
+_READERS: dict[str, Any] = {
+    "symbol": lambda value: _matching(SYMBOL, value),
+    "id": lambda value: _matching(NAME, value),
+    "ts": tick_time,
+    "seq": _bigint,
+    "price": _price,
+    "size": decimal,
+    "side": _side,
+    "block": lambda value: None if value is None else _block(value),
+    "tx": lambda value: None if value is None else _matching(NAME, value),
+    "block_hash": lambda value: _matching(NAME, value),
+}
+
+
+def _control(body: Any, pointer: str, field: str) -> tuple[str, Any]:
+    readers = {"symbol": _READERS["symbol"], field: _natural if field == "block" else _READERS[field]}
+    faults = _faults(body, pointer, readers, tuple(readers))
+    if faults:
+        raise _invalid(faults)
+    return body["symbol"], body[field]
+
+
+def _explained(value: Any, pointer: str) -> InvalidValue:
+    return _invalid(_faults(value, pointer, {name: _READERS[name] for name in (*_REQUIRED, "seq", "side", "block", "tx")}, _REQUIRED))
+
+
+def _invalid(faults: list[FieldError]) -> InvalidValue:
+    return InvalidValue("; ".join(f"{f.pointer or 'the item'} {f.message}" for f in faults), errors=tuple(faults))
+
+
+def _faults(value: Any, pointer: str, readers: Mapping[str, Any], required: tuple[str, ...]) -> list[FieldError]:
+    if not isinstance(value, Mapping):
+        return [FieldError(pointer, "must be an object")]
+    faults = [FieldError(f"{pointer}/{name}", "is missing") for name in required if name not in value]
+    for name, given in value.items():
+        if name not in readers:
+            faults.append(FieldError(f"{pointer}/{name}", f"is not known here; known: {', '.join(readers)}"))
+            continue
+        try:
+            readers[name](given)
+        except ValueError as error:
+            faults.append(FieldError(f"{pointer}/{name}", str(error)))
+    return faults
