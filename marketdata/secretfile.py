@@ -1,6 +1,6 @@
 """Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
 
-A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Ours are made with mode 0600. One that group or
+A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Ours have mode 0600. One that group or
 others may write is refused, since whoever writes it decides what is sent where; one that they may read is warned about
 only, because mounted secrets often are 0444.
 """

@@ -45,7 +45,7 @@ CREATE TABLE market_versions (
     PRIMARY KEY (prefix, n)
 );
 CREATE UNIQUE INDEX market_versions_one_current ON market_versions (prefix) WHERE is_current;
-COMMENT ON TABLE market_versions IS 'Versions of the data that live side by side; the current one is served by default.';
+COMMENT ON TABLE market_versions IS 'Versions of the data, side by side; the current one is served by default.';
 
 CREATE TABLE market_aliases (
     alias  text COLLATE "C" PRIMARY KEY,

@@ -1,4 +1,4 @@
-"""Which versions the database holds, and which of them this process serves."""
+"""``market_versions``: which versions the database holds, and which of them this process serves."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from psycopg.rows import class_row
 from marketdata.errors import VersionMissing
 from marketdata.settings import Settings
 from marketdata.store.pool import Connection
+from marketdata.store.version import Version
 
 
 @dataclass(frozen=True)
-class Version:
+class Registered:
     """A row of ``market_versions``."""
 
     prefix: str
@@ -22,46 +23,66 @@ class Version:
     state: str
     is_current: bool
 
+    @property
+    def version(self) -> Version:
+        return Version.from_names(self.ticks_table, self.candles_function)
 
-_COLUMNS = "prefix, n, ticks_table, candles_function, state, is_current"
 
-
-def versions(connection: Connection, prefix: str) -> list[Version]:
+def registered(connection: Connection, prefix: str) -> list[Registered]:
     """The versions of a prefix, oldest first."""
-    with connection.cursor(row_factory=class_row(Version)) as cursor:
+    with connection.cursor(row_factory=class_row(Registered)) as cursor:
         return cursor.execute(
-            f"SELECT {_COLUMNS} FROM market_versions WHERE prefix = %s ORDER BY n", (prefix,)
+            "SELECT prefix, n, ticks_table, candles_function, state, is_current "
+            "FROM market_versions WHERE prefix = %s ORDER BY n",
+            (prefix,),
         ).fetchall()
+
+
+def register(connection: Connection, version: Version) -> Registered:
+    """Add a version; the first of its prefix becomes the current one."""
+    connection.execute(
+        "INSERT INTO market_versions (prefix, n, ticks_table, candles_function, is_current) "
+        "SELECT %(prefix)s, %(n)s, %(table)s, %(function)s, "
+        "NOT EXISTS (SELECT FROM market_versions WHERE prefix = %(prefix)s)",
+        {
+            "prefix": version.prefix,
+            "n": version.n,
+            "table": version.ticks_table,
+            "function": version.candles_function,
+        },
+    )
+    return next(each for each in registered(connection, version.prefix) if each.n == version.n)
 
 
 def served(connection: Connection, settings: Settings) -> Version:
-    """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name (one may be left out), else the current one.
+    """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, else the current one of the prefix.
 
-    :class:`VersionMissing` says what is wrong: nothing of that name, or a function made for another table.
+    Of the two names one may be left out, if the other is a registered version's. VersionMissing or UsageError say what
+    is wrong: nothing of that name, or a function made for another table.
     """
     table, function = settings.ticks_table, settings.candles_function
-    with connection.cursor(row_factory=class_row(Version)) as cursor:
-        found = cursor.execute(
-            f"SELECT {_COLUMNS} FROM market_versions WHERE ticks_table = %(table)s OR candles_function = %(function)s "
-            "OR (%(table)s::text IS NULL AND %(function)s::text IS NULL AND prefix = %(prefix)s AND is_current)",
+    if table is None or function is None:
+        row = connection.execute(
+            "SELECT ticks_table, candles_function FROM market_versions WHERE CASE "
+            "WHEN %(table)s::text IS NOT NULL THEN ticks_table = %(table)s "
+            "WHEN %(function)s::text IS NOT NULL THEN candles_function = %(function)s "
+            "ELSE prefix = %(prefix)s AND is_current END",
             {"table": table, "function": function, "prefix": settings.prefix},
-        ).fetchall()
-    made = {version.ticks_table: version for version in found}
-    by_function = {version.candles_function: version for version in found}
-    if table and table not in made:
-        raise VersionMissing(f"TICKS_TABLE={table}: no version has that table; make it with bin/marketdata-version N")
-    if function and function not in by_function:
-        raise VersionMissing(
-            f"CANDLES_FUNCTION={function}: no version has that function; make it with bin/marketdata-version N"
-        )
-    if table and function and made[table] != by_function[function]:
-        raise VersionMissing(
-            f"CANDLES_FUNCTION={function} is made for the table {by_function[function].ticks_table}, and "
-            f"TICKS_TABLE={table} is another one: take both from the same vN.env"
-        )
-    if not found:
-        raise VersionMissing(
-            f"no version with the prefix {settings.prefix} is current: make one with bin/marketdata-version 1, or name "
-            "one in TICKS_TABLE and CANDLES_FUNCTION"
-        )
-    return found[0]
+        ).fetchone()
+        if row is None:
+            raise _missing(settings)
+        table, function = row
+    version = Version.from_names(table, function)
+    version.check(connection)
+    return version
+
+
+def _missing(settings: Settings) -> VersionMissing:
+    if settings.ticks_table or settings.candles_function:
+        named = f"TICKS_TABLE={settings.ticks_table}" if settings.ticks_table else ""
+        named = named or f"CANDLES_FUNCTION={settings.candles_function}"
+        return VersionMissing(f"{named} is of no registered version: make one with bin/marketdata-version N")
+    return VersionMissing(
+        f"no version with the prefix {settings.prefix} is current: make one with bin/marketdata-version 1, or name one "
+        "in TICKS_TABLE and CANDLES_FUNCTION"
+    )
