@@ -129,6 +129,10 @@ class SessionDirectory:
         return self.path / "tmux.sock"
 
     @property
+    def record(self) -> Path:
+        return self.path / "session.json"
+
+    @property
     def log(self) -> Path:
         return self.path / "host.log"
 
@@ -145,17 +149,17 @@ class SessionDirectory:
     def read(self) -> Record | None:
         """The session's record; None when there is no session here. A record that is damaged counts as none."""
         try:
-            return Record.from_json(json.loads((self.path / "session.json").read_text("utf-8")))
+            return Record.from_json(json.loads(self.record.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
             return None
 
     def write(self, record: Record) -> None:
-        write_json(self.path / "session.json", record.as_json())
+        write_json(self.record, record.as_json())
 
     def clear(self) -> None:
         """Leave nothing that looks like a living session: no record, no socket. The learner's sources stay."""
-        for name in ("session.json", *SOCKETS):
-            (self.path / name).unlink(missing_ok=True)
+        for path in (self.record, *(self.path / name for name in SOCKETS)):
+            path.unlink(missing_ok=True)
         shutil.rmtree(self.path / "nvim", ignore_errors=True)
 
     @contextlib.contextmanager

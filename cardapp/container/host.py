@@ -25,9 +25,14 @@ container_id, instance, profile and target. A replay runs the program anew to a 
 debugger_state tells where the program stands; its stop_id changes whenever the program moved. target_reset brings back
 what died."""
 
+WATCH = 2.0  # seconds between two looks at the session's record
+
 
 def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
-    """Serve the session in ``directory`` until ``stopping`` is set. Raises :class:`CardAppError` when it cannot."""
+    """Serve the session in ``directory`` until ``stopping`` is set or its record is removed.
+
+    Raises :class:`CardAppError` when it cannot be brought up.
+    """
     record = directory.read()
     if record is None:
         raise CardAppError(f"{directory.path} holds no session; start one with bin/card-session start CARD_DIR")
@@ -39,7 +44,12 @@ def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()
         try:
-            stopping.wait()
+            while not stopping.wait(WATCH):
+                if not directory.record.exists():
+                    # Somebody removed the session's directory: nobody could ever find and stop us.
+                    logging.getLogger(__name__).warning("%s is gone; the session ends", directory.record)
+                    session.end_programs()
+                    return
         finally:
             listener.stop(5.0)
     finally:

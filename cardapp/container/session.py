@@ -142,9 +142,7 @@ class Session:
         return False
 
     def _start_editor(self) -> None:
-        self.editor.close()
-        self.pane.close()
-        end_marked(self.record.container_id, 5.0)
+        self.end_programs()
         # Neovim 0.7 listens elsewhere, without a word, where a socket file of an ended one is left.
         self.directory.nvim_socket.unlink(missing_ok=True)
         self.directory.gdb_socket.unlink(missing_ok=True)
@@ -163,6 +161,12 @@ class Session:
             raise EditorBusy("Neovim waits for a key that cannot be answered for you; press Escape there")
         self.editor.call("restart", timeout=START_TIMEOUT)
         self._await_debugger()
+
+    def end_programs(self) -> None:
+        """End the terminal, Neovim, gdb and whatever they started."""
+        self.editor.close()
+        self.pane.close()
+        end_marked(self.record.container_id, 5.0)
 
     def load(self) -> None:
         """Make gdb hold the program that was built, with the card's arguments."""

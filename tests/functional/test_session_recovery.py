@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 
 import pytest
 
-from tests.functional.session_process import RunningSession, at, eventually, line_of
+from tests.functional.session_process import RunningSession, at, eventually, line_of, processes_of
 
 pytestmark = pytest.mark.functional
 
@@ -174,3 +175,11 @@ def test_a_stop_line_shows_after_a_restart(session: RunningSession) -> None:
     session.tool.must("reset")
     session.replay(at("/* marked */"))
     assert session.editor("line('.')") == str(line_of("/* marked */"))
+
+
+def test_a_session_whose_directory_is_removed_ends(session: RunningSession) -> None:
+    """Nobody could find it any more to stop it."""
+    mark, path = container_id(session), session.path
+    session.close()
+    shutil.rmtree(path)
+    eventually(lambda: not processes_of(mark, path))

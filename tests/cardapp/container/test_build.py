@@ -1,0 +1,84 @@
+"""Building: only what is stale, with the compiler's words, bounded, and cancellable with all its children."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from cardapp.card.model import Target
+from cardapp.container.build import BuildCancelled, BuildFailed, Workplace
+
+
+def place(folder: Path, *build: str) -> Workplace:
+    (folder / "a.c").write_text("int a;\n")
+    return Workplace(folder, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", (), ("a.c",)))
+
+
+def test_a_missing_program_is_stale_and_a_built_one_is_not(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    assert here.is_stale()
+    here.build(10)
+    assert not here.is_stale()
+
+
+@pytest.mark.parametrize("name", ["a.c", "Makefile"])
+def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) -> None:
+    here = place(tmp_path)
+    (tmp_path / "Makefile").write_text("")
+    here.build(10)
+    built = here.program.stat().st_mtime_ns
+    os.utime(tmp_path / name, ns=(built + 1, built + 1))
+    assert here.is_stale()
+
+
+def test_the_output_is_told(tmp_path: Path) -> None:
+    assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
+
+
+def test_a_failure_carries_the_output(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match=r"a\.c:1: no good"):
+        place(tmp_path, "sh", "-c", "echo 'a.c:1: no good' >&2; exit 2").build(10)
+
+
+def test_a_build_without_a_program_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="made no prog"):
+        place(tmp_path, "true").build(10)
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="no-such-maker"):
+        place(tmp_path, "no-such-maker").build(10)
+
+
+def test_an_endless_build_is_ended_with_its_children(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="longer than"):
+        place(tmp_path, "sh", "-c", "sh -c 'echo $$ > child; exec sleep 1000'; true").build(0.5)
+    assert_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_build_is_cancelled_with_its_children(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    here = place(tmp_path, "sh", "-c", "sh -c 'echo $$ > child; exec sleep 1000'; true")
+    threading.Timer(0.3, cancel.set).start()
+    with pytest.raises(BuildCancelled):
+        here.build(60, cancel)
+    assert_gone(int((tmp_path / "child").read_text()))
+
+
+def assert_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    pause = threading.Event()
+    while _runs(pid):
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

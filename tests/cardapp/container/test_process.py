@@ -1,0 +1,87 @@
+"""Telling processes apart, and ending a session's own and no other."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+
+import pytest
+
+from cardapp.container.process import MARK, Process, end_marked, instance, marked, started, this_process
+
+
+@pytest.fixture
+def mark() -> str:
+    return str(uuid.uuid4())
+
+
+@pytest.fixture
+def sleeper(mark: str) -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {MARK: mark}) as process:
+        yield process
+        process.kill()
+
+
+def test_a_process_is_told_by_its_start(sleeper: subprocess.Popen[bytes]) -> None:
+    found = Process(sleeper.pid, started(sleeper.pid) or 0)
+    assert found.alive
+    assert Process.from_json(found.as_json()) == found
+    assert not Process(sleeper.pid, found.started + 1).alive
+    sleeper.kill()
+    sleeper.wait()
+    assert not found.alive
+    assert started(sleeper.pid) is None
+
+
+def test_a_zombie_is_dead() -> None:
+    with subprocess.Popen(["true"]) as process:
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert started(process.pid) is None
+
+
+@pytest.mark.parametrize("text", [None, {}, {"pid": "1", "started": 2}, [1, 2]])
+def test_what_is_no_process_is_none(text: object) -> None:
+    assert Process.from_json(text) is None
+
+
+def test_an_instance_names_boot_process_and_start() -> None:
+    own = this_process()
+    assert instance().split(":")[1:] == [str(own.pid), str(own.started)]
+
+
+def test_a_stranger_with_the_same_number_is_not_ended(sleeper: subprocess.Popen[bytes]) -> None:
+    Process(sleeper.pid, 1).end(1.0)
+    assert sleeper.poll() is None
+
+
+def test_a_process_is_ended_even_if_it_does_not_listen(mark: str) -> None:
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo; sleep 1000"], stdout=subprocess.PIPE) as deaf:
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+        Process(deaf.pid, started(deaf.pid) or 0).end(1.0)
+        assert deaf.wait(5) == -9
+
+
+def test_only_marked_processes_are_found_and_ended(sleeper: subprocess.Popen[bytes], mark: str) -> None:
+    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {MARK: mark + "0"}) as other:
+        assert list(marked(mark)) == [sleeper.pid]
+        assert end_marked(mark, 5.0) == 1
+        assert sleeper.wait(5) == -15
+        assert other.poll() is None
+        other.kill()
+
+
+def test_a_marked_process_that_does_not_listen_is_killed(mark: str) -> None:
+    command = ["sh", "-c", "trap '' TERM; echo; while :; do sleep 1000; done"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ) | {MARK: mark}) as deaf:
+        assert deaf.stdout is not None
+        deaf.stdout.readline()
+        assert end_marked(mark, 4.0) >= 2
+        assert deaf.wait(5) == -9
+    assert not list(marked(mark))
+
+
+def test_nothing_marked_is_nothing_to_do(mark: str) -> None:
+    assert end_marked(mark, 1.0) == 0
