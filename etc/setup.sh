@@ -1,13 +1,13 @@
 # shellcheck shell=bash
 # Sets the repository up for the launcher that sources this file. It sets ROOT and PYTHON, and defines
 #
-#   set_up LEVEL    LEVEL is "card" (to run) or "test" (card, and what the tests need). Makes the virtual
-#                   environment, installs the pinned packages, and the system programs where it is allowed to.
+#   set_up PART...  PART is "card", "market" or "test" (which wants the other two). Makes the virtual environment,
+#                   installs the pinned packages of these parts, and the system programs where it is allowed to.
 #                   Does nothing, in a few milliseconds, when all is in place. Ends the launcher with exit code 3
 #                   and one message when something is missing that it may not install.
 #
-# The stamp .venv/.setup names what the environment was made from. It is removed before any change and written
-# last: an environment without a stamp was interrupted half-way and is made anew.
+# The stamp .venv/.setup names what the environment was made from, and its parts. It is removed before any change and
+# written last: an environment without a stamp was interrupted half-way and is made anew.
 
 ROOT=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 VENV=$ROOT/.venv
@@ -17,36 +17,44 @@ STAMP=$VENV/.setup
 # The API must answer soon after its start: byte-code is written even where the shell around us forbids it.
 unset PYTHONDONTWRITEBYTECODE
 
-# Each program with the Debian package that brings it.
+# Each program of the card application with the Debian package that brings it.
 PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
+# Where Debian keeps a PostgreSQL of each major version, apart from PATH.
+POSTGRESQL_HOME=/usr/lib/postgresql
+POSTGRESQL_OLDEST=15
+
 set_up() {
-    is_set_up "$1" && return
+    is_set_up "$@" && return
     local lock
     # The directory itself is the lock: of two launchers started at once, the second waits and finds all done.
     exec {lock}<"$ROOT"
     flock "$lock"
-    if ! is_set_up "$1"; then
+    if ! is_set_up "$@"; then
         trap 'say "set-up: interrupted; run the command again to finish it."; exit 130' INT TERM HUP
-        make_set_up "$1"
+        make_set_up "$@"
         trap - INT TERM HUP
     fi
     exec {lock}<&-
 }
 
-# True when the stamp says that LEVEL is in place.
+# True when the stamp says that every PART is in place.
 is_set_up() {
-    local print='' level=''
-    [[ -r $STAMP && -x $PYTHON ]] && read -r print level <"$STAMP" || return 1
-    [[ $level == test || $level == "$1" ]] && [[ $print == "$(fingerprint)" ]]
+    local print='' parts='' part
+    [[ -r $STAMP && -x $PYTHON ]] && read -r print parts <"$STAMP" || return 1
+    for part in "$@"; do
+        [[ ,$parts, == *,$part,* ]] || return
+    done
+    [[ $print == "$(fingerprint)" ]]
 }
 
 # What the set-up depends on. A program that appears, vanishes or moves changes it too.
 fingerprint() {
     local program sum places=$ROOT
-    for program in "${PROGRAMS[@]}"; do
+    for program in "${PROGRAMS[@]}" postgres; do
         places+=:$(command -v "${program%%:*}" || true)
     done
+    for program in "$POSTGRESQL_HOME"/*/bin/initdb; do places+=:$program; done
     sum=$({
         "$PYTHON" -V
         printf '%s\n' "$places"
@@ -56,21 +64,18 @@ fingerprint() {
 }
 
 make_set_up() {
-    local level=$1 known=''
+    local parts=("$@") known=''
     [[ -w $ROOT ]] || give_up "$ROOT cannot be written to by $(id -un), so .venv cannot be made there." \
         "Clone the repository into a folder of your own, or let its owner run: bin/start --setup"
-    need_system_packages
-    if environment_is_whole; then
-        read -r _ known <"$STAMP" || true
-        [[ $known == "test" ]] && level="test"
-        rm "$STAMP"
-    else
-        make_environment
-    fi
+    # What the environment has stays in it.
+    if environment_is_whole; then read -r _ known <"$STAMP" || true; fi
+    read -ra parts <<<"$(with_all_they_want "${parts[@]}" "${known//,/ }")"
+    need_system_packages "${parts[@]}"
+    if environment_is_whole; then rm "$STAMP"; else make_environment; fi
     say "set-up: installing the pinned Python packages …"
     install_python_packages setuptools
-    install_python_packages --no-build-isolation --editable "${ROOT}[$(extras "$level")]"
-    printf '%s %s\n' "$(fingerprint)" "$level" >"$STAMP.new"
+    install_python_packages --no-build-isolation --editable "${ROOT}[$(extras "${parts[@]}")]"
+    printf '%s %s\n' "$(fingerprint)" "$(joined "${parts[@]}")" >"$STAMP.new"
     mv "$STAMP.new" "$STAMP"
     say "set-up: done."
 }
@@ -86,26 +91,32 @@ give_up() {
 
 need_system_packages() {
     local packages
-    read -ra packages <<<"$(missing_packages)"
+    read -ra packages <<<"$(missing_packages "$@")"
     [[ ${#packages[@]} == 0 ]] && return
     if may_install; then
         install_system_packages "${packages[@]}"
         hash -r
-        read -ra packages <<<"$(missing_packages)"
+        read -ra packages <<<"$(missing_packages "$@")"
         [[ ${#packages[@]} == 0 ]] && return
     fi
     give_up_without "${packages[@]}"
 }
 
-# The Debian packages of all that is not there, on one line.
+# The Debian packages of all that is not there for the PARTs, on one line.
 missing_packages() {
     local program python packages=()
-    for program in "${PROGRAMS[@]}"; do
-        has "${program%%:*}" || packages+=("${program##*:}")
-    done
-    if has nvim && ! has_termdebug; then packages+=(neovim-runtime); fi
-    # gcc only recommends the C library's headers, and nothing compiles without them.
-    if ! has gcc || ! has_libc_headers; then packages+=(libc6-dev); fi
+    if [[ " $* " == *" card "* ]]; then
+        for program in "${PROGRAMS[@]}"; do
+            has "${program%%:*}" || packages+=("${program##*:}")
+        done
+        if has nvim && ! has_termdebug; then packages+=(neovim-runtime); fi
+        # gcc only recommends the C library's headers, and nothing compiles without them.
+        if ! has gcc || ! has_libc_headers; then packages+=(libc6-dev); fi
+    fi
+    # Who may not install it gets it as a Python package, unless he is root, as whom that one does not run.
+    if [[ " $* " == *" market "* ]] && ! has_postgresql && { [[ $EUID == 0 ]] || may_install; }; then
+        packages+=(postgresql)
+    fi
     if ! environment_is_whole; then
         if ! python=$(find_python); then
             packages+=(python3 python3-venv)
@@ -121,6 +132,16 @@ has() { command -v "$1" >/dev/null; }
 has_termdebug() {
     nvim --headless -u NONE -i NONE -n +'packadd termdebug' +'if !exists(":Termdebug") | cquit | endif' +qall \
         >/dev/null 2>&1 </dev/null
+}
+
+# True when there is a PostgreSQL that is new enough.
+has_postgresql() {
+    local initdb major
+    for initdb in "$POSTGRESQL_HOME"/*/bin/initdb; do
+        major=${initdb#"$POSTGRESQL_HOME"/}
+        [[ -x $initdb ]] && ((${major%%/*} >= POSTGRESQL_OLDEST)) && return
+    done
+    [[ $(postgres --version 2>/dev/null) =~ \(PostgreSQL\)\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= POSTGRESQL_OLDEST))
 }
 
 has_libc_headers() { gcc -E -x c - >/dev/null 2>&1 <<<'#include <stdio.h>'; }
@@ -176,8 +197,26 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 # Debian keeps the ensurepip of each of its Pythons in a package of its own.
 venv_package() { "$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'; }
 
+# The PARTs and those that they want, each once, in one order.
+with_all_they_want() {
+    local part wanted=() all=" $* "
+    [[ $all == *" test "* ]] && all+="card market "
+    for part in card market test; do
+        [[ $all == *" $part "* ]] && wanted+=("$part")
+    done
+    echo "${wanted[*]}"
+}
+
+joined() {
+    local IFS=,
+    echo "$*"
+}
+
+# The extras (setup.cfg) of the PARTs.
 extras() {
-    if [[ $1 == "test" ]]; then echo "card,test"; else echo "card"; fi
+    local wanted=("$@")
+    if [[ " $* " == *" market "* ]] && ! has_postgresql; then wanted+=(postgresql); fi
+    joined "${wanted[@]}"
 }
 
 install_python_packages() {

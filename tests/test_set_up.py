@@ -51,8 +51,20 @@ class Machine:
         self.environment = {"PATH": str(self.bin), "STUB_LOG": str(self.log_file), "STUB_BIN": str(self.bin)}
         for name in ("bin", "etc"):
             (self.root / name).mkdir(parents=True)
-        for name in ("bin/cardapp", "bin/start", "etc/setup.sh", "etc/constraints.txt", "setup.cfg"):
+        for name in (
+            "bin/cardapp",
+            "bin/marketdata-db",
+            "bin/start",
+            "etc/setup.sh",
+            "etc/constraints.txt",
+            "setup.cfg",
+        ):
             shutil.copy(ROOT / name, self.root / name)
+        # The one place that is looked at beside PATH.
+        setup = self.root / "etc" / "setup.sh"
+        setup.write_text(setup.read_text().replace("=/usr/lib/postgresql\n", f'="{folder}/postgresql"\n'))
+        self.postgresql = folder / "postgresql"
+        self.add_postgresql(15)
         self.bin.mkdir()
         for name in PLAIN_TOOLS:
             if found := shutil.which(name):
@@ -65,8 +77,21 @@ class Machine:
         (self.bin / name).write_text(script)
         (self.bin / name).chmod(0o755)
 
+    def add_postgresql(self, major: int) -> None:
+        home = self.postgresql / str(major) / "bin"
+        home.mkdir(parents=True)
+        (home / "initdb").write_text("")
+        (home / "initdb").chmod(0o755)
+
     def remove(self, name: str) -> None:
         (self.bin / name).unlink()
+
+    def give_away(self) -> int:
+        """Make all of it nobody's, whose number is the answer."""
+        folder = self.root.parent
+        for place in (folder, *folder.rglob("*")):
+            os.chown(place, NOBODY, NOBODY, follow_symlinks=False)
+        return NOBODY
 
     @property
     def log(self) -> list[str]:
@@ -153,17 +178,61 @@ def test_changed_requirements_are_installed_into_the_environment(machine: Machin
     assert sum("app[card]" in line for line in machine.log) == 2
 
 
-def test_the_test_level_holds_the_running_level_and_outlives_a_change(machine: Machine) -> None:
+def test_what_the_tests_want_holds_the_other_parts_and_outlives_a_change(machine: Machine) -> None:
     machine.set_up("card")
     machine.set_up("test")
-    assert machine.log[-1].endswith("app[card,test]")
+    assert machine.log[-1].endswith("app[card,market,test]")
     before = machine.log
     machine.set_up("card")
+    machine.set_up("market")
     assert machine.log == before
     with (machine.root / "setup.cfg").open("a") as file:
         file.write("# changed\n")
     machine.set_up("card")
-    assert machine.log[-1].endswith("app[card,test]")
+    assert machine.log[-1].endswith("app[card,market,test]")
+
+
+def test_a_second_part_joins_the_first(machine: Machine) -> None:
+    machine.set_up("market")
+    assert machine.log[-1].endswith("app[market]")
+    machine.set_up("card")
+    assert machine.log[-1].endswith("app[card,market]")
+    assert machine.log.count("venv") == 1
+
+
+def test_the_market_data_want_none_of_the_cards_programs(machine: Machine) -> None:
+    for program in PROGRAMS:
+        machine.remove(program)
+    done = machine.run("--help", launcher="bin/marketdata-db")
+    assert done.returncode == 0
+    assert done.stdout == "ran -P -m marketdata db --help\n"
+
+
+def test_a_postgresql_is_installed_where_nobody_need_be_asked(machine: Machine) -> None:
+    shutil.rmtree(machine.postgresql / "15")
+    machine.add_postgresql(13)
+    machine.add("apt-get", APT_GET)
+    machine.add("sudo", SUDO)
+    machine.add("psql15", f"#!{machine.bin}/bash\necho 'postgres (PostgreSQL) 15.8'\n")
+    machine.run(launcher="bin/marketdata-db", STUB_APT_BRINGS="")
+    assert machine.log[1] == "apt-get -qq install -y --no-install-recommends postgresql"
+    shutil.copy(machine.bin / "psql15", machine.bin / "postgres")
+    assert machine.run(launcher="bin/marketdata-db").returncode == 0
+    assert machine.log[-1].endswith("app[market]")
+
+
+def test_without_postgresql_a_user_gets_it_as_a_package_and_root_is_told(state_dir: Path) -> None:
+    machine = Machine(state_dir)
+    shutil.rmtree(machine.postgresql / "15")
+    if os.geteuid() == 0:
+        assert machine.run(launcher="bin/marketdata-db").returncode == 3
+    user = machine.give_away() if os.geteuid() == 0 else None
+    done = machine.run(launcher="bin/marketdata-db", user=user)
+    assert done.returncode == 0
+    assert machine.log[-1].endswith("app[market,postgresql]")
+    machine.add_postgresql(17)
+    machine.run(launcher="bin/marketdata-db", user=user)
+    assert machine.log[-1].endswith("app[market]")
 
 
 def test_another_python_means_a_new_look(machine: Machine) -> None:
@@ -242,11 +311,7 @@ def test_a_sudo_that_asks_is_not_used(state_dir: Path) -> None:
     machine.remove("nvim")
     machine.add("apt-get", APT_GET)
     machine.add("sudo", "#!/bin/sh\nexit 1\n")
-    user = None
-    if os.geteuid() == 0:  # root would not ask sudo
-        user = NOBODY
-        for place in (state_dir, *state_dir.rglob("*")):
-            os.chown(place, NOBODY, NOBODY, follow_symlinks=False)
+    user = machine.give_away() if os.geteuid() == 0 else None  # root would not ask sudo
     done = machine.run(user=user, STUB_APT_BRINGS="nvim")
     assert done.returncode == 3
     assert "sudo apt-get install neovim\n" in done.stderr
