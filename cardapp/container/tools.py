@@ -192,6 +192,7 @@ class SessionTools:
             session.restart_debugger()
             session.load()
             debugger = True
+        session.editor.call("tidy")
         return editor, debugger
 
     def _wanted_size(self, arguments: dict[str, Any]) -> tuple[int | None, int | None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import tempfile
@@ -180,6 +181,31 @@ def test_an_editor_that_is_busy_is_left_alone_until_it_is_reset(session: Running
     assert refusal["code"] == "editor_blocked"
     answer = session.ask("target_reset")
     assert answer["editor_restarted"] is False
+
+
+def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    layout = session.editor("string(winlayout())")
+    places = "string(map(range(1, winnr('$')), {_, w -> win_screenpos(w) + [winwidth(w), winheight(w)]}))"
+    before = session.editor(places)
+    session.editor("execute('wincmd t | only | split | enew')")
+    assert session.editor("string(winlayout())") != layout
+    session.editor("execute('only')")
+    session.ask("target_reset")
+    assert session.editor(places) == before
+
+
+def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
+    session.replay(at("/* before */"))
+    line = line_of("/* after */")
+    record = f'*stopped,frame={{fullname="{session.path}/work/probe/target.c",line="{line}"}}'
+    script = "matchstr(filter(split(execute('scriptnames'), \"\\n\"), {_, l -> l =~ '/termdebug.vim'})[0], '\\d\\+')"
+    handler = f"function('<SNR>' .. {script} .. '_CommOutput')"
+    half = len(record) // 2
+    for pieces in ([record[:half]], [record[half:]], ["\r", ""]):
+        quoted = ", ".join(json.dumps(piece) for piece in pieces)
+        session.editor(f"call({handler}, [0, [{quoted}], 'stdout'])")
+    assert shown(session) == ("target.c", line, [line])
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------

@@ -40,6 +40,6 @@ vim.api.nvim_create_autocmd('FileChangedShell', {
 
 -- The keyboard table's editor keys, where the application ships them.
 local found, keys = pcall(require, 'card.keys')
-if found and type(keys) == 'table' and keys.setup then
-  keys.setup()
+if found then
+  pcall(keys.setup)
 end

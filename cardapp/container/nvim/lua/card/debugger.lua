@@ -34,7 +34,15 @@ function M.start()
   vim.cmd('silent Termdebug')
   layout.learn()
   layout.arrange()
+  -- What termdebug said to gdb to get going is of no interest: Ctrl-L starts a fresh page.
+  vim.fn.chansend(vim.bo[layout.gdb].channel, '\12')
   M.ready = true
+end
+
+-- All three windows, in their places.
+function M.tidy()
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  layout.arrange()
 end
 
 function M.is_ready()

@@ -52,15 +52,45 @@ function M.follow_output()
   end
 end
 
+local function window_with(buffer)
+  return window_of(function(shown)
+    return shown == buffer
+  end)
+end
+
+-- The window of one of termdebug's terminals; where the learner closed it, below the window `above` or on the right.
+local function need_terminal_window(buffer, above)
+  local window = window_with(buffer)
+  if window or not buffer or not vim.api.nvim_buf_is_valid(buffer) then
+    return window
+  end
+  if above then
+    vim.api.nvim_set_current_win(above)
+    vim.cmd('belowright split')
+  else
+    vim.cmd('botright vsplit')
+  end
+  vim.api.nvim_win_set_buf(0, buffer)
+  return vim.api.nvim_get_current_win()
+end
+
+local function plain(window, title)
+  vim.wo[window].number = false
+  vim.wo[window].signcolumn = 'no'
+  vim.wo[window].statusline = title
+end
+
 -- Put the windows in their places. Windows keep their ids, so termdebug still knows its own.
 function M.arrange()
   local code = M.code_window()
-  local gdb = window_of(function(buffer)
-    return buffer == M.gdb
-  end)
-  local program = window_of(function(buffer)
-    return buffer == M.program
-  end)
+  local gdb = need_terminal_window(M.gdb, nil)
+  local program = need_terminal_window(M.program, gdb)
+  if gdb then
+    plain(gdb, ' gdb')
+  end
+  if program then
+    plain(program, ' the program')
+  end
   if code then
     vim.api.nvim_set_current_win(code)
     vim.cmd('wincmd H')
@@ -68,15 +98,6 @@ function M.arrange()
   end
   if gdb and program then
     vim.api.nvim_win_set_height(gdb, math.floor((vim.o.lines - 4) * 0.6))
-    -- What termdebug said to gdb to get going is of no interest: Ctrl-L starts a fresh page.
-    vim.fn.chansend(vim.bo[vim.api.nvim_win_get_buf(gdb)].channel, '\12')
-  end
-  for window, title in pairs({ [gdb or 0] = ' gdb', [program or 0] = ' the program' }) do
-    if window ~= 0 then
-      vim.wo[window].number = false
-      vim.wo[window].signcolumn = 'no'
-      vim.wo[window].statusline = title
-    end
   end
   M.follow_output()
 end
