@@ -1,0 +1,56 @@
+"""What a handler gets and gives: a request that was already checked, and an answer that is not yet on the wire."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from marketdata.api.auth import Caller
+    from marketdata.api.services import Services
+
+JSON = "application/json"
+NDJSON = "application/x-ndjson"
+CSV = "text/csv; charset=utf-8"
+PROBLEM = "application/problem+json"
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+TEXT = "text/plain; charset=utf-8"
+
+Headers = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """``path`` by name; ``query`` valid by the route's schema, defaults filled in; ``environ`` is for bodies."""
+
+    services: Services
+    caller: Caller | None
+    path: Mapping[str, str]
+    query: Mapping[str, Any]
+    environ: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer; a body of bytes is sent whole, any other iterable is streamed."""
+
+    body: bytes | Iterable[bytes]
+    status: int = 200
+    media_type: str = JSON
+    headers: Headers = ()
+
+    def with_headers(self, *more: tuple[str, str]) -> Reply:
+        """The same reply with further headers."""
+        return replace(self, headers=(*self.headers, *more))
+
+
+def encode(value: Any) -> bytes:
+    """Compact UTF-8 JSON."""
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+
+
+def answer(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
+    """A JSON value as an answer."""
+    return Reply(encode(value), status, JSON, headers)

@@ -1,0 +1,178 @@
+"""Errors as answers: one table from exception to status, one body (RFC 9457) for whatever goes wrong anywhere.
+
+The router's 404 and 405, refused credentials, the domain's errors, the database's condition, a defect of ours (500) and
+what the listener cannot parse all pass through :func:`problem`. A client never sees a traceback, nor a word of the
+database's own messages; both are logged.
+"""
+
+from __future__ import annotations
+
+import http
+import logging
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from marketdata import errors as e
+from marketdata.api.exchange import PROBLEM, Headers, Reply, encode
+
+log = logging.getLogger("marketdata.api")
+
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+
+
+class BadRequest(e.MarketError):
+    """The request is not sound HTTP."""
+
+    code = "bad_request"
+
+
+class MethodNotAllowed(e.MarketError):
+    """The path exists, the method does not; ``Allow`` lists those that do."""
+
+    code = "method_not_allowed"
+
+    def __init__(self, detail: str, allow: str) -> None:
+        super().__init__(detail)
+        self.allow = allow
+
+
+class HeadersTooLarge(e.MarketError):
+    """The request's headers are larger than the limit."""
+
+    code = "headers_too_large"
+
+
+class UnknownCoding(e.MarketError):
+    """The request uses a transfer coding that this service does not have."""
+
+    code = "unknown_coding"
+
+
+class InternalError(e.MarketError):
+    """A defect of the service itself; its log has the details."""
+
+    code = "internal_error"
+
+
+STATUS: dict[type[e.MarketError], int] = {
+    e.MarketError: 500,
+    BadRequest: 400,
+    e.MalformedJson: 400,
+    e.InvalidRequest: 400,
+    e.Unauthorized: 401,
+    e.Forbidden: 403,
+    e.NotFound: 404,
+    MethodNotAllowed: 405,
+    e.Conflict: 409,
+    e.TooLarge: 413,
+    e.UnsupportedMediaType: 415,
+    e.InvalidValue: 422,
+    e.Saturated: 429,
+    HeadersTooLarge: 431,
+    UnknownCoding: 501,
+    e.DatabaseUnavailable: 503,
+    e.TooSlow: 503,
+    e.VersionMissing: 503,
+}
+"""The nearest class in an error's own line decides, so a subclass has a row only where it differs."""
+
+_RETRY_SECONDS = 1
+_REALM = 'Bearer realm="marketdata"'
+
+
+def status_of(kind: type[e.MarketError]) -> int:
+    """The HTTP status of a class of errors."""
+    return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
+
+
+def title_of(kind: type[e.MarketError]) -> str:
+    """A class's name as words: ``TooLarge`` is "Too large"."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
+
+
+def problem_types() -> dict[str, dict[str, Any]]:
+    """Every type of problem by its class's code; what the ``type`` reference of a problem points to."""
+    kinds: list[type[e.MarketError]] = [e.MarketError]
+    for kind in kinds:
+        kinds += kind.__subclasses__()
+    return {kind.code: _type_of(kind) for kind in sorted(kinds, key=lambda kind: kind.code)}
+
+
+def _type_of(kind: type[e.MarketError]) -> dict[str, Any]:
+    about = " ".join((kind.__doc__ or "").split())
+    return {"title": title_of(kind), "status": status_of(kind), "description": about}
+
+
+def problem(error: e.MarketError) -> Reply:
+    """The answer for ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
+
+    ``type`` names the class of the error (a reference into the API description), ``code`` may narrow it.
+    """
+    kind = type(error)
+    status = status_of(kind)
+    body = {
+        **error.extra,
+        "type": f"/openapi.json#/x-problem-types/{kind.code}",
+        "title": title_of(kind),
+        "status": status,
+        "detail": error.detail,
+        "code": error.code,
+    }
+    if error.errors:
+        body["errors"] = [{"pointer": each.pointer, "message": each.message} for each in error.errors]
+    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error, status)))
+
+
+def _headers(error: e.MarketError, status: int) -> Headers:
+    if isinstance(error, MethodNotAllowed):
+        return (("Allow", error.allow),)
+    if status in (429, 503):
+        return (("Retry-After", str(getattr(error, "retry_after", _RETRY_SECONDS))),)
+    if isinstance(error, e.Unauthorized | e.InvalidRequest | e.Forbidden):
+        return (("WWW-Authenticate", challenge(error)),)
+    return ()
+
+
+def challenge(error: e.MarketError) -> str:
+    """RFC 6750, section 3: without credentials the realm alone, else what was wrong, and the scope that is wanted."""
+    if error.code == e.Unauthorized.code:
+        return _REALM
+    text = f'{_REALM}, error="{error.code}"'
+    return f'{text}, scope="{error.extra["scope"]}"' if "scope" in error.extra else text
+
+
+def problem_of(error: Exception, what: str) -> Reply:
+    """The answer for any exception; one that is not ours is a defect, logged under ``what`` with its traceback."""
+    if not isinstance(error, e.MarketError):
+        log.error("%s failed", what, exc_info=error)
+        return problem(InternalError("The service met a defect of its own: repeat the request, or look into its log."))
+    reply = problem(error)
+    if reply.status == 500:
+        log.error("%s: %s", what, error.detail, exc_info=error.__cause__)
+        return problem(InternalError("The service met a defect of its own: its log has the details.", code=error.code))
+    return reply
+
+
+def status_line(status: int) -> str:
+    """``404 Not Found`` and its like."""
+    return _LINES[status]
+
+
+_LINES = {status.value: f"{status.value} {status.phrase}" for status in http.HTTPStatus}
+
+
+def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
+    """A reply as WSGI; ``bare`` leaves the body out (HEAD)."""
+    headers = list(reply.headers)
+    body = reply.body
+    whole = isinstance(body, bytes)
+    if reply.status not in (204, 304):
+        headers.append(("Content-Type", reply.media_type))
+        if whole:
+            headers.append(("Content-Length", str(len(body))))  # type: ignore[arg-type]
+    start_response(_LINES[reply.status], headers)
+    if bare or body == b"":
+        return []
+    return [body] if isinstance(body, bytes) else body

@@ -1,0 +1,80 @@
+"""How checked items reach the database: small ingests with those of others, big ones alone, and never without bound."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+from marketdata.api.combiner import Combiner
+from marketdata.api.metrics import Metrics
+from marketdata.api.served import Served
+from marketdata.errors import Contended, Saturated
+from marketdata.store import ticks
+from marketdata.store.pool import Pool
+from marketdata.store.ticks import Outcome
+from marketdata.tick import Item
+
+SMALL = 256
+"""Items; more of them fill a transaction well enough on their own."""
+
+BIG_AT_ONCE = 4
+_BIG_WAIT_SECONDS = 2.0
+_ATTEMPTS = 4
+
+BACKLOG_MAX = 128
+"""Requests that may wait for a worker before ingests are turned away: their bodies wait with them."""
+
+
+class Ingestion:
+    """``start`` once, ``stop`` any number of times."""
+
+    def __init__(self, pool: Pool, served: Served, metrics: Metrics, backlog: Callable[[], int]) -> None:
+        self._pool = pool
+        self._served = served
+        self._metrics = metrics
+        self._backlog = backlog
+        self._big = threading.Semaphore(BIG_AT_ONCE)
+        self._combiner: Combiner[Item, Outcome] = Combiner(self._apply)
+
+    def start(self) -> None:
+        self._combiner.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        self._combiner.stop(timeout)
+
+    @property
+    def depth(self) -> int:
+        """Items that wait for the next transaction."""
+        return self._combiner.depth
+
+    def store(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        """Apply the items in their order; durable on return. :class:`Saturated` before anything grows without bound."""
+        if self._backlog() > BACKLOG_MAX:
+            raise Saturated("too many requests wait; send again a little later, or in batches")
+        outcomes = self._combiner.submit(items) if len(items) <= SMALL else self._store_alone(items)
+        if len(outcomes) == 1:
+            self._metrics.ingested(outcomes[0], 1)
+        else:
+            for outcome, count in Counter(outcomes).items():
+                self._metrics.ingested(outcome, count)
+        return outcomes
+
+    def _store_alone(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        if not self._big.acquire(timeout=_BIG_WAIT_SECONDS):
+            raise Saturated("too many batches are being stored; send this one again a little later")
+        try:
+            return self._apply(items)
+        finally:
+            self._big.release()
+
+    def _apply(self, items: Sequence[Item]) -> Sequence[Outcome]:
+        version = self._served.version()
+        for _ in range(_ATTEMPTS - 1):
+            try:
+                with self._pool.connection() as connection:
+                    return ticks.ingest(connection, version, items)
+            except Contended:
+                continue  # another writer was in the way; nothing was kept, so the same can be tried again
+        with self._pool.connection() as connection:
+            return ticks.ingest(connection, version, items)

@@ -1,0 +1,246 @@
+"""The HTTP listener: waitress with one loop and a fixed set of workers.
+
+waitress buffers requests and answers, so a slow client costs a connection and no worker. Ours on top: failures of the
+protocol as problems, a bound on how long a request may take to arrive, and a stop that lets running requests end.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from time import monotonic, time
+from typing import Any
+
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.server import create_server
+from waitress.task import ErrorTask, ThreadedTaskDispatcher
+
+from marketdata.api.failures import (
+    BadRequest,
+    HeadersTooLarge,
+    InternalError,
+    UnknownCoding,
+    WsgiApp,
+    problem,
+    status_line,
+)
+from marketdata.errors import MarketError, StateError, TooLarge
+
+WORKERS = 8
+"""Requests that run at once. The database is the slower side: more workers only make more of them wait in it."""
+
+CONNECTIONS = 256
+HEADER_BYTES = 16 * 1024
+IDLE_SECONDS = 60
+"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
+
+ARRIVAL_SECONDS = 120.0
+"""How long one request may take to arrive: a batch over a slow line does it, a client that drips bytes does not."""
+
+_SEND_BYTES = 1 << 17  # the default of 18 000 flushes a candle answer in pieces
+_POLL_SECONDS = 5.0
+_DRAIN_POLL_SECONDS = 0.02
+
+_log = logging.getLogger(__name__)
+_quiet = logging.getLogger(f"{__name__}.queue")
+_quiet.setLevel(logging.ERROR)  # a queue is normal under load; waitress warns at every single one
+
+
+class Listener:
+    """Serves ``app`` on one address. ``start`` once; ``stop`` any number of times."""
+
+    def __init__(
+        self, app: WsgiApp, host: str, port: int, *, body_bytes: int, arrival_seconds: float = ARRIVAL_SECONDS
+    ) -> None:
+        self._app = app
+        self._address = (host, port)
+        self._body_bytes = body_bytes
+        self._arrival_seconds = arrival_seconds
+        self._stopping = threading.Event()
+        self._lifecycle = threading.Lock()
+        self._map: dict[int, Any] = {}
+        self._server: Any = None
+        self._dispatcher: _Dispatcher | None = None
+        self._thread: threading.Thread | None = None
+        self._flush_until = 0.0
+        self.port = 0
+        """The bound TCP port; 0 before ``start``."""
+
+    def start(self) -> None:
+        """Bind and serve; a :class:`StateError` says why the address cannot be had."""
+        with self._lifecycle:
+            bound = _bind(*self._address)
+            self.port = bound.getsockname()[1]
+            self._dispatcher = _Dispatcher()
+            self._dispatcher.set_thread_count(WORKERS)
+            self._server = create_server(
+                self._app,
+                map=self._map,
+                _dispatcher=self._dispatcher,
+                sockets=[bound],
+                ident=None,
+                connection_limit=CONNECTIONS,
+                channel_timeout=IDLE_SECONDS,
+                recv_bytes=64 * 1024,
+                send_bytes=_SEND_BYTES,
+                max_request_header_size=HEADER_BYTES,
+                # waitress refuses what reaches its limit; ours is the largest body that is taken.
+                max_request_body_size=self._body_bytes + 1,
+                log_socket_errors=False,
+            )
+            self._server.channel_class = _Channel
+            self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)
+            self._thread.start()
+
+    def backlog(self) -> int:
+        """Requests that have arrived and wait for a worker."""
+        return len(self._dispatcher.queue) if self._dispatcher is not None else 0
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Accept nothing more, let running requests end for at most ``timeout`` seconds, then close everything."""
+        deadline = monotonic() + timeout
+        with self._lifecycle:
+            if self._thread is None or self._dispatcher is None:
+                return
+            self._in_loop(lambda: wasyncore.dispatcher.close(self._server))
+            self._dispatcher.end(max(deadline - monotonic(), 0.0))
+            self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
+            self._stopping.set()
+            self._server.trigger.pull_trigger()
+            self._thread.join(timeout + _POLL_SECONDS)
+            self._thread = None
+
+    def _loop(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._turn(min(_POLL_SECONDS, self._arrival_seconds))
+            while self._unsent() and monotonic() < self._flush_until:
+                self._turn(_DRAIN_POLL_SECONDS)
+        finally:
+            for channel in self._channels():
+                channel.handle_close()
+            wasyncore.close_all(self._map, ignore_all=True)
+            self._server.trigger.close()
+
+    def _turn(self, seconds: float) -> None:
+        try:
+            wasyncore.poll2(seconds, self._map)
+            for channel in self._channels():
+                if channel.is_overdue(self._arrival_seconds):
+                    channel.handle_close()
+        except Exception:
+            # One broken connection must not end the service for all.
+            _log.exception("the listener's loop met a surprise")
+            self._stopping.wait(_DRAIN_POLL_SECONDS)
+
+    def _channels(self) -> list[_Channel]:
+        return [found for found in list(self._map.values()) if isinstance(found, _Channel)]
+
+    def _unsent(self) -> bool:
+        return any(channel.total_outbufs_len for channel in self._channels())
+
+    def _in_loop(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the loop's thread and wait for it."""
+        done = threading.Event()
+
+        def act() -> None:
+            try:
+                action()
+            finally:
+                done.set()
+
+        self._server.trigger.pull_trigger(act)
+        done.wait(_POLL_SECONDS)
+
+
+def _bind(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    bound = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+    except OSError as error:
+        bound.close()
+        raise StateError(
+            f"{host}:{port} cannot be listened on: {error.strerror}; set MARKET_API_HOST or MARKET_API_PORT",
+            code="address_in_use",
+        ) from error
+    return bound
+
+
+class _Dispatcher(ThreadedTaskDispatcher):
+    queue_logger = _quiet
+
+    def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
+        threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
+
+    def end(self, timeout: float) -> None:
+        """Let the workers finish for at most ``timeout`` seconds; what still queues is dropped."""
+        shutdown: Callable[..., bool] = super().shutdown
+        shutdown(timeout=timeout)
+
+
+class _Parser(HTTPRequestParser):
+    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if "TRANSFER_ENCODING" in self.headers:
+            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+
+
+class _ProblemTask(ErrorTask):
+    """What waitress itself refuses, as the same problems as everything else."""
+
+    _KINDS: Mapping[int, type[MarketError]] = {
+        413: TooLarge,
+        431: HeadersTooLarge,
+        500: InternalError,
+        501: UnknownCoding,
+    }
+
+    def execute(self) -> None:
+        request: Any = self.request
+        error = request.error
+        kind = self._KINDS.get(error.code, BadRequest)
+        reply = problem(kind(f"the request cannot be read: {error.body}"))
+        assert isinstance(reply.body, bytes)
+        self.status = status_line(reply.status)
+        self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
+        self.set_close_on_finish()
+        self.content_length = len(reply.body)
+        self.write(reply.body)
+
+
+class _Channel(HTTPChannel):
+    """One connection; knows for how long its request has been arriving."""
+
+    parser_class = _Parser
+    error_task_class = _ProblemTask
+    _arriving_since: float | None = None
+
+    def received(self, data: bytes) -> bool:
+        result: bool = super().received(data)
+        if self.request is None:
+            self._arriving_since = None
+        elif self._arriving_since is None:
+            self._arriving_since = monotonic()
+        return result
+
+    def is_overdue(self, arrival_seconds: float) -> bool:
+        """Whether its request should have arrived by now, or its client has long stopped to read the answer."""
+        if self._arriving_since is not None and monotonic() - self._arriving_since > arrival_seconds:
+            return True
+        return bool(self.total_outbufs_len) and time() - self.last_activity > IDLE_SECONDS
+
+    def handle_close(self) -> None:
+        super().handle_close()
+        if self.request is not None:
+            self.request.close()
+            self.request = None

@@ -1,0 +1,77 @@
+"""Counters of the service in Prometheus' text format (0.0.4)."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+"""Upper bounds of the latency histogram, in seconds."""
+
+
+@dataclass(slots=True)
+class _Latency:
+    counts: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
+    seconds: float = 0.0
+
+
+class Metrics:
+    """Counted in this process since its start."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
+        self._latency: defaultdict[tuple[str, str], _Latency] = defaultdict(_Latency)
+        self._ingested: defaultdict[str, int] = defaultdict(int)
+
+    def observe(self, method: str, path: str, status: int, seconds: float) -> None:
+        """One answered request; ``path`` is the route's, so that names in it do not multiply the series."""
+        with self._lock:
+            self._requests[method, path, status] += 1
+            latency = self._latency[method, path]
+            latency.counts[bisect_left(BOUNDS, seconds)] += 1
+            latency.seconds += seconds
+
+    def ingested(self, outcome: str, count: int) -> None:
+        """``count`` items of an ingest ended as ``outcome``."""
+        with self._lock:
+            self._ingested[outcome] += count
+
+    def render(self, gauges: Mapping[str, tuple[str, float]]) -> str:
+        """The exposition; ``gauges`` maps a name to its help text and present value."""
+        with self._lock:
+            requests, ingested = dict(self._requests), dict(self._ingested)
+            latency = {key: (list(each.counts), each.seconds) for key, each in self._latency.items()}
+        lines = ["# HELP marketdata_requests_total Answered requests.", "# TYPE marketdata_requests_total counter"]
+        for (method, path, status), count in sorted(requests.items()):
+            labels = f'method="{method}",path="{path}",status="{status}"'
+            lines.append(f"marketdata_requests_total{{{labels}}} {count}")
+        lines += [
+            "# HELP marketdata_request_seconds Time from the request's arrival at a worker to its answer.",
+            "# TYPE marketdata_request_seconds histogram",
+        ]
+        for (method, path), (counts, seconds) in sorted(latency.items()):
+            lines += _histogram(f'method="{method}",path="{path}"', counts, seconds)
+        lines += [
+            "# HELP marketdata_ingested_total Items of ingests by what became of them.",
+            "# TYPE marketdata_ingested_total counter",
+        ]
+        lines += [f'marketdata_ingested_total{{outcome="{name}"}} {n}' for name, n in sorted(ingested.items())]
+        for name, (about, value) in gauges.items():
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge", f"{name} {value:g}"]
+        return "\n".join(lines) + "\n"
+
+
+def _histogram(labels: str, counts: list[int], seconds: float) -> list[str]:
+    lines, total = [], 0
+    for bound, count in zip(BOUNDS, counts, strict=False):
+        total += count
+        lines.append(f'marketdata_request_seconds_bucket{{{labels},le="{bound:g}"}} {total}')
+    total += counts[-1]
+    lines.append(f'marketdata_request_seconds_bucket{{{labels},le="+Inf"}} {total}')
+    lines.append(f"marketdata_request_seconds_sum{{{labels}}} {seconds:.6f}")
+    lines.append(f"marketdata_request_seconds_count{{{labels}}} {total}")
+    return lines

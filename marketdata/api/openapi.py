@@ -1,0 +1,121 @@
+"""The OpenAPI 3.1 description, made from the route table, the schemas and the table of failures."""
+
+from __future__ import annotations
+
+import http
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from marketdata import __version__
+from marketdata.api import schemas
+from marketdata.api.exchange import JSON, NDJSON, PROBLEM
+from marketdata.api.failures import problem_types
+from marketdata.api.route import Route
+
+DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+_ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. Every answer of data \
+carries a weak ETag made of the symbol's version counter, since a late tick or a reorganisation can change any range. \
+Every error is `application/problem+json`; its `type` points into `x-problem-types` of this document."""
+
+
+def describe(routes: Iterable[Route]) -> dict[str, Any]:
+    """The whole document. ``x-problem-types`` holds what the ``type`` of a problem points to."""
+    paths: dict[str, dict[str, Any]] = {}
+    for route in routes:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
+    return {
+        "openapi": "3.1.0",
+        "jsonSchemaDialect": DIALECT,
+        "info": {"title": "Market data", "version": __version__, "description": _ABOUT},
+        "paths": paths,
+        "components": {
+            "schemas": {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()},
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer", "description": "A token of `api_tokens`."},
+                "admin": {"type": "http", "scheme": "bearer", "description": "The secret of `admin.json`."},
+            },
+        },
+        "x-problem-types": problem_types(),
+    }
+
+
+def _operation(route: Route) -> dict[str, Any]:
+    parameters = [_parameter("path", name, _path_schema(name), required=True) for name in route.parameters]
+    query = schemas.definition(route.query)
+    for name, part in query.get("properties", {}).items():
+        parameters.append(_parameter("query", name, part, required=name in query.get("required", ())))
+    operation: dict[str, Any] = {
+        "operationId": _operation_id(route),
+        "summary": route.summary,
+        "description": " ".join((route.handler.__doc__ or "").split()),
+    }
+    if route.scope is not None:
+        operation["security"] = [{"admin": []} if route.scope == "admin" else {"token": []}]
+        operation["x-scope"] = route.scope
+    if parameters:
+        operation["parameters"] = parameters
+    if route.body is not None:
+        operation["requestBody"] = _request_body(route)
+    operation["responses"] = {str(status): _response(route, status) for status in route.documented()}
+    return operation
+
+
+def _operation_id(route: Route) -> str:
+    words = [part.strip("{}") for part in route.path.replace(".", "/").split("/") if part not in ("", "v1")]
+    return route.method.lower() + "".join(word[:1].upper() + word[1:] for word in words)
+
+
+def _path_schema(name: str) -> Mapping[str, Any]:
+    return schemas.definition("PathParameters")["properties"][name]  # type: ignore[no-any-return]
+
+
+def _parameter(place: str, name: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
+    return {"name": name, "in": place, "required": required, "schema": _inlined(schema)}
+
+
+def _request_body(route: Route) -> dict[str, Any]:
+    assert route.body is not None
+    content: dict[str, Any] = {}
+    for media_type in route.body.media_types:
+        # A line of NDJSON is an item; OpenAPI 3.1 has no word for "a sequence of".
+        content[media_type] = {"schema": {"type": "string"} if media_type == NDJSON else _reference(route.body.schema)}
+    return {"required": True, "content": content}
+
+
+def _response(route: Route, status: int) -> dict[str, Any]:
+    phrase = http.HTTPStatus(status).phrase
+    if status >= 400:
+        response: dict[str, Any] = {"description": phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
+        if status in (429, 503):
+            # /ready and /healthz answer 503 with a state of their own; every other 503 says when to come again.
+            response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
+        if status == 401:
+            response["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
+        return response
+    if status in (204, 304):
+        return {"description": phrase}
+    content: dict[str, Any] = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
+    if JSON in route.produces:
+        content[JSON] = {"schema": _reference(route.answer)} if route.answer else {}
+    headers = {"ETag": {"required": True, "schema": {"type": "string"}}} if route.revalidated else {}
+    return {"description": route.summary, "content": content, **({"headers": headers} if headers else {})}
+
+
+def _reference(name: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its references turned to the document's own components."""
+
+    def turned(value: Any) -> Any:
+        if isinstance(value, dict) and "$ref" in value:
+            rest = {name: turned(part) for name, part in value.items() if name != "$ref"}
+            return {**rest, **_reference(value["$ref"].rpartition("/")[2])}
+        if isinstance(value, dict):
+            return {name: turned(part) for name, part in value.items()}
+        return [turned(part) for part in value] if isinstance(value, list) else value
+
+    result: dict[str, Any] = turned(dict(schema))
+    return result

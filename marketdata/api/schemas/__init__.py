@@ -1,0 +1,129 @@
+"""The JSON Schemas (draft 2020-12) of every request and answer: the single source for checking and describing.
+
+Each file holds named definitions under ``$defs``; a name is used once over all files. References are
+``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
+
+Three things differ from the library's defaults: ``true`` and ``1.0`` are no integers, a ``$`` at the end of a pattern
+does not let a final line feed through (as in ECMA-262, unlike Python), and the format ``decimal`` is enforced: a JSON
+number is taken by its text and must fit what the database keeps exactly.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from decimal import Decimal
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import referencing
+from jsonschema.protocols import Validator
+from referencing.jsonschema import DRAFT202012
+
+from marketdata.errors import FieldError
+
+Schema = dict[str, Any]
+
+DECIMAL = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
+"""What the service keeps of an amount: at most 30 digits before and after the point."""
+
+
+@cache
+def files() -> dict[str, Schema]:
+    """Every schema file by its name."""
+    found = sorted(Path(__file__).parent.glob("*.json"))
+    return {file.name: json.loads(file.read_text("utf-8")) for file in found}
+
+
+@cache
+def definitions() -> dict[str, tuple[str, Schema]]:
+    """Every definition by its name, with the file that holds it."""
+    found: dict[str, tuple[str, Schema]] = {}
+    for file, document in files().items():
+        for name, schema in document["$defs"].items():
+            if name in found:
+                raise ValueError(f"{name} is defined in {found[name][0]} and in {file}")
+            found[name] = (file, schema)
+    return found
+
+
+def definition(name: str) -> Schema:
+    """The schema called ``name`` as it is written."""
+    return definitions()[name][1]
+
+
+def resolved(schema: Schema) -> Schema:
+    """``schema``, or what its reference leads to."""
+    return resolved(definition(schema["$ref"].rpartition("/")[2])) if "$ref" in schema else schema
+
+
+@cache
+def checker(name: str) -> Validator:
+    """A validator of the schema called ``name``."""
+    file = definitions()[name][0]
+    found: Validator = _StrictValidator(
+        {"$ref": f"{files()[file]['$id']}#/$defs/{name}"}, registry=_registry(), format_checker=_formats
+    )
+    return found
+
+
+def faults(name: str, value: Any) -> tuple[FieldError, ...]:
+    """Every way in which ``value`` breaks the schema called ``name``, in document order; empty when it is valid."""
+    found = sorted(checker(name).iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
+    return tuple(_field_error(error) for error in found)
+
+
+@cache
+def _registry() -> referencing.Registry[Any]:
+    resources = [(document["$id"], DRAFT202012.create_resource(document)) for document in files().values()]
+    return referencing.Registry().with_resources(resources).crawl()
+
+
+_types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
+    "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
+).redefine("number", lambda _checker, value: isinstance(value, int | float | Decimal) and not isinstance(value, bool))
+
+_formats = jsonschema.FormatChecker(formats=())
+
+
+@_formats.checks("decimal")
+def _is_decimal(value: object) -> bool:
+    """Strings have their pattern; a number must be exact in 30 digits on either side of its point."""
+    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+        return True
+    number = Decimal(str(value))
+    return (
+        number.is_finite() and abs(number.adjusted()) < 31 and DECIMAL.fullmatch(format(abs(number), "f")) is not None
+    )
+
+
+def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
+    if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
+        yield jsonschema.ValidationError(f"{value[:80]!r} does not match {pattern!r}")
+
+
+_StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
+    jsonschema.Draft202012Validator, validators={"pattern": _pattern}, type_checker=_types
+)
+
+
+def pointer(parts: Iterable[str | int]) -> str:
+    """The JSON pointer (RFC 6901) of a path into a document; "" is the whole document."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+def _field_error(error: jsonschema.ValidationError) -> FieldError:
+    path = pointer(error.absolute_path)
+    rule: Any = error.validator_value
+    schema: Any = error.schema
+    instance: Any = error.instance
+    if error.validator == "required":
+        return FieldError(path, f"is missing {', '.join(name for name in rule if name not in instance)}")
+    if error.validator == "additionalProperties" and isinstance(instance, dict):
+        known = schema.get("properties", {})
+        unknown = [str(name)[:80] for name in instance if name not in known]
+        return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+    return FieldError(path, error.message[:300])

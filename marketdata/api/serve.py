@@ -1,0 +1,130 @@
+"""The composition root of the data API: builds its parts, starts them in order, stops them in reverse."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+import threading
+from time import monotonic
+
+from marketdata import secretfile, token
+from marketdata.api.app import make_app
+from marketdata.api.auth import Gate
+from marketdata.api.incoming import BODY_BYTES
+from marketdata.api.ingestion import Ingestion
+from marketdata.api.listener import Listener
+from marketdata.api.metrics import Metrics
+from marketdata.api.remembered import Remembered
+from marketdata.api.served import Served
+from marketdata.api.services import Services
+from marketdata.api.watch import Watch
+from marketdata.errors import DatabaseUnavailable, MissingRequirement, UsageError, VersionMissing
+from marketdata.settings import Settings
+from marketdata.store import tokens
+from marketdata.store.pool import Pool
+from marketdata.store.tokens import Holder
+
+_log = logging.getLogger("marketdata.api")
+
+
+class Service:
+    """The data API in one process; ``start`` once, ``stop`` any number of times."""
+
+    def __init__(self, settings: Settings) -> None:
+        """``settings.database_url`` is set: whoever starts the service brings the private cluster up."""
+        url = settings.database_url
+        if url is None:
+            raise UsageError("DATABASE_URL is not set, and nobody brought up the private cluster")
+        self._settings = settings
+        admin = _admin_digest(settings)
+        self._pool = Pool(url, application_name="marketdata-api")
+        read_url = settings.database_read_url
+        self._reads = Pool(read_url, application_name="marketdata-api-read") if read_url else self._pool
+        self._served = Served(settings, self._pool)
+        metrics = Metrics()
+        gate = Gate(self._find, admin)
+        self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
+        self._watch = Watch(url, gate, self._served.refresh)
+        self.services = Services(
+            pool=self._pool,
+            reads=self._reads,
+            served=self._served,
+            gate=gate,
+            watch=self._watch,
+            ingestion=self._ingestion,
+            answers=Remembered(),
+            metrics=metrics,
+            backlog=self._backlog,
+            started_at=monotonic(),
+        )
+        app = make_app(self.services)
+        self._listener = Listener(app, settings.api_host, settings.api_port, body_bytes=BODY_BYTES)
+
+    @property
+    def port(self) -> int:
+        """The bound TCP port; 0 before ``start``."""
+        return self._listener.port
+
+    def start(self) -> None:
+        """Serve. :class:`VersionMissing` when the settings name a version that is not there; a database that does not
+        answer yet is waited for while serving (``GET /ready``)."""
+        try:
+            self._served.version()
+        except DatabaseUnavailable as error:
+            _log.warning("serving without the database for now: %s", error.detail)
+        except VersionMissing as error:
+            if self._served.is_named:
+                self.stop()
+                raise
+            _log.warning("serving without a version for now: %s", error.detail)
+        try:
+            self._ingestion.start()
+            self._watch.start()
+            self._listener.start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Accept nothing more, answer what runs, store what is queued, close what was used."""
+        self._listener.stop(timeout)
+        self._ingestion.stop(timeout)
+        self._watch.stop(timeout)
+        self._pool.close()
+        self._reads.close()
+
+    def _find(self, digest: bytes) -> Holder | None:
+        with self._pool.connection() as connection:
+            return tokens.find(connection, digest)
+
+    def _backlog(self) -> int:
+        return self._listener.backlog()
+
+
+def run(settings: Settings) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP; the address is printed once it answers."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    stopping = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, lambda *_: stopping.set())
+    service = Service(settings)
+    try:
+        service.start()
+        host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
+        print(f"http://{host}:{service.port}", flush=True)  # noqa: T201
+        stopping.wait()
+    finally:
+        service.stop()
+
+
+def _admin_digest(settings: Settings) -> bytes | None:
+    """SHA-256 of the administrator's secret; without the file nobody is one."""
+    path = settings.secrets_dir / secretfile.ADMIN_SECRET
+    try:
+        secret = secretfile.read(path, warn=_log.warning).get("token")
+    except MissingRequirement:
+        return None
+    if not isinstance(secret, str) or len(secret) < 20:
+        raise UsageError(f'{path} must be {{"token": "…"}} with a secret of at least 20 characters')
+    return token.digest(secret)
