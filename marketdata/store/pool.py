@@ -141,6 +141,10 @@ class Pool:
         with self.connection() as connection, connection.transaction():
             yield connection
 
+    def stats(self) -> dict[str, int]:
+        """Figures of the pool: ``pool_size``, ``pool_available``, ``requests_waiting`` and further ones."""
+        return self._pool.get_stats()
+
     def close(self) -> None:
         self._pool.close()
 
