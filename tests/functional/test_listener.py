@@ -24,6 +24,11 @@ from cardapp.web.listener import HEADER_BYTES, WORKERS, Listener
 pytestmark = pytest.mark.functional
 
 WAIT = 10.0
+LONG = 16
+"""Requests that wait for a replay while sixteen clients ask for other things."""
+
+LARGE = 12_000_000
+"""Bytes; more than the kernel buffers of a socket, less than what waitress holds before it lets the worker wait."""
 
 
 class App:
@@ -39,9 +44,12 @@ class App:
         if path == "/same":
             start_response("304 Not Modified", [("ETag", '"a"')])
             return []
-        if path == "/wait":
+        if path in ("/wait", "/wait-large"):
             self.waiting.release()
-            assert self.release.wait(WAIT)
+            assert self.release.wait(3 * WAIT)  # longer than a client waits for its answer
+        if path == "/wait-large":
+            start_response("200 OK", [("Content-Type", "text/plain"), ("Content-Length", str(LARGE))])
+            return [b"x" * LARGE]
         if path == "/big":
             start_response("200 OK", [("Content-Type", "text/plain")])
             return self._stream()
@@ -278,7 +286,7 @@ def test_requests_that_never_end_hold_no_worker(listener: Listener, settings: Se
 
 def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, settings: Settings, app: App) -> None:
     with contextlib.ExitStack() as clients:
-        for _ in range(WORKERS - 16):
+        for _ in range(LONG):
             clients.enter_context(connect(listener, settings, "unix")).sendall(head(listener, "GET /wait HTTP/1.1"))
             assert app.waiting.acquire(timeout=WAIT)
         others = [clients.enter_context(connect(listener, settings, "tcp")) for _ in range(16)]
@@ -371,6 +379,19 @@ def test_a_running_request_ends_before_the_stop(listener: Listener, client: sock
     assert answer(client)[0] == 200
     stopper.join(WAIT)
     assert not stopper.is_alive()
+
+
+def test_an_answer_is_sent_whole_before_the_stop(listener: Listener, client: socket.socket, app: App) -> None:
+    client.sendall(head(listener, "GET /wait-large HTTP/1.1"))
+    assert app.waiting.acquire(timeout=WAIT)
+    stopper = threading.Thread(target=listener.stop, args=(WAIT,))
+    stopper.start()
+    with pytest.raises(ConnectionError):
+        connect_until_refused(listener.port)
+    app.release.set()
+    status, _, body = answer(client)
+    stopper.join(WAIT)
+    assert (status, len(body)) == (200, LARGE)
 
 
 def test_a_request_that_does_not_end_is_left_behind(settings: Settings, app: App) -> None:
