@@ -150,7 +150,8 @@ class Session:
         command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
         command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
         self.pane.open(command, work, self._environment(), self.profile)
-        if not _wait(self.directory.nvim_socket.exists, START_TIMEOUT):
+        # The socket's file alone proves nothing: it is there a moment before Neovim listens on it.
+        if not _wait(self.editor.alive, START_TIMEOUT):
             raise EditorUnavailable(f"Neovim did not open its socket {self.directory.nvim_socket}")
         name = self.editor.lua("return vim.v.servername", timeout=START_TIMEOUT)
         if name != str(self.directory.nvim_socket):
