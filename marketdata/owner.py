@@ -118,7 +118,7 @@ class Lease:
         while not self._stopped(owner):
             try:
                 owner = wait_for_owner(self._state_dir, self._wake)
-            except errors.MarketError:
+            except (errors.MarketError, OSError):
                 owner = 0  # a full disk, say: its log tells. What asks for a connection meanwhile is told, too
 
     def _stopped(self, owner: int) -> bool:
