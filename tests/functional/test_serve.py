@@ -1,0 +1,89 @@
+"""The service as a program: addresses, settings, locks, ending."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.functional.serving import Api, make_card
+from tests.functional.test_crash import Server
+
+pytestmark = pytest.mark.functional
+
+
+@pytest.fixture
+def environment(card_environment: dict[str, str], state_dir: Path) -> dict[str, str]:
+    card = make_card(state_dir / "card")
+    return {**card_environment, "CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(card)}
+
+
+def refused(environment: dict[str, str], **changed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "cardapp", "serve"],
+        env={**environment, **changed},
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_ends_it_cleanly(environment: dict[str, str], number: signal.Signals) -> None:
+    server = Server(environment)
+    socket = Path(environment["CARD_STATE_DIR"]) / "card-api.sock"
+    assert Api.unix(socket).get("/api/health")["status"] == "ok"
+    server.process.send_signal(number)
+    assert server.process.wait(10) == 0
+    assert server.process.stdout is not None
+    server.process.stdout.close()
+    assert not socket.exists()
+
+
+def test_a_second_instance_is_refused_and_disturbs_nothing(environment: dict[str, str]) -> None:
+    server = Server(environment)
+    try:
+        ended = refused(environment)
+        assert ended.returncode == 1
+        assert environment["CARD_STATE_DIR"] in ended.stderr
+        assert server.api.get("/api/health")["status"] == "ok"
+        assert Api.unix(Path(environment["CARD_STATE_DIR"]) / "card-api.sock").get("/api/health")
+        port = server.address.rsplit(":", 1)[1]
+        elsewhere = str(Path(environment["CARD_STATE_DIR"]).with_name("elsewhere"))
+        ended = refused(environment, CARD_API_PORT=port, CARD_STATE_DIR=elsewhere)
+        assert (ended.returncode, port in ended.stderr) == (1, True)
+    finally:
+        server.kill()
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code", "said"),
+    [
+        ("CARD_API_HOST", "0.0.0.0", 2, "loopback"),
+        ("CARD_API_PORT", "eighty", 2, "CARD_API_PORT"),
+        ("CARD_REPLAY_TIMEOUT", "0", 2, "CARD_REPLAY_TIMEOUT"),
+        ("CARD_API_SOCKET", "/tmp/" + "x" * 120, 2, "107"),
+        ("CARD_SOURCE", "/nonexistent", 1, "there is no card"),
+    ],
+)
+def test_a_bad_setting_is_named(environment: dict[str, str], name: str, value: str, code: int, said: str) -> None:
+    ended = refused(environment, **{name: value})
+    assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def test_an_unknown_setting_is_warned_about(environment: dict[str, str]) -> None:
+    ended = refused(environment, CARD_API_PROT="1", CARD_SOURCE="/nonexistent")
+    assert "did you mean CARD_API_PORT?" in ended.stderr
+
+
+def test_symlinked_state_is_refused(environment: dict[str, str], state_dir: Path) -> None:
+    (state_dir / "real").mkdir()
+    os.symlink(state_dir / "real", state_dir / "link")
+    ended = refused(environment, CARD_STATE_DIR=str(state_dir / "link"))
+    assert (ended.returncode, "symbolic link" in ended.stderr) == (1, True), ended.stderr
