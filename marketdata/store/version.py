@@ -22,7 +22,7 @@ SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 
 _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_insert", "rollups_delete", "symbols",
-    "retracted", "coverage", "candle", "candles", "candles_filled", "canonical", "lock", "ingest", "retract", "restore",
+    "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest", "retract", "restore",
     "finalize", "instant", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")

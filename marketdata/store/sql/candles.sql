@@ -2,17 +2,10 @@
 -- opening time, both inclusive. Without "from" the newest are taken, else the first from there on; rows come in that order
 -- (newest first without "from").
 --
--- Stored levels are read as they are. Wider and shifted buckets are put together from the widest level whose buckets fit
--- into theirs: max_rows * per rows of it, which always hold max_rows buckets, however thin the trade was. Seconds come
--- from the ticks, bucket by bucket, since a second may hold any number of them.
-
--- Exact, half-even, 18 places: twice the remainder of an integer division tells a tie from what only looks like one.
-CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
-    SELECT CASE WHEN volume > 0 THEN trim_scale(1e-18 * (
-        div(quote * 2e18 + volume, volume * 2)
-        - CASE WHEN mod(quote * 2e18 + volume, volume * 2) = 0 AND mod(div(quote * 2e18 + volume, volume * 2), 2) = 1
-               THEN 1 ELSE 0 END)) END
-$$;
+-- Stored levels are read as they are. A wider or shifted bucket is put together from rows of the widest level that never
+-- straddles its bounds; where that would be many, from rows of a wider level, and only those that do straddle a bound are
+-- replaced by what they are made of. So many rows are read as wanted buckets can have at most, however thin the trade was.
+-- Seconds come from the ticks, bucket by bucket, since a second may hold any number of them.
 
 -- Opening time of the bucket that holds ts. The origin is a Monday, and three days before 1970-01-01.
 CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
@@ -34,7 +27,7 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    name     CONSTANT text := {canonical}($1);
+    name     CONSTANT text := coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = $1), $1);
     label    CONSTANT text := $2;
     wanted   CONSTANT bigint := $5;
     shift    CONSTANT interval := make_interval(mins => $7);
@@ -99,7 +92,9 @@ BEGIN
         RETURN;
     END IF;
 
+    -- The widest level that fits into the bucket and into the shift of its bounds.
     level := CASE WHEN seconds % 86400 = 0 AND $7 = 0 THEN 86400
+                  WHEN seconds % 14400 = 0 AND $7 % 240 = 0 THEN 14400
                   WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
                   WHEN seconds % 900 = 0 AND $7 % 15 = 0 THEN 900 ELSE 60 END;
     per := seconds / level;
@@ -109,7 +104,7 @@ BEGIN
     IF per = 1 THEN
         RETURN QUERY
         SELECT name, label, c.bucket, c.bucket + width, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
-               {vwap}(c.quote, c.volume), c.bucket + width <= now(),
+               c.vwap, c.bucket + width <= now(),
                c.bucket + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL)
         FROM (
             (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
@@ -118,6 +113,10 @@ BEGIN
             (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
              ORDER BY bucket DESC LIMIT wanted)
         ) c;
+        RETURN;
+    END IF;
+    IF per > 12 THEN
+        RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, width, shift, final);
         RETURN;
     END IF;
     RETURN QUERY
@@ -177,4 +176,54 @@ BEGIN
         ) g
     ) f
     ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
+END $$;
+
+-- Buckets whose bounds no wide level keeps to, like days of a time zone: rows of the widest level that is at most half as
+-- wide, less those that straddle a bound, plus what these are made of, down to the minutes if need be.
+CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
+                                 seconds integer, width interval, shift interval, final bigint)
+RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
+SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
+#variable_conflict use_column
+DECLARE
+    level CONSTANT integer := (SELECT max(res) FROM (VALUES (60), (900), (3600), (14400), (86400)) AS l (res) WHERE res * 2 <= seconds);
+    span  CONSTANT interval := make_interval(secs => level);
+    -- A bucket reaches into one row more than it is wide.
+    rows_read CONSTANT bigint := wanted * (seconds / level + 1);
+BEGIN
+    RETURN QUERY
+    WITH RECURSIVE piece AS (
+        SELECT r.res, r.bucket, {bucket_of}(r.bucket, width, shift) AS opened,
+               {bucket_of}(r.bucket + span - interval '1 us', width, shift) AS last_opened,
+               r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
+        FROM (
+            (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
+             ORDER BY bucket LIMIT rows_read)
+            UNION ALL
+            (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
+             ORDER BY bucket DESC LIMIT rows_read)
+        ) r
+        UNION ALL
+        SELECT r.res, r.bucket, {bucket_of}(r.bucket, width, shift),
+               {bucket_of}(r.bucket + make_interval(secs => r.res) - interval '1 us', width, shift),
+               r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
+        FROM piece p CROSS JOIN LATERAL (
+            SELECT * FROM {rollups}
+            WHERE symbol = name AND res = CASE p.res WHEN 86400 THEN 14400 WHEN 14400 THEN 3600 WHEN 3600 THEN 900 WHEN 900 THEN 60 END
+              AND bucket >= p.bucket AND bucket < p.bucket + make_interval(secs => p.res)
+            OFFSET 0
+        ) r
+        WHERE p.opened <> p.last_opened
+    )
+    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
+           {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
+           {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL)
+    FROM (
+        SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
+               (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
+               sum(p.n)::bigint AS n, max(p.max_block) AS max_block
+        FROM (SELECT * FROM piece WHERE opened = last_opened AND opened >= earliest AND opened < latest ORDER BY opened, bucket) p
+        GROUP BY p.opened
+    ) c
+    ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
 END $$;

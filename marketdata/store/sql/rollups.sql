@@ -8,6 +8,14 @@
 -- Isolation. READ COMMITTED sees, after that lock, all that was committed before it. REPEATABLE READ does not, but it
 -- cannot update a symbol's row that changed behind its snapshot: PostgreSQL answers 40001, and its client tries again.
 
+-- Exact, half-even, 18 places: twice the remainder of an integer division tells a tie from what only looks like one.
+CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
+    SELECT CASE WHEN volume > 0 THEN trim_scale(1e-18 * (
+        div(quote * 2e18 + volume, volume * 2)
+        - CASE WHEN mod(quote * 2e18 + volume, volume * 2) = 0 AND mod(div(quote * 2e18 + volume, volume * 2), 2) = 1
+               THEN 1 ELSE 0 END)) END
+$$;
+
 CREATE FUNCTION {ticks_guard}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP IN ('UPDATE', 'TRUNCATE') THEN
@@ -28,7 +36,7 @@ BEGIN
         SELECT DISTINCT symbol, 1 FROM came ORDER BY symbol
         ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
     END IF;
-    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, n,
+    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     WITH placed AS (
         SELECT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket, price, size, ts, seq, id, block_number,
@@ -54,10 +62,13 @@ BEGIN
                min(first_ts), (array_agg(first_seq ORDER BY bucket))[1], (array_agg(first_id ORDER BY bucket))[1],
                max(last_ts), (array_agg(last_seq ORDER BY bucket DESC))[1], (array_agg(last_id ORDER BY bucket DESC))[1],
                max(max_block)
-        FROM minute, (VALUES (900, interval '15 min'), (3600, interval '1 hour'), (86400, interval '24 hours')) AS level (res, width)
+        FROM minute, (VALUES (900, interval '15 min'), (3600, interval '1 hour'), (14400, interval '4 hours'),
+                             (86400, interval '24 hours')) AS level (res, width)
         GROUP BY symbol, res, wider
     )
-    SELECT * FROM merged ORDER BY symbol, res, bucket
+    SELECT symbol, res, bucket, open, high, low, close, volume, quote, {vwap}(quote, volume), n,
+           first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
+    FROM merged ORDER BY symbol, res, bucket
     ON CONFLICT (symbol, res, bucket) DO UPDATE SET
         open      = CASE WHEN (excluded.first_ts, excluded.first_seq, excluded.first_id) < (r.first_ts, r.first_seq, r.first_id)
                          THEN excluded.open ELSE r.open END,
@@ -77,6 +88,7 @@ BEGIN
         low       = least(r.low, excluded.low),
         volume    = trim_scale(r.volume + excluded.volume),
         quote     = trim_scale(r.quote + excluded.quote),
+        vwap      = {vwap}(r.quote + excluded.quote, r.volume + excluded.volume),
         n         = r.n + excluded.n,
         max_block = greatest(r.max_block, excluded.max_block);
     RETURN NULL;
@@ -94,11 +106,11 @@ BEGIN
     DELETE FROM {rollups} r
     USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket FROM gone) touched
     WHERE r.symbol = touched.symbol AND r.res = 60 AND r.bucket = touched.bucket;
-    INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, n,
+    INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     SELECT symbol, 60, bucket, trim_scale((array_agg(price ORDER BY ts, seq, id))[1]), trim_scale(max(price)), trim_scale(min(price)),
            trim_scale((array_agg(price ORDER BY ts DESC, seq DESC, id DESC))[1]), trim_scale(sum(size)), trim_scale(sum(price * size)),
-           count(*), min(ts), (array_agg(seq ORDER BY ts, seq, id))[1], (array_agg(id ORDER BY ts, seq, id))[1],
+           {vwap}(sum(price * size), sum(size)), count(*), min(ts), (array_agg(seq ORDER BY ts, seq, id))[1], (array_agg(id ORDER BY ts, seq, id))[1],
            max(ts), (array_agg(seq ORDER BY ts DESC, seq DESC, id DESC))[1], (array_agg(id ORDER BY ts DESC, seq DESC, id DESC))[1],
            max(block_number)
     FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket FROM gone) touched
@@ -109,14 +121,16 @@ BEGIN
     ) t
     GROUP BY symbol, bucket;
     FOR level IN SELECT * FROM (VALUES (900, 60, interval '15 min'), (3600, 900, interval '1 hour'),
-                                       (86400, 3600, interval '24 hours')) AS l (res, below, width) LOOP
+                                       (14400, 3600, interval '4 hours'), (86400, 14400, interval '24 hours')) AS l (res, below, width)
+    LOOP
         DELETE FROM {rollups} r
         USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-12-29Z') AS bucket FROM gone) touched
         WHERE r.symbol = touched.symbol AND r.res = level.res AND r.bucket = touched.bucket;
-        INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, n,
+        INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
         SELECT symbol, level.res, touched.bucket, (array_agg(open ORDER BY b.bucket))[1], max(high), min(low),
-               (array_agg(close ORDER BY b.bucket DESC))[1], trim_scale(sum(volume)), trim_scale(sum(quote)), sum(n),
+               (array_agg(close ORDER BY b.bucket DESC))[1], trim_scale(sum(volume)), trim_scale(sum(quote)),
+               {vwap}(sum(quote), sum(volume)), sum(n),
                min(first_ts), (array_agg(first_seq ORDER BY b.bucket))[1], (array_agg(first_id ORDER BY b.bucket))[1],
                max(last_ts), (array_agg(last_seq ORDER BY b.bucket DESC))[1], (array_agg(last_id ORDER BY b.bucket DESC))[1],
                max(max_block)

@@ -19,7 +19,8 @@ COMMENT ON TABLE {ticks} IS 'Trades. A row never changes: the same id with anoth
 CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
 CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
 
--- One row per symbol, level (res: seconds, 60, 900, 3600, 86400) and bucket that holds a tick; kept by the triggers of ticks.
+-- One row per symbol, level (res: seconds, 60, 900, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
+-- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap.
 -- No column of the key ever changes, so with room left in the page nearly every update is a heap-only one.
 CREATE TABLE {rollups} (
     bucket    timestamptz NOT NULL,
@@ -37,6 +38,7 @@ CREATE TABLE {rollups} (
     close     numeric NOT NULL,
     volume    numeric NOT NULL,
     quote     numeric NOT NULL,
+    vwap      numeric,
     first_id  text COLLATE "C" NOT NULL,
     last_id   text COLLATE "C" NOT NULL,
     PRIMARY KEY (symbol, res, bucket)
