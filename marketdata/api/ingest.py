@@ -12,6 +12,7 @@ from typing import Any
 
 from marketdata.api.exchange import JSON, NDJSON, Reply, Request, answer
 from marketdata.api.incoming import decoded, media_type, raw_body
+from marketdata.api.schemas import plain
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item, parse_item, parse_tick
@@ -26,7 +27,6 @@ _REFUSALS: dict[Outcome, tuple[str, str]] = {
 Rejected = dict[str, Any]
 
 _AMOUNTS = frozenset(("price", "size", "ts"))
-_DIGITS = 40
 
 
 def ingest(request: Request) -> Reply:
@@ -35,10 +35,10 @@ def ingest(request: Request) -> Reply:
     kind = media_type(request.environ, (JSON, NDJSON))
     raw = raw_body(request.environ)
     if kind == NDJSON:
-        return _batch(request, _lines(raw), _item_of_line)
+        return _batch(request, _lines(raw), _of_line)
     value = decoded(raw)
     if isinstance(value, dict) and "ticks" in value:
-        return _batch(request, _items(value), _item)
+        return _batch(request, _items(value), item_of)
     return _single(request, value)
 
 
@@ -103,11 +103,12 @@ def _check_count(count: int) -> None:
         raise TooLarge(f"the batch has {count} items, the most is {ITEMS_MAX}: send it in parts")
 
 
-def _item_of_line(line: bytes) -> Item:
-    return _item(decoded(line))
+def _of_line(line: bytes) -> Item:
+    return item_of(decoded(line))
 
 
-def _item(value: Any) -> Item:
+def item_of(value: Any) -> Item:
+    """An item as it was decoded, checked; what the schema ``IngestItem`` refuses is an InvalidValue."""
     return parse_item(_in_text(value))
 
 
@@ -115,9 +116,4 @@ def _in_text(value: Any) -> Any:
     """``value`` with the numbers that have a point or an exponent by their text, where a tick may have such."""
     if type(value) is not dict or Decimal not in map(type, value.values()):
         return value
-    return {name: _plain(each) if name in _AMOUNTS and type(each) is Decimal else each for name, each in value.items()}
-
-
-def _plain(number: Decimal) -> str:
-    """``1.5E-7`` as ``0.00000015``; what is far out of range stays short, and is refused."""
-    return format(number, "f") if abs(number.adjusted()) <= _DIGITS else str(number)
+    return {name: plain(each) if name in _AMOUNTS and type(each) is Decimal else each for name, each in value.items()}

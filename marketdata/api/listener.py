@@ -17,7 +17,7 @@ from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import create_server
-from waitress.task import ErrorTask, ThreadedTaskDispatcher
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
 
 from marketdata.api.failures import (
     BadRequest,
@@ -41,7 +41,6 @@ IDLE_SECONDS = 60
 ARRIVAL_SECONDS = 120.0
 """How long one request may take to arrive: a batch over a slow line does it, a client that drips bytes does not."""
 
-_SEND_BYTES = 1 << 17  # the default of 18 000 flushes a candle answer in pieces
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 
@@ -67,6 +66,7 @@ class Listener:
         self._dispatcher: _Dispatcher | None = None
         self._thread: threading.Thread | None = None
         self._flush_until = 0.0
+        self._sweep_at = 0.0
         self.port = 0
         """The bound TCP port; 0 before ``start``."""
 
@@ -86,7 +86,6 @@ class Listener:
                 connection_limit=CONNECTIONS,
                 channel_timeout=IDLE_SECONDS,
                 recv_bytes=64 * 1024,
-                send_bytes=_SEND_BYTES,
                 max_request_header_size=HEADER_BYTES,
                 # waitress refuses what reaches its limit; ours is the largest body that is taken.
                 max_request_body_size=self._body_bytes + 1,
@@ -129,9 +128,11 @@ class Listener:
     def _turn(self, seconds: float) -> None:
         try:
             wasyncore.poll2(seconds, self._map)
-            for channel in self._channels():
-                if channel.is_overdue(self._arrival_seconds):
-                    channel.handle_close()
+            if monotonic() >= self._sweep_at:
+                self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
+                for channel in self._channels():
+                    if channel.is_overdue(self._arrival_seconds):
+                        channel.handle_close()
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("the listener's loop met a surprise")
@@ -218,10 +219,31 @@ class _ProblemTask(ErrorTask):
         self.write(reply.body)
 
 
+class _Task(WSGITask):
+    """Sends an answer with its header in one piece, and keeps the connection after one without a body (304), whose end
+    needs no length (RFC 9112, section 6.3): a client that polls with its entity tag would otherwise connect anew."""
+
+    def write(self, data: bytes) -> None:
+        if self.wrote_header or self.content_length is None or not self.has_body:
+            super().write(data)
+            return
+        header = self.build_response_header()
+        self.wrote_header = True
+        self.content_bytes_written += len(data)
+        self.channel.write_soon(header + data)
+
+    def set_close_on_finish(self) -> None:
+        request: Any = self.request
+        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or asked:
+            super().set_close_on_finish()
+
+
 class _Channel(HTTPChannel):
     """One connection; knows for how long its request has been arriving."""
 
     parser_class = _Parser
+    task_class = _Task
     error_task_class = _ProblemTask
     _arriving_since: float | None = None
 

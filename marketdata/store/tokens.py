@@ -129,7 +129,7 @@ class Revocations:
         try:
             found = [each.payload for each in self._conn.notifies(timeout=0)]
             if not found:
-                select.select([self._conn.fileno(), self._wakened], [], [], seconds)
+                select.select([self._conn.fileno(), self._wakened.fileno()], [], [], seconds)
                 found = [each.payload for each in self._conn.notifies(timeout=0)]
         except (psycopg.Error, ValueError) as error:
             raise OSError("the connection that hears of revocations is gone") from error

@@ -4,8 +4,8 @@ Each file holds named definitions under ``$defs``; a name is used once over all 
 ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
 
 Three things differ from the library's defaults: ``true`` and ``1.0`` are no integers, a ``$`` at the end of a pattern
-does not let a final line feed through (as in ECMA-262, unlike Python), and the format ``decimal`` is enforced: a JSON
-number is taken by its text and must fit what the database keeps exactly.
+does not let a final line feed through (as in ECMA-262, unlike Python), and two formats are enforced: ``decimal``, a
+number that the database keeps exactly, and ``instant``, a time that exists and that ticks may have.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from jsonschema.protocols import Validator
 from referencing.jsonschema import DRAFT202012
 
 from marketdata.errors import FieldError
+from marketdata.tick import DECIMAL, tick_time
 
 Schema = dict[str, Any]
 
-DECIMAL = re.compile(r"[0-9]{1,30}(\.[0-9]{1,30})?", re.ASCII)
-"""What the service keeps of an amount: at most 30 digits before and after the point."""
+_DIGITS_SHOWN = 40
 
 
 @cache
@@ -92,12 +92,22 @@ _formats = jsonschema.FormatChecker(formats=())
 @_formats.checks("decimal")
 def _is_decimal(value: object) -> bool:
     """Strings have their pattern; a number must be exact in 30 digits on either side of its point."""
-    if not isinstance(value, int | float | Decimal) or isinstance(value, bool):
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return True
-    number = Decimal(str(value))
-    return (
-        number.is_finite() and abs(number.adjusted()) < 31 and DECIMAL.fullmatch(format(abs(number), "f")) is not None
-    )
+    return DECIMAL.fullmatch(plain(Decimal(value))) is not None
+
+
+@_formats.checks("instant", raises=ValueError)
+def _is_instant(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
+        return True
+    tick_time(plain(value) if isinstance(value, Decimal) else value)
+    return True
+
+
+def plain(number: Decimal) -> str:
+    """``1.5E-7`` as ``0.00000015``; what is far out of every range stays short."""
+    return format(number, "f") if abs(number.adjusted()) <= _DIGITS_SHOWN else str(number)
 
 
 def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:

@@ -1,0 +1,188 @@
+"""The data API over a real database: one service for a module, its routes called through webtest.
+
+Every answer is held against the table: its status must be documented, its body must have the shape of its schema.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata import secretfile
+from marketdata.api import schemas
+from marketdata.api.app import ROUTES, make_app
+from marketdata.api.route import Route
+from marketdata.api.serve import Service
+from marketdata.bootstrap.database import initialise
+from marketdata.bootstrap.version import make_version
+from marketdata.settings import Settings, load
+from marketdata.store import tokens
+from marketdata.store.pool import connect
+
+with warnings.catch_warnings():
+    # WebOb still imports the standard library's deprecated cgi module.
+    warnings.simplefilter("ignore", DeprecationWarning)
+    import webtest
+
+ADMIN_SECRET = "an-administrators-secret-long-enough"
+
+
+def prepare(folder: Path, database: str) -> Settings:
+    """Settings over a database with version 1 and an administrator's secret in its file."""
+    settings = load(
+        {
+            "MARKET_STATE_DIR": str(folder),
+            "DATABASE_URL": database,
+            "MARKET_API_PORT": "0",
+        }
+    )
+    settings.secrets_dir.mkdir(mode=0o700)
+    secretfile.write(settings.secrets_dir / secretfile.ADMIN_SECRET, {"token": ADMIN_SECRET})
+    with connect(database) as connection:
+        initialise(connection, lambda _text: None)
+        make_version(connection, settings, 1, lambda _text: None)
+    return settings
+
+
+def new_token(database: str, scope: Any, name: str = "test") -> str:
+    with connect(database) as connection:
+        return tokens.create(connection, name, scope)[1]
+
+
+@pytest.fixture(scope="module")
+def service_settings(database: str) -> Iterator[Settings]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
+        yield prepare(Path(folder), database)
+
+
+@pytest.fixture(scope="module")
+def service(service_settings: Settings) -> Iterator[Service]:
+    running = Service(service_settings)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def read_token(database: str, service: Service) -> str:
+    return new_token(database, "read")
+
+
+@pytest.fixture(scope="module")
+def write_token(database: str, service: Service) -> str:
+    return new_token(database, "write")
+
+
+class Api:
+    """A client of the application. ``read``, ``write`` and ``admin`` are what it shows to whom."""
+
+    def __init__(self, service: Service, read: str, write: str) -> None:
+        self.service = service
+        self.app = webtest.TestApp(make_app(service.services))
+        self.tokens = {"read": read, "write": write, "any": read, "admin": ADMIN_SECRET}
+
+    def __call__(
+        self,
+        method: str,
+        path: str,
+        body: Any = None,
+        *,
+        raw: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        authorization: str | None = "as the route wants",
+        status: int | None = None,
+    ) -> webtest.TestResponse:
+        """Ask, with the credentials that the route wants unless told otherwise; the answer must be a documented one."""
+        route = route_of(method, path)
+        sent = dict(headers or {})
+        if authorization == "as the route wants":
+            authorization = f"Bearer {self.tokens[route.scope]}" if route and route.scope else None
+        if authorization is not None:
+            sent["Authorization"] = authorization
+        data = raw
+        if body is not None:
+            data = json.dumps(body).encode()
+        if data is not None:
+            sent.setdefault("Content-Type", "application/json")
+        response = self.app.request(path, method=method, headers=sent, body=data or b"", expect_errors=True)
+        if status is not None:
+            assert response.status_int == status, response.text
+        check_documented(method, route, response)
+        return response
+
+    def get(self, path: str, **options: Any) -> Any:
+        """The JSON of a successful GET."""
+        return self("GET", path, status=200, **options).json
+
+    def problem(self, method: str, path: str, body: Any = None, *, status: int, code: str, **options: Any) -> Any:
+        """The body of a refusal, which must have this status and code."""
+        found = self(method, path, body, status=status, **options).json
+        assert found["code"] == code, found
+        return found
+
+    def ingest(self, *items: Any, status: int = 200) -> Any:
+        """Send a batch; its answer."""
+        return self("POST", "/v1/ingest/tick", {"ticks": list(items)}, status=status).json
+
+
+def route_of(method: str, path: str) -> Route | None:
+    wanted = "GET" if method == "HEAD" else method
+    bare = path.partition("?")[0]
+    for route in ROUTES:
+        pattern = re.sub(r"\\\{\w+\\\}", "[^/]+", re.escape(route.path))
+        if route.method == wanted and re.fullmatch(pattern, bare):
+            return route
+    return None
+
+
+def check_documented(method: str, route: Route | None, response: webtest.TestResponse) -> None:
+    """Fail when an answer is not as its route's row and schemas say."""
+    status = response.status_int
+    if route is None:
+        assert status in (404, 405)
+    else:
+        assert status in route.documented(), f"{route.path} {status}: {response.text[:500]}"
+    if status >= 400:
+        assert response.content_type == "application/problem+json"
+        assert response.headers["Cache-Control"] == "no-store"
+        assert ("WWW-Authenticate" in response.headers) == (
+            status in (401, 403) or response.json["code"] == "invalid_request"
+        )
+        assert ("Retry-After" in response.headers) == (status in (429, 503))
+        if method != "HEAD":
+            check_shape("Problem", response.json)
+            assert response.json["status"] == status
+    elif route is not None and status not in (204, 304):
+        assert response.headers["Content-Type"] in route.produces
+        if route.answer is not None and method != "HEAD" and response.content_type == "application/json":
+            check_shape(route.answer, response.json)
+        if route.revalidated:
+            assert response.headers["ETag"].startswith('W/"')
+            assert response.headers["Cache-Control"] == "private, no-cache"
+
+
+def check_shape(schema: str, value: Any) -> None:
+    faults = schemas.faults(schema, value)
+    assert not faults, f"{schema}: {faults}"
+
+
+@pytest.fixture
+def api(service: Service, read_token: str, write_token: str) -> Api:
+    return Api(service, read_token, write_token)
+
+
+@pytest.fixture(scope="session")
+def tick() -> Callable[..., dict[str, Any]]:
+    """``tick(id="a", ts=…)``: a tick of the wire with these members changed."""
+
+    def make(**members: Any) -> dict[str, Any]:
+        return {"symbol": "TEST:A", "id": "a", "ts": 1_700_000_000_000, "price": "1.5", "size": "2", **members}
+
+    return make

@@ -1,0 +1,98 @@
+"""Every row of the contract's table of authentication."""
+
+from __future__ import annotations
+
+import pytest
+
+from marketdata import token
+from marketdata.api.app import ROUTES
+from marketdata.store import tokens
+from marketdata.store.pool import connect
+from tests.marketdata.api.conftest import ADMIN_SECRET, Api
+
+GUARDED = [route for route in ROUTES if route.scope is not None]
+REALM = 'Bearer realm="marketdata"'
+
+
+def path_of(path: str) -> str:
+    return path.replace("{id}", "1").replace("{name}", "n")
+
+
+def ids(route: object) -> str:
+    return f"{route.method} {route.path}"  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=ids)
+def test_no_credentials(api: Api, route: object) -> None:
+    method, path = route.method, path_of(route.path)  # type: ignore[attr-defined]
+    response = api(method, path, authorization=None, status=401)
+    assert response.headers["WWW-Authenticate"] == REALM
+    assert response.json["code"] == "unauthorized"
+
+
+@pytest.mark.parametrize("route", GUARDED, ids=ids)
+def test_wrong_scope(api: Api, route: object) -> None:
+    wanted = route.scope  # type: ignore[attr-defined]
+    shown = {"read": "write", "write": "read", "admin": "read", "any": "admin"}[wanted]
+    named = "read write" if wanted == "any" else wanted
+    method, path = route.method, path_of(route.path)  # type: ignore[attr-defined]
+    response = api(method, path, authorization=f"Bearer {api.tokens[shown]}", status=403)
+    assert response.headers["WWW-Authenticate"] == f'{REALM}, error="insufficient_scope", scope="{named}"'
+    assert response.json["code"] == "insufficient_scope"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "Bearer",
+        "Bearer ",
+        "Basic dXNlcjpwYXNz",
+        "Bearer a b",
+        "Bearer a,b",
+        "Bearer a, Bearer b",  # how a repeated header arrives
+        "Bearer =a",
+        "Bearer töken",
+        "Token abc",
+        "Bearer\tabc",
+    ],
+)
+def test_malformed_header(api: Api, header: str) -> None:
+    response = api("GET", "/v1/admin/tokens", authorization=header, status=400)
+    assert response.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_request"'
+    assert response.json["code"] == "invalid_request"
+
+
+def test_unusable_tokens_are_told_apart_by_nothing(api: Api, database: str) -> None:
+    with connect(database) as connection:
+        revoked, revoked_text = tokens.create(connection, "revoked", "write")
+        tokens.revoke(connection, revoked.id)
+        expired, expired_text = tokens.create(connection, "expired", "write")
+        connection.execute(
+            "UPDATE api_tokens SET expires_at = now() - interval '1 s' WHERE id = %s::bigint", (expired.id,)
+        )
+    wrong_checksum = api.tokens["write"][:-1] + ("0" if api.tokens["write"][-1] != "0" else "1")
+    answers = set()
+    for text in (token.generate(), revoked_text, expired_text, wrong_checksum, "abc", "md_", ADMIN_SECRET + "x"):
+        response = api("POST", "/v1/ingest/tick", {}, authorization=f"Bearer {text}", status=401)
+        headers = sorted((name, value) for name, value in response.headers.items() if name != "Date")
+        answers.add((response.body, str(headers)))
+        assert response.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_token"'
+    assert len(answers) == 1
+
+
+def test_a_wrong_checksum_is_refused_before_the_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    gate = api.service.services.gate
+    monkeypatch.setattr(gate, "_find", asked.append)
+    good = token.generate()
+    bad = good[:-1] + ("0" if good[-1] != "0" else "1")
+    api("POST", "/v1/ingest/tick", {}, authorization=f"Bearer {bad}", status=401)
+    assert asked == []
+    api("POST", "/v1/ingest/tick", {}, authorization=f"Bearer {good}", status=401)
+    assert asked == [token.digest(good)]
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER", "Bearer   "])
+def test_the_scheme_is_case_insensitive(api: Api, scheme: str) -> None:
+    api("GET", "/v1/admin/tokens", authorization=f"{scheme} {ADMIN_SECRET}", status=200)

@@ -1,0 +1,216 @@
+"""What is sent: single ticks, batches, lines, and everything that is refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata.api import ingest, schemas
+from marketdata.api.incoming import BODY_BYTES, decoded
+from marketdata.errors import InvalidValue
+from tests.marketdata.api.conftest import Api
+
+INGEST = "/v1/ingest/tick"
+Make = Callable[..., dict[str, Any]]
+
+
+def test_a_tick_is_created_once(api: Api, tick: Make) -> None:
+    one = tick(symbol="TEST:ONE")
+    assert api("POST", INGEST, one, status=201).json == {"id": "a", "status": "created"}
+    assert api("POST", INGEST, one, status=200).json == {"id": "a", "status": "duplicate"}
+    same = {**one, "price": "1.500", "ts": "2023-11-14T22:13:20.000000Z", "seq": 0, "side": None}
+    assert api("POST", INGEST, same, status=200).json["status"] == "duplicate"
+    api.problem("POST", INGEST, {**one, "price": "1.6"}, status=409, code="tick_conflict")
+
+
+def test_numbers_are_taken_by_their_text(api: Api, tick: Make) -> None:
+    raw = b'{"symbol":"TEST:NUM","id":"a","ts":1700000000000,"price":1.10,"size":15E-8}'
+    assert api("POST", INGEST, raw=raw, status=201)
+    exact = tick(symbol="TEST:NUM", price="1.1", size="0.00000015")
+    assert api("POST", INGEST, exact, status=200).json["status"] == "duplicate"
+
+
+def test_a_batch_stores_the_good_and_names_the_bad(api: Api, tick: Make) -> None:
+    first = tick(symbol="TEST:BATCH", id="1")
+    result = api.ingest(
+        first,
+        {**first, "id": "2", "price": "0"},
+        first,
+        {**first, "size": "3"},
+        "no tick",
+        {**first, "id": "3"},
+    )
+    assert (result["accepted"], result["duplicates"]) == (2, 1)
+    assert [(each["index"], each["code"]) for each in result["rejected"]] == [
+        (1, "invalid_value"),
+        (3, "tick_conflict"),
+        (4, "invalid_value"),
+    ]
+    assert "/price" in result["rejected"][0]["detail"]
+
+
+def test_a_block_goes_and_comes_back(api: Api, tick: Make) -> None:
+    inside = tick(symbol="TEST:REORG", block={"number": 7, "hash": "0xaa"})
+    gone = {"symbol": "TEST:REORG", "block_hash": "0xaa"}
+    assert api.ingest(inside, {"retract": gone}, {**inside, "id": "b"}) == {
+        "accepted": 2,
+        "duplicates": 0,
+        "rejected": [
+            {
+                "index": 2,
+                "code": "retracted",
+                "detail": "its block was retracted; restore the block first if it came back",
+            }
+        ],
+    }
+    api.problem("POST", INGEST, inside, status=409, code="retracted")
+    assert api.ingest({"restore": gone}, inside, {"finalize": {"symbol": "TEST:REORG", "block": 7}})["accepted"] == 3
+
+
+def test_lines(api: Api, tick: Make) -> None:
+    lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
+    raw = "\n".join([lines[0], "{", lines[1], "", lines[2], ""]).encode()
+    result = api("POST", INGEST, raw=raw, headers={"Content-Type": "application/x-ndjson"}, status=200).json
+    assert result["accepted"] == 3
+    assert [(each["index"], each["code"]) for each in result["rejected"]] == [
+        (1, "malformed_json"),
+        (3, "malformed_json"),
+    ]
+
+
+def test_big_batches_and_small_ones_end_alike(api: Api, tick: Make) -> None:
+    many = [tick(symbol="TEST:BIG", id=str(n), ts=1_700_000_000_000 + n) for n in range(1000)]
+    assert api.ingest(*many) == {"accepted": 1000, "duplicates": 0, "rejected": []}
+    assert api.ingest(*many[:100]) == {"accepted": 0, "duplicates": 100, "rejected": []}
+    assert api.ingest() == {"accepted": 0, "duplicates": 0, "rejected": []}
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (b"", 400, "malformed_json"),
+        (b"{", 400, "malformed_json"),
+        (b"[1, NaN]", 400, "malformed_json"),
+        (b'{"a": 1e999999999999999999999}', 400, "malformed_json"),
+        (b'{"a": ' + b"9" * 5000 + b"}", 400, "malformed_json"),
+        (b"\xff\xfe", 400, "malformed_json"),
+        (b"[" * 100_000, 400, "malformed_json"),
+        (b"{}", 422, "invalid_value"),
+        (b"[]", 422, "invalid_value"),
+        (b"null", 422, "invalid_value"),
+        (b'{"ticks": {}}', 422, "invalid_value"),
+        (b'{"ticks": [], "more": 1}', 422, "invalid_value"),
+        (b'{"retract": {"symbol": "A", "block_hash": "0x"}}', 422, "invalid_value"),
+        (b'{"ticks": [' + b"1," * 10_000 + b"1]}", 413, "too_large"),
+        (b" " * (BODY_BYTES + 1), 413, "too_large"),
+    ],
+    ids=lambda value: repr(value)[:40],
+)
+def test_refused_bodies(api: Api, raw: bytes, status: int, code: str) -> None:
+    api.problem("POST", INGEST, raw=raw, status=status, code=code)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Content-Type": "text/plain"},
+        {"Content-Type": ""},
+        {"Content-Type": "application/json; charset=latin-1"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+    ],
+    ids=str,
+)
+def test_other_media_types(api: Api, tick: Make, headers: dict[str, str]) -> None:
+    api.problem("POST", INGEST, tick(), headers=headers, status=415, code="unsupported_media_type")
+
+
+def test_an_unknown_parameter_is_refused(api: Api, tick: Make) -> None:
+    problem = api.problem("POST", INGEST + "?dry=1", tick(), status=422, code="invalid_value")
+    assert "dry" in problem["detail"]
+
+
+# -- the fast path and the schema ------------------------------------------------------------------------------------
+
+_TEXTS = st.one_of(
+    st.sampled_from(
+        ["A", "CHAIN:A/B-C_d.e", "a" * 64, "a" * 65, "", " ", "a b", "a\n", "ü", "\u2028", "\x7f", "0xab:1", "é" * 128]
+    ),
+    st.text(max_size=5),
+)
+_AMOUNT_TEXTS = [
+    "0", "0.0", "1", "007.50", "9" * 30, "9" * 31, "1." + "1" * 30, "1." + "1" * 31, "1.", ".5", "-1", "1e3", "٣",
+    "1\n", " 1", "",
+]  # fmt: skip
+_AMOUNT_NUMBERS = [0.5, 1.0, 1e-7, 1e29, 1e30, 1e300, 1e-31, 0.0, -0.0, -2.5, 0, 1, 10**29, 10**30, -1, True, None]
+_AMOUNTS = st.one_of(
+    st.sampled_from(_AMOUNT_TEXTS),
+    st.sampled_from(_AMOUNT_NUMBERS),
+    st.from_regex(r"[0-9]{1,4}(\.[0-9]{1,4})?", fullmatch=True),
+)
+_TIME_TEXTS = [
+    "2024-02-29T00:00:00Z", "2023-02-29T00:00:00Z", "2024-01-01 00:00:00.123456789+05:30", "2024-01-01T00:00:00",
+    "2024-01-01t24:00:00z", "1969-12-31T23:59:59Z", "2999-12-31T23:59:59.999999Z", "3000-01-01T00:00:00Z",
+    "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2024-01-01T00:00:00+99:99", "1700000000000",
+    "1700000000000.5", "-1", "-0.5", "x", "",
+]  # fmt: skip
+_TIME_NUMBERS = [None, True, 1.5, -1, 0, 1e12, 32_503_679_999_999, 32_503_680_000_000, 32_503_679_999_999.5]
+_TIMES = st.one_of(st.sampled_from(_TIME_TEXTS), st.sampled_from(_TIME_NUMBERS), st.integers(-5, 2**45))
+_NUMBERS = st.one_of(
+    st.integers(-(2**65), 2**65), st.sampled_from([True, None, 1.0, "1", 2**63, 2**63 - 1, -(2**63), -(2**63) - 1])
+)
+_BLOCKS = st.one_of(
+    st.none(),
+    st.fixed_dictionaries({"number": _NUMBERS, "hash": _TEXTS}),
+    st.sampled_from([{}, {"number": 1}, {"number": 1, "hash": "a", "more": 1}, [], "x", 1]),
+)
+_TICKS = st.fixed_dictionaries(
+    {},
+    optional={
+        "symbol": st.one_of(st.just("A"), _TEXTS, st.sampled_from([1, None, 1.5])),
+        "id": st.one_of(st.just("a"), _TEXTS, st.sampled_from([1, None, 1.5])),
+        "ts": st.one_of(st.just(1), _TIMES),
+        "seq": _NUMBERS,
+        "price": st.one_of(st.just("1"), _AMOUNTS),
+        "size": st.one_of(st.just("1"), _AMOUNTS),
+        "side": st.sampled_from(["buy", "sell", None, "BUY", "", 1, []]),
+        "block": _BLOCKS,
+        "tx": st.one_of(st.none(), _TEXTS),
+        "more": st.just(1),
+    },
+)
+_GOOD = {"symbol": "A", "id": "a", "ts": 1, "price": "1", "size": "0"}
+_CONTROLS = st.one_of(
+    st.fixed_dictionaries({"symbol": _TEXTS}, optional={"block_hash": _TEXTS, "block": _NUMBERS}),
+    st.just(1),
+)
+
+
+@st.composite
+def _items(draw: st.DrawFn) -> Any:
+    """A good tick with at most two members changed, a control item, or something else altogether."""
+    kind = draw(st.integers(0, 3))
+    if kind == 0:
+        return draw(_TICKS)
+    if kind == 1:
+        return {draw(st.sampled_from(["retract", "restore", "finalize"])): draw(_CONTROLS)}
+    if kind == 2:
+        odd = draw(_TICKS)
+        return _GOOD | {name: odd[name] for name in draw(st.permutations(sorted(odd)))[:2]}
+    return draw(st.sampled_from([None, 1, "x", [], {}]))
+
+
+@given(_items())
+def test_the_fast_path_takes_what_the_schema_takes(item: Any) -> None:
+    value = decoded(json.dumps(item).encode())
+    try:
+        ingest.item_of(value)
+        refused = ""
+    except InvalidValue as error:
+        refused = error.detail
+    faults = schemas.faults("IngestItem", value)
+    assert bool(refused) == bool(faults), f"the fast path says {refused!r}, the schema says {faults}"
