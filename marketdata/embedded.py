@@ -206,7 +206,12 @@ def conninfo(state_dir: Path) -> str:
 
 
 def check_socket_path(path: Path) -> None:
-    """Refuse a UNIX socket path that the kernel would cut."""
+    """Refuse a UNIX socket path that the kernel would cut, or PostgreSQL's clients."""
+    if "," in str(path):
+        raise UsageError(
+            f"the socket path {path} has a comma, at which PostgreSQL's clients separate hosts: "
+            "set MARKET_STATE_DIR to a place without one"
+        )
     length = len(str(path).encode())
     if length > SOCKET_PATH_MAX:
         raise UsageError(

@@ -1,0 +1,347 @@
+"""The one-shot tasks: run again, run at the same time, run against a database that is not as it should be."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from marketdata import secretfile, token
+from marketdata.bootstrap import first_start
+from marketdata.bootstrap.database import READER, initialise
+from marketdata.bootstrap.version import make_version
+from marketdata.errors import StateError, UsageError, VersionMissing
+from marketdata.settings import Settings, load
+from marketdata.store import migrations, registry, tokens
+from marketdata.store.pool import connect
+
+AT_ONCE = 6
+
+
+@pytest.fixture
+def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
+    """Settings with an empty database."""
+    return replace(settings, database_url=new_database())
+
+
+def url(settings: Settings) -> str:
+    assert settings.database_url is not None
+    return settings.database_url
+
+
+def at_once(task: Callable[[], list[str]]) -> list[list[str]]:
+    with ThreadPoolExecutor(AT_ONCE) as threads:
+        return [running.result() for running in [threads.submit(task) for _ in range(AT_ONCE)]]
+
+
+def init(settings: Settings) -> list[str]:
+    said: list[str] = []
+    with connect(url(settings)) as connection:
+        initialise(connection, said.append)
+    return said
+
+
+def version(settings: Settings, n: int) -> list[str]:
+    said: list[str] = []
+    with connect(url(settings)) as connection:
+        make_version(connection, settings, n, said.append)
+    return said
+
+
+def value(settings: Settings, statement: str) -> object:
+    with connect(url(settings)) as connection:
+        row = connection.execute(statement).fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def execute(settings: Settings, statement: str) -> None:
+    with connect(url(settings)) as connection:
+        connection.execute(statement)  # type: ignore[arg-type]
+
+
+def test_init_says_what_it_did(fresh: Settings) -> None:
+    first = init(fresh)
+    assert first[0] == f"schema: {len(migrations.STEPS)} step applied"
+    assert init(fresh) == ["schema: up to date", f"role {READER}: there already"]
+    assert value(fresh, "SELECT array_agg(step ORDER BY step) FROM market_migrations") == [1]
+
+
+def test_inits_at_the_same_time_apply_each_step_once(fresh: Settings) -> None:
+    said = at_once(lambda: init(fresh))
+    assert sorted(lines[0] for lines in said) == ["schema: 1 step applied"] + ["schema: up to date"] * (AT_ONCE - 1)
+
+
+def test_a_step_that_fails_leaves_nothing_of_itself(fresh: Settings) -> None:
+    steps = ("CREATE TABLE a ()", "CREATE TABLE b (); SELECT 1 / 0")
+    with pytest.raises(Exception, match="zero"), connect(url(fresh)) as connection:
+        migrations.migrate(connection, steps)
+    assert value(fresh, "SELECT array_agg(step) FROM market_migrations") == [1]
+    assert value(fresh, "SELECT to_regclass('b')") is None
+    with connect(url(fresh)) as connection:
+        assert migrations.migrate(connection, (steps[0], "CREATE TABLE b ()")) == 1
+
+
+def test_a_schema_of_a_newer_program_is_left_alone(fresh: Settings) -> None:
+    init(fresh)
+    execute(fresh, "INSERT INTO market_migrations (step) VALUES (99)")
+    with pytest.raises(StateError, match="step 99") as caught:
+        init(fresh)
+    assert caught.value.code == "newer_schema"
+
+
+def test_the_reader_reads_data_and_no_token(fresh: Settings) -> None:
+    init(fresh)
+    version(fresh, 1)
+    for table, readable in [("md_ticks_v1", True), ("md_candle_v1", True), ("api_tokens", False)]:
+        assert value(fresh, f"SELECT has_table_privilege('{READER}', '{table}', 'SELECT')") is readable
+    assert value(fresh, f"SELECT has_table_privilege('{READER}', 'md_ticks_v1', 'INSERT')") is False
+
+
+def test_a_login_that_may_not_make_roles_is_told_so(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.bootstrap.database.READER", "another_reader")
+    with connect(url(fresh)) as connection:
+        connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
+        connection.execute("GRANT CREATE ON SCHEMA public TO plain")
+        connection.execute("SET ROLE plain")
+        said: list[str] = []
+        initialise(connection, said.append)
+    assert said[1].startswith("role another_reader: not made")
+
+
+def test_versions_stand_side_by_side_and_the_first_is_current(fresh: Settings) -> None:
+    init(fresh)
+    assert version(fresh, 1)[0] == "version 1: made md_ticks_v1 and md_candles_v1; it is the current one"
+    assert version(fresh, 2)[0] == "version 2: made md_ticks_v2 and md_candles_v2"
+    assert version(fresh, 1)[0].startswith("version 1: there already")
+    assert version(replace(fresh, prefix="other"), 2)[0].endswith("; it is the current one")
+    with connect(url(fresh)) as connection:
+        rows = registry.registered(connection, "md")
+    assert [(row.n, row.state, row.is_current) for row in rows] == [(1, "ready", True), (2, "ready", False)]
+
+
+def test_versions_made_at_the_same_time_are_made_once(fresh: Settings) -> None:
+    init(fresh)
+    said = at_once(lambda: version(fresh, 1))
+    assert sum("made" in lines[0] for lines in said) == 1
+    assert sum("there already" in lines[0] for lines in said) == AT_ONCE - 1
+
+
+def test_a_table_that_is_not_ours_is_left_alone(fresh: Settings) -> None:
+    init(fresh)
+    execute(fresh, "CREATE TABLE md_ticks_v1 (mine int)")
+    with pytest.raises(StateError, match=r"md_ticks_v1.*MARKET_PREFIX"):
+        version(fresh, 1)
+    assert value(fresh, "SELECT count(*) FROM market_versions") == 0
+
+
+def test_a_version_that_lost_a_part_is_not_called_there(fresh: Settings) -> None:
+    init(fresh)
+    version(fresh, 1)
+    execute(fresh, "DROP TABLE md_ticks_v1")
+    with pytest.raises(StateError, match="registered, yet incomplete"):
+        version(fresh, 1)
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_versions_count_from_one(fresh: Settings, n: int) -> None:
+    init(fresh)
+    with pytest.raises(UsageError):
+        version(fresh, n)
+
+
+def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Settings) -> None:
+    init(fresh)
+    version(fresh, 2)
+    file = fresh.state_dir / "v2.env"
+    settings = load({}, file)
+    assert (settings.prefix, settings.ticks_table, settings.candles_function) == ("md", "md_ticks_v2", "md_candles_v2")
+    with file.open("a") as lines:
+        lines.write("MARKET_API_PORT=8788\n")
+    file.write_text(file.read_text().replace("TICKS_TABLE=md_ticks_v2", "TICKS_TABLE=md_ticks_v1"))
+    assert version(fresh, 2)[1] == f"{file}: written"
+    assert version(fresh, 2)[1] == f"{file}: up to date"
+    settings = load({}, file)
+    assert (settings.ticks_table, settings.api_port) == ("md_ticks_v2", 8788)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+# -- which version is served -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def two(database: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings with a database that holds versions 1 (current) and 2."""
+    settings = load({"DATABASE_URL": database, "MARKET_STATE_DIR": str(tmp_path_factory.mktemp("two"))})
+    init(settings)
+    version(settings, 1)
+    version(settings, 2)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("table", "function", "n"),
+    [
+        (None, None, 1),
+        ("md_ticks_v2", None, 2),
+        (None, "md_candles_v2", 2),
+        ("md_ticks_v2", "md_candles_v2", 2),
+    ],
+)
+def test_the_version_that_is_named_is_served(two: Settings, table: str | None, function: str | None, n: int) -> None:
+    with connect(url(two)) as connection:
+        found = registry.served(connection, replace(two, ticks_table=table, candles_function=function))
+    assert (found.n, found.ticks_table, found.candles_function) == (n, f"md_ticks_v{n}", f"md_candles_v{n}")
+
+
+@pytest.mark.parametrize(
+    ("table", "function", "prefix", "reason"),
+    [
+        ("md_ticks_v3", None, "md", "TICKS_TABLE=md_ticks_v3"),
+        (None, "md_candles_v3", "md", "CANDLES_FUNCTION=md_candles_v3"),
+        (
+            "md_ticks_v1",
+            "md_candles_v2",
+            "md",
+            "CANDLES_FUNCTION=md_candles_v2 is not made for TICKS_TABLE=md_ticks_v1",
+        ),
+        ("md_ticks_v1", "now", "md", "CANDLES_FUNCTION=now"),
+        (None, None, "other", "prefix other"),
+    ],
+)
+def test_a_version_that_is_not_there_is_named(
+    two: Settings, table: str | None, function: str | None, prefix: str, reason: str
+) -> None:
+    named = replace(two, ticks_table=table, candles_function=function, prefix=prefix)
+    with connect(url(two)) as connection, pytest.raises((VersionMissing, UsageError)) as caught:
+        registry.served(connection, named)
+    assert reason in caught.value.detail
+
+
+# -- the first start -------------------------------------------------------------------------------------------------
+
+
+def prepare(settings: Settings) -> list[str]:
+    said: list[str] = []
+    with connect(url(settings)) as connection:
+        first_start.prepare(connection, settings, said.append)
+    return said
+
+
+def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Settings) -> None:
+    said = at_once(lambda: prepare(fresh))
+    assert sum("a fresh" in line for lines in said for line in lines) == 2
+    with connect(url(fresh)) as connection:
+        assert sorted((each.name, each.scope) for each in tokens.list_all(connection)) == [
+            ("alg", "write"),
+            ("read", "read"),
+        ]
+        for name, scope in (("read.json", "read"), ("alg.json", "write")):
+            held = secretfile.read_token(fresh.secrets_dir / name, scope=scope)
+            found = tokens.find(connection, token.digest(held.token))
+            assert found is not None
+            assert found.scope == scope
+    assert fresh.secrets_dir.stat().st_mode & 0o777 == 0o700
+    assert prepare(fresh) == ["schema: up to date", f"role {READER}: there already"]
+
+
+def test_a_token_file_of_another_database_is_told_of_and_kept(fresh: Settings) -> None:
+    prepare(fresh)
+    path = fresh.secrets_dir / "read.json"
+    foreign = {"token": token.generate(), "scope": "read", "name": "read"}
+    secretfile.write(path, foreign)
+    assert any(line.startswith(f"{path}: its token is not usable here") for line in prepare(fresh))
+    assert json.loads(path.read_text()) == foreign
+
+
+def test_an_existing_version_is_served_and_no_first_one_made(fresh: Settings) -> None:
+    init(fresh)
+    version(fresh, 2)
+    prepare(fresh)
+    assert value(fresh, "SELECT array_agg(n) FROM market_versions") == [2]
+
+
+# -- the command line ------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def command(fresh: Settings) -> Callable[..., subprocess.CompletedProcess[str]]:
+    environment = os.environ | {"DATABASE_URL": url(fresh), "MARKET_STATE_DIR": str(fresh.state_dir)}
+
+    def run(*arguments: str, **more: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "marketdata", *arguments],
+            env=environment | more, capture_output=True, text=True, check=False, timeout=60,
+        )  # fmt: skip
+
+    return run
+
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings) -> None:
+    made = command("token", "create", "--name", "me", "--scope", "write", "--days", "7")
+    text = made.stdout.strip()
+    assert token.is_sound(text)
+    assert text not in made.stderr
+    listed = command("token", "list").stdout
+    assert "me" in listed
+    assert "good until" in listed
+    assert text not in listed
+    assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
+    rotated = command("token", "rotate", "1").stdout.strip()
+    assert rotated != text
+    assert command("token", "revoke", "2").stdout == "token 2 (me, write) is revoked\n"
+    with connect(url(fresh)) as connection:
+        assert all(tokens.find(connection, token.digest(each)) is None for each in (text, rotated))
+
+
+def test_a_token_can_be_written_to_a_file(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    made = command("token", "create", "--name", "me", "--scope", "read", "--output", str(path))
+    held = secretfile.read_token(path, scope="read")
+    assert made.stdout == ""
+    assert held.token not in made.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (("token", "revoke", "77"), 1, "there is no token"),
+        (("token", "create", "--name", "me", "--scope", "all"), 2, "--scope"),
+        (("token", "create", "--name", "me", "--scope", "read", "--days", "-1"), 2, "--days"),
+        (("version", "0"), 2, "versions count from 1"),
+        (("version", "x"), 2, "N"),
+        (("init", "--env-file", "/no/such.env"), 2, "/no/such.env"),
+        (("db",), 2, "DATABASE_URL is set"),
+    ],
+)
+def test_wrong_use_ends_with_its_code_and_reason(
+    command: Command, arguments: tuple[str, ...], code: int, words: str
+) -> None:
+    done = command(*arguments)
+    assert (done.returncode, done.stdout) == (code, "") or code == 2
+    assert words in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_database_that_does_not_answer_is_told_without_the_password(command: Command) -> None:
+    done = command("init", DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none")
+    assert done.returncode == 1
+    assert "the database does not answer" in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_every_command_explains_itself(command: Command) -> None:
+    for name in ("api", "db", "init", "version", "token"):
+        done = command(name, "--help")
+        assert done.returncode == 0
+        assert done.stdout.startswith(f"usage: marketdata-{name} ")

@@ -1,0 +1,70 @@
+"""Secret files: who may write them decides whether they are believed."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+import pytest
+
+from marketdata import secretfile
+from marketdata.errors import MissingRequirement, StateError
+
+TOKEN = {"token": "md_secret", "scope": "read", "name": "me"}
+
+
+def test_what_is_written_is_private_and_can_be_read(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, {"old": True})
+    secretfile.write(path, TOKEN)
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    warnings: list[str] = []
+    found = secretfile.read_token(path, scope="read", warn=warnings.append)
+    assert (found.token, found.scope, found.name, warnings) == ("md_secret", "read", "me", [])
+    assert "md_secret" not in repr(found)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_one_that_others_may_write_is_refused(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, TOKEN)
+    path.chmod(mode)
+    with pytest.raises(StateError, match=f"mode {mode:04o}") as caught:
+        secretfile.read(path)
+    assert caught.value.code == "secret_writable"
+
+
+@pytest.mark.parametrize("mode", [0o640, 0o444])
+def test_one_that_others_may_read_is_warned_about(tmp_path: Path, mode: int) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, TOKEN)
+    path.chmod(mode)
+    warnings: list[str] = []
+    assert secretfile.read(path, warn=warnings.append) == TOKEN
+    assert warnings == [f"{path} may be read by others than its owner (mode {mode:04o}); chmod 600 {path}"]
+
+
+@pytest.mark.parametrize("content", ["md_secret", '["md_secret"]', '{"token": "md_secret"', "\xff"])
+def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, {})
+    path.write_bytes(content.encode("latin-1"))
+    with pytest.raises(StateError) as caught:
+        secretfile.read(path)
+    assert "md_secret" not in caught.value.detail
+
+
+@pytest.mark.parametrize("change", [{"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}])
+def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path, change: dict[str, object]) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, TOKEN | change)
+    with pytest.raises(StateError, match=r"read\.json"):
+        secretfile.read_token(path, scope="read")
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingRequirement, match=r"rpc\.json does not exist"):
+        secretfile.read(tmp_path / "rpc.json")
+    with pytest.raises(StateError, match="cannot be read"):
+        secretfile.read(tmp_path)

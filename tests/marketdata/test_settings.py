@@ -1,0 +1,156 @@
+"""Settings: defaults, the two sources, and what is refused or warned about."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from marketdata.errors import UsageError
+from marketdata.settings import ENV_FILE, ROOT, declared, load, read_env_file
+
+
+def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    settings = load({})
+    assert settings.state_dir == Path("/var/lib/marketdata")
+    assert settings.secrets_dir == Path("/var/lib/marketdata/secrets")
+    assert (settings.prefix, settings.database_url, settings.database_read_url) == ("md", None, None)
+    assert (settings.ticks_table, settings.candles_function) == (None, None)
+    assert (settings.api_host, settings.api_port) == ("127.0.0.1", 8787)
+    assert (settings.frontend_host, settings.frontend_port) == ("127.0.0.1", 8081)
+    assert (settings.api_upstream, settings.basic_auth) == ("http://127.0.0.1:8787", True)
+    assert settings.trusted_proxies == ()
+
+
+@pytest.mark.parametrize(
+    ("environ", "folder"),
+    [
+        ({}, Path("~/.local/state/marketdata").expanduser()),
+        ({"XDG_STATE_HOME": "/home/me/state"}, Path("/home/me/state/marketdata")),
+        ({"XDG_STATE_HOME": "relative"}, Path("~/.local/state/marketdata").expanduser()),
+        ({"XDG_STATE_HOME": "/home/{me}"}, Path("/home/{me}/marketdata")),
+        ({"XDG_STATE_HOME": "/home/me/state", "MARKET_STATE_DIR": "/data"}, Path("/data")),
+    ],
+)
+def test_the_state_directory_of_a_user(monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], folder: Path) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert load(environ).state_dir == folder
+
+
+def test_every_value_is_taken_and_an_empty_one_is_none() -> None:
+    settings = load(
+        {
+            "MARKET_STATE_DIR": "/data/{x}",
+            "TICKS_TABLE": "a_ticks_v2",
+            "CANDLES_FUNCTION": "",
+            "API_UPSTREAM": "http://api.example:8787/",
+            "BASIC_AUTH_MODE": "off",
+            "MARKET_TRUSTED_PROXIES": "10.0.0.0/8, ::1",
+        }
+    )
+    assert settings.secrets_dir == Path("/data/{x}/secrets")
+    assert (settings.ticks_table, settings.candles_function) == ("a_ticks_v2", None)
+    assert settings.api_upstream == "http://api.example:8787"
+    assert settings.basic_auth is False
+    assert settings.trusted_proxies == (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("::1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("MARKET_API_PORT", "65536"),
+        ("MARKET_API_PORT", "http"),
+        ("MARKET_API_HOST", "example.org"),
+        ("MARKET_PREFIX", "Md"),
+        ("MARKET_PREFIX", "m" * 41),
+        ("TICKS_TABLE", 'x"; DROP TABLE api_tokens; --'),
+        ("TICKS_TABLE", "md_ticks_v1\n"),
+        ("CANDLES_FUNCTION", "x" * 64),
+        ("CANDLES_FUNCTION", "ticks-v1"),
+        ("BASIC_AUTH_MODE", "yes"),
+        ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8"),
+    ],
+)
+def test_a_bad_value_names_the_setting(name: str, value: str) -> None:
+    with pytest.raises(UsageError, match=f"^{name}={re.escape(repr(value))}: "):
+        load({name: value})
+
+
+def test_a_bad_url_is_not_repeated() -> None:
+    with pytest.raises(UsageError) as caught:
+        load({"API_UPSTREAM": "ftp://me:secret@host/"} | {"MARKET_STATE_DIR": "/data"})
+    assert "must be the URL" in caught.value.detail
+
+
+def test_a_password_is_not_in_the_representation() -> None:
+    settings = load(
+        {"DATABASE_URL": "postgresql://me:secret@host/", "DATABASE_READ_URL": "postgresql://me:secret@host/"}
+    )
+    assert "secret@" not in repr(settings)
+
+
+def test_a_file_of_settings(tmp_path: Path) -> None:
+    file = tmp_path / "v2.env"
+    file.write_text(
+        "# a comment\n\nMARKET_API_PORT = 9000\nMARKET_PREFIX='ab'\nDATABASE_URL=\"postgresql://h/d?a=b\"\n"
+    )
+    for settings in (load({}, file), load({ENV_FILE: str(file)})):
+        assert (settings.api_port, settings.prefix, settings.database_url) == (9000, "ab", "postgresql://h/d?a=b")
+
+
+def test_the_environment_wins_and_says_so_where_they_differ(tmp_path: Path) -> None:
+    file = tmp_path / "v2.env"
+    file.write_text("MARKET_API_PORT=9000\nMARKET_PREFIX=ab\n")
+    warnings: list[str] = []
+    settings = load({"MARKET_API_PORT": "9001", "MARKET_PREFIX": "ab"}, file, warn=warnings.append)
+    assert settings.api_port == 9001
+    assert warnings == [f"MARKET_API_PORT of the environment is used, the different one of {file} is not"]
+
+
+@pytest.mark.parametrize(
+    ("line", "reason"),
+    [
+        ("MARKET_API_PROT=1", "line 2: MARKET_API_PROT is no setting; did you mean MARKET_API_PORT?"),
+        ("PATH=/bin", "line 2: PATH is no setting"),
+        ("MARKET_API_PORT", "line 2: not NAME=value"),
+        ("MARKET_PREFIX=b", "line 2: MARKET_PREFIX is set a second time"),
+        ("MARKET_API_PORT=x", "MARKET_API_PORT='x'"),
+    ],
+)
+def test_a_bad_line_is_refused_with_its_place(tmp_path: Path, line: str, reason: str) -> None:
+    file = tmp_path / "v2.env"
+    file.write_text(f"MARKET_PREFIX=a\n{line}\n")
+    with pytest.raises(UsageError) as caught:
+        load({}, file)
+    assert str(file) in caught.value.detail
+    assert reason in caught.value.detail
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"v9\.env cannot be read"):
+        load({}, tmp_path / "v9.env")
+
+
+def test_an_unknown_name_of_ours_in_the_environment_is_warned_about() -> None:
+    warnings: list[str] = []
+    load({"MARKET_STATE_DRI": "/x", "MARKET_WATCH": "1", "TICKS": "1", ENV_FILE: ""}, warn=warnings.append)
+    assert warnings[0] == "MARKET_STATE_DRI is no setting of the market-data service; did you mean MARKET_STATE_DIR?"
+    assert warnings[1].startswith("MARKET_WATCH is no setting of the market-data service")
+    assert len(warnings) == 2
+
+
+def test_the_example_names_every_setting_and_can_be_used() -> None:
+    example = ROOT / "etc" / "vN.env.example"
+    read_env_file(example)
+    named = set(re.findall(r"^#?([A-Z_]+)=", example.read_text(), re.MULTILINE))
+    assert named == {setting.name for setting in declared().values()}
+
+
+def test_the_example_can_be_used_with_every_line_switched_on(tmp_path: Path) -> None:
+    file = tmp_path / "all.env"
+    file.write_text(re.sub(r"^#([A-Z_]+=)", r"\1", (ROOT / "etc" / "vN.env.example").read_text(), flags=re.MULTILINE))
+    assert load({}, file).database_url is not None
