@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,6 +23,8 @@ from cardapp.state.database import Database
 from cardapp.web.app import make_app
 from cardapp.web.listener import Listener
 from cardapp.web.services import Services
+
+ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
 _log = logging.getLogger(__name__)
 
@@ -84,14 +85,14 @@ class Service:
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP."""
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopping.set())
+    # Waited for, not handled: a handler that sets an Event can interrupt another one inside its lock, and hang both.
+    # Blocked before any thread starts, so that none of them takes one; it stays so, and a second signal is no news.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     service = Service(settings)
     try:
         service.start()
         _announce(service)
-        stopping.wait()
+        signal.sigwait(ENDINGS)
     finally:
         service.stop()
 
