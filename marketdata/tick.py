@@ -104,7 +104,7 @@ def parse_tick(value: Any, pointer: str = "") -> Tick:
             0 if seq == 0 and seq is not False else _bigint(seq),
             _price(value["price"]),
             decimal(value["size"]),
-            side if side is None or side in SIDES else _fail("is neither buy nor sell"),
+            None if side is None else _side(side),
             number,
             block_hash,
             tx if tx is None else _matching(NAME, tx),
@@ -117,12 +117,13 @@ def decimal(value: Any) -> str:
     """A decimal of the wire, text or an integer, without leading or trailing zeros; ValueError else."""
     if type(value) is int and value >= 0:
         value = str(value)
-    if not isinstance(value, str) or not DECIMAL.fullmatch(value):
+    if type(value) is not str or not DECIMAL.fullmatch(value):
         raise ValueError("must be a decimal number as text: up to 30 digits, and up to 30 more after a point")
-    if value[0] == "0" and len(value) > 1:
-        value = value.lstrip("0") or "0"
-        value = "0" + value if value[0] == "." else value
-    return value.rstrip("0").rstrip(".") if value[-1] == "0" and "." in value else value
+    text: str = value
+    if text[0] == "0" and len(text) > 1:
+        text = text.lstrip("0") or "0"
+        text = "0" + text if text[0] == "." else text
+    return text.rstrip("0").rstrip(".") if text[-1] == "0" and "." in text else text
 
 
 def microseconds(value: Any) -> int:
@@ -137,12 +138,13 @@ def microseconds(value: Any) -> int:
             day, clock, fraction, zone = found.groups()
             moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
             since = moment - _EPOCH
-            return (since.days * 86400 + since.seconds) * 1_000_000 + (int(fraction[:6].ljust(6, "0")) if fraction else 0)
+            part = int(fraction[:6].ljust(6, "0")) if fraction else 0
+            return (since.days * 86400 + since.seconds) * 1_000_000 + part
         if (found := MILLISECONDS.fullmatch(value)) is not None:
             whole, fraction = found.groups()
             part = int(fraction[:3].ljust(3, "0")) if fraction else 0
             return int(whole) * 1000 + (-part if whole[0] == "-" else part)
-    raise ValueError("must be a time: RFC 3339 with its offset, like 2026-01-31T12:00:00.000001Z, or epoch milliseconds")
+    raise ValueError("must be a time: RFC 3339 with its offset, like 2026-01-31T12:00:00.5Z, or epoch milliseconds")
 
 
 def tick_time(value: Any) -> int:
@@ -153,12 +155,8 @@ def tick_time(value: Any) -> int:
     return us
 
 
-def _fail(why: str) -> Any:
-    raise ValueError(why)
-
-
-def _matching(pattern: re.Pattern[str], value: Any) -> str:
-    if not isinstance(value, str) or not pattern.fullmatch(value):
+def _matching(pattern: re.Pattern[str], value: object) -> str:
+    if type(value) is not str or not pattern.fullmatch(value):
         raise ValueError(
             "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -"
             if pattern is SYMBOL
@@ -192,8 +190,10 @@ def _block(value: Any) -> tuple[int, str]:
     return _natural(value["number"]), _matching(NAME, value["hash"])
 
 
-def _side(value: Any) -> str | None:
-    return value if value is None or value in SIDES else _fail("must be buy, sell or null")
+def _side(value: object) -> str:
+    if type(value) is not str or value not in SIDES:
+        raise ValueError("must be buy, sell or null")
+    return value
 
 
 _READERS: dict[str, Any] = {
@@ -203,7 +203,7 @@ _READERS: dict[str, Any] = {
     "seq": _bigint,
     "price": _price,
     "size": decimal,
-    "side": _side,
+    "side": lambda value: None if value is None else _side(value),
     "block": lambda value: None if value is None else _block(value),
     "tx": lambda value: None if value is None else _matching(NAME, value),
     "block_hash": lambda value: _matching(NAME, value),
@@ -219,7 +219,8 @@ def _control(body: Any, pointer: str, field: str) -> tuple[str, Any]:
 
 
 def _explained(value: Any, pointer: str) -> InvalidValue:
-    return _invalid(_faults(value, pointer, {name: _READERS[name] for name in (*_REQUIRED, "seq", "side", "block", "tx")}, _REQUIRED))
+    readers = {name: reader for name, reader in _READERS.items() if name in _KNOWN}
+    return _invalid(_faults(value, pointer, readers, _REQUIRED))
 
 
 def _invalid(faults: list[FieldError]) -> InvalidValue:

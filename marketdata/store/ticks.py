@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import base64
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
+from functools import lru_cache
 from itertools import groupby
-from typing import Any
+from typing import Any, Literal, LiteralString, NamedTuple
 
+from marketdata.errors import InvalidValue
+from marketdata.store.lookup import OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
-from marketdata.store.version import Version
-from marketdata.tick import Finalize, Item, Restore, Retract, Tick
+from marketdata.store.version import Version, braced
+from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
@@ -23,8 +28,8 @@ class Outcome(StrEnum):
 
 
 _INGEST = (
-    "SELECT item, outcome FROM {ingest}(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::numeric[], %s::numeric[],"
-    " %s::text[], %s::bigint[], %s::text[], %s::text[])"
+    "SELECT item, outcome FROM {ingest}(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::numeric[],"
+    " %s::numeric[], %s::text[], %s::bigint[], %s::text[], %s::text[])"
 )
 
 
@@ -72,8 +77,8 @@ def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Ou
     return outcomes
 
 
-# Array literals, made by a handful of passes in C: the driver's own adaptation of a list looks at each element in Python,
-# which takes longer than PostgreSQL needs to store the tick. Neither separator can occur in a parsed tick.
+# Array literals, made by a handful of passes in C: the driver's own adaptation of a list looks at each element in
+# Python, which takes longer than PostgreSQL needs to store the tick. Neither separator can occur in a parsed tick.
 _BETWEEN, _NOTHING = "\x1f", "\x1e"
 
 
@@ -89,3 +94,183 @@ def _numbers(column: Iterable[Any]) -> str | None:
     if set(column) == {None}:
         return None
     return "{" + ",".join(["NULL" if number is None else str(number) for number in column]) + "}"
+
+
+Sort = Literal["asc", "desc"]
+Format = Literal["object", "ndjson", "csv"]
+
+CSV_HEADER = "symbol,id,ts,seq,price,size,side,block_number,block_hash,tx\n"
+STREAM_PAGE = 5000
+
+_TS = """to_char(t.ts AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
+_OBJECT = f"""
+    '{{"symbol":', to_json(t.symbol), ',"id":', to_json(t.id), ',"ts":"', {_TS}, '","seq":', t.seq,
+    ',"price":"', trim_scale(t.price), '","size":"', trim_scale(t.size),
+    '","side":', coalesce(to_json(t.side)::text, 'null'),
+    ',"block":', CASE WHEN t.block_hash IS NULL THEN 'null' ELSE concat(
+        '{{"number":', coalesce(t.block_number::text, 'null'), ',"hash":', to_json(t.block_hash), '}}') END,
+    ',"tx":', coalesce(to_json(t.tx)::text, 'null'), '}}'"""
+
+
+def _csv_text(column: str) -> str:
+    return f"""'"' || replace(t.{column}, '"', '""') || '"'"""
+
+
+_CSV = f"""
+    t.symbol, ',', {_csv_text("id")}, ',', {_TS}, ',', t.seq, ',', trim_scale(t.price), ',', trim_scale(t.size), ',',
+    t.side, ',', t.block_number, ',', {_csv_text("block_hash")}, ',', {_csv_text("tx")}, chr(10)"""
+_ROWS: dict[Format, tuple[str, str]] = {
+    "object": (_OBJECT, "','"),
+    "ndjson": (f"{_OBJECT}, chr(10)", "''"),
+    "csv": (_CSV, "''"),
+}
+
+
+class Page(NamedTuple):
+    """``body`` is the JSON answer, or the lines of another format; ``next_cursor`` is None on the last page."""
+
+    body: str
+    next_cursor: str | None
+    counter: int
+
+
+class _Key(NamedTuple):
+    """A place in the order of ticks, and the way that the pages go from there."""
+
+    is_forward: bool
+    us: int
+    seq: int
+    id: str
+
+    def encoded(self) -> str:
+        return base64.urlsafe_b64encode(json.dumps(self).encode()).decode().rstrip("=")
+
+    @classmethod
+    def decoded(cls, cursor: str) -> _Key:
+        try:
+            key = cls(*json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
+            kinds = tuple(map(type, key)) == (bool, int, int, str)
+            if kinds and -INT64 <= key.seq < INT64 and NAME.fullmatch(key.id):
+                return key._replace(us=within(key.us))
+        except (ValueError, TypeError, RecursionError):
+            pass
+        raise InvalidValue.of("/cursor", "is none that this service gave: leave it out to begin anew")
+
+
+def read(
+    conn: Connection,
+    version: Version,
+    symbol: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    limit: int = 500,
+    sort: Sort = "asc",
+    cursor: str | None = None,
+    format: Format = "object",
+) -> Page:
+    """Ticks of [start, end] (microseconds): the first ``limit`` from ``start`` on, without it the newest.
+
+    ``sort`` is their order within the page; pages follow one another away from where the first began, and neither
+    insert nor delete makes one repeat or leave out a tick that was there all the time. NotFound (``unknown_symbol``),
+    InvalidValue for a cursor that is none.
+    """
+    key = None if cursor is None else _Key.decoded(cursor)
+    is_forward = start is not None if key is None else key.is_forward
+    row = _page(conn, version, symbol, start, end, limit, is_forward, (sort == "asc") != is_forward, key, format)
+    stored, counter, found, rows, *last = row
+    following = _Key(is_forward, *last).encoded() if found > limit else None
+    if format != "object":
+        return Page((CSV_HEADER if format == "csv" else "") + (rows or ""), following, counter)
+    told = json.dumps(following)
+    return Page(f'{{"symbol":"{stored}","ticks":[{rows or ""}],"next_cursor":{told}}}', following, counter)
+
+
+def stream(
+    conn: Connection,
+    version: Version,
+    symbol: str,
+    *,
+    start: int | None = None,
+    end: int | None = None,
+    sort: Sort = "asc",
+    format: Literal["ndjson", "csv"] = "ndjson",
+) -> Iterator[str]:
+    """All ticks of [start, end] in the order of ``sort``, as blocks of lines; no snapshot is held between them.
+
+    The first block is asked for at once, so that an unknown symbol is refused before anything is sent.
+    """
+    is_forward = sort == "asc"
+    block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
+
+    def blocks() -> Iterator[str]:
+        row = block
+        if format == "csv":
+            yield CSV_HEADER
+        while row[3]:
+            yield row[3]
+            if row[2] <= STREAM_PAGE:
+                return
+            key = _Key(is_forward, *row[4:])
+            row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format)
+
+    return blocks()
+
+
+def _page(
+    conn: Connection,
+    version: Version,
+    symbol: str,
+    start: int | None,
+    end: int | None,
+    limit: int,
+    is_forward: bool,
+    is_reversed: bool,
+    key: _Key | None,
+    format: Format,
+) -> tuple[Any, ...]:
+    """(symbol, counter, rows found up to limit + 1, text, and of the last row of the page: us, seq, id)."""
+    values = {"symbol": symbol, "start": within(start), "end": within(end), "limit": limit}
+    if key is not None:
+        values |= {"key_us": key.us, "key_seq": key.seq, "key_id": key.id}
+    statement = _statement(
+        is_forward=is_forward,
+        is_reversed=is_reversed,
+        has_start=start is not None,
+        has_end=end is not None,
+        has_key=key is not None,
+        format=format,
+    )
+    with translated():
+        row = conn.execute(version.query(statement), values).fetchone()
+    if row is None:
+        raise unknown(symbol)
+    return row
+
+
+@lru_cache
+def _statement(
+    *, is_forward: bool, is_reversed: bool, has_start: bool, has_end: bool, has_key: bool, format: Format
+) -> LiteralString:
+    """Only the conditions that there are: each kind of page is a prepared statement with a plan of its own."""
+    expression, separator = _ROWS[format]
+    way = "" if is_forward else " DESC"
+    conditions = "t.symbol = s.symbol"
+    if has_start:
+        conditions += " AND t.ts >= {instant}(%(start)s::bigint)"
+    if has_end:
+        conditions += " AND t.ts <= {instant}(%(end)s::bigint)"
+    if has_key:
+        key = "({instant}(%(key_us)s::bigint), %(key_seq)s::bigint, %(key_id)s)"
+        conditions += f" AND (t.ts, t.seq, t.id) {'>' if is_forward else '<'} {key}"
+    last = "FILTER (WHERE t.ord = %(limit)s)"
+    return f"""
+        SELECT s.symbol, s.version, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
+            SELECT count(*) AS found,
+                   string_agg(concat({braced(expression)}), {separator}{" ORDER BY t.ord DESC" if is_reversed else ""})
+                       FILTER (WHERE t.ord <= %(limit)s) AS body,
+                   (max(extract(epoch FROM t.ts)) {last} * 1000000)::bigint AS us,
+                   max(t.seq) {last} AS seq, max(t.id) {last} AS id
+            FROM (SELECT *, row_number() OVER (ORDER BY ts{way}, seq{way}, id{way}) AS ord FROM {{ticks}} t
+                  WHERE {conditions} ORDER BY ts{way}, seq{way}, id{way} LIMIT %(limit)s::integer + 1) t
+        ) k WHERE {OF_SYMBOL}"""

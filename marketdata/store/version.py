@@ -22,10 +22,15 @@ SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 
 _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_insert", "rollups_delete", "symbols",
-    "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest", "retract", "restore",
-    "finalize", "instant", "vwap", "bucket_of", "bucket_end",
+    "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
+    "retract", "restore", "finalize", "instant", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
+
+
+def braced(text: str) -> str:
+    """``text`` for a statement of :meth:`Version.query`, in which its braces are to stay."""
+    return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True)
@@ -53,7 +58,9 @@ class Version:
                 raise UsageError(f"{setting}={name!r}: {error}") from error
         named = _TICKS_NAME.fullmatch(ticks_table)
         if not named or len(named[1]) > PREFIX_MAX:
-            raise UsageError(f"TICKS_TABLE={ticks_table}: a table of ticks is named <prefix>_ticks_vN, like md_ticks_v1")
+            raise UsageError(
+                f"TICKS_TABLE={ticks_table}: a table of ticks is named <prefix>_ticks_vN, like md_ticks_v1"
+            )
         return cls(named[1], int(named[2]), candles_function)
 
     @property
@@ -67,9 +74,12 @@ class Version:
 
     @lru_cache(maxsize=256)  # noqa: B019 - a process has a version or two, and they live as long as it does
     def query(self, text: LiteralString) -> bytes:
-        """A statement with its ``{part}`` placeholders filled in: ``version.query("SELECT * FROM {ticks}")``."""
-        names = {part: sql.Identifier(self.name(part)) for part in _PARTS}
-        return sql.SQL(text).format(**names, candles_name=sql.SQL(self.candles_function)).as_bytes(None)
+        """A statement with its ``{part}`` placeholders filled in: ``version.query("SELECT * FROM {ticks}")``.
+
+        Braces that are meant as such are doubled (:func:`braced`).
+        """
+        names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in _PARTS}
+        return sql.SQL(text).format(**names).as_bytes(None)
 
     def script(self) -> bytes:
         """The statements that make the version; they fail on one that exists and belong into one transaction.
@@ -80,6 +90,11 @@ class Version:
         own = Version.of(self.prefix, self.n)
         texts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
         return own.query("\n".join(texts))
+
+    def create(self, conn: Connection[Any]) -> None:
+        """Make the tables, triggers and functions in one transaction; the driver's DuplicateTable if they are there."""
+        with conn.transaction():
+            conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
     def check(self, conn: Connection[Any]) -> None:
         """VersionMissing when the table or the function is not there, UsageError when they do not belong together.

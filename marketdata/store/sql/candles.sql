@@ -7,10 +7,10 @@
 -- replaced by what they are made of. So many rows are read as wanted buckets can have at most, however thin the trade was.
 -- Seconds come from the ticks, bucket by bucket, since a second may hold any number of them.
 
--- Opening time of the bucket that holds ts. The origin is a Monday, and three days before 1970-01-01.
+-- Opening time of the bucket that holds ts. The origin is a Monday, and 120 times three days before 1970-01-01.
 CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN width = interval '1 month' THEN date_trunc('month', ts + shift, 'UTC') - shift
-                ELSE date_bin(width, ts, '1969-12-29Z'::timestamptz - shift) END
+                ELSE date_bin(width, ts, '1969-01-06Z'::timestamptz - shift) END
 $$;
 
 -- shift: what the clocks of the wanted time zone show more than UTC. Months end where the shifted calendar says.

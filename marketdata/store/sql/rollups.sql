@@ -39,9 +39,9 @@ BEGIN
     INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     WITH placed AS (
-        SELECT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket, price, size, ts, seq, id, block_number,
+        SELECT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket, price, size, ts, seq, id, block_number,
                row_number() OVER by_time = 1 AS is_first, lead(1) OVER by_time IS NULL AS is_last
-        FROM came WINDOW by_time AS (PARTITION BY symbol, date_bin('1 min', ts, '1969-12-29Z') ORDER BY ts, seq, id)
+        FROM came WINDOW by_time AS (PARTITION BY symbol, date_bin('1 min', ts, '1969-01-06Z') ORDER BY ts, seq, id)
     ), minute AS MATERIALIZED (
         SELECT symbol, bucket,
                trim_scale(min(price) FILTER (WHERE is_first)) AS open, trim_scale(max(price)) AS high,
@@ -56,7 +56,7 @@ BEGIN
                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
         FROM minute
         UNION ALL
-        SELECT symbol, res, date_bin(width, bucket, '1969-12-29Z') AS wider,
+        SELECT symbol, res, date_bin(width, bucket, '1969-01-06Z') AS wider,
                (array_agg(open ORDER BY bucket))[1], max(high), min(low), (array_agg(close ORDER BY bucket DESC))[1],
                trim_scale(sum(volume)), trim_scale(sum(quote)), sum(n)::bigint,
                min(first_ts), (array_agg(first_seq ORDER BY bucket))[1], (array_agg(first_id ORDER BY bucket))[1],
@@ -104,7 +104,7 @@ BEGIN
         UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM gone);
     END IF;
     DELETE FROM {rollups} r
-    USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket FROM gone) touched
+    USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM gone) touched
     WHERE r.symbol = touched.symbol AND r.res = 60 AND r.bucket = touched.bucket;
     INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
@@ -113,7 +113,7 @@ BEGIN
            {vwap}(sum(price * size), sum(size)), count(*), min(ts), (array_agg(seq ORDER BY ts, seq, id))[1], (array_agg(id ORDER BY ts, seq, id))[1],
            max(ts), (array_agg(seq ORDER BY ts DESC, seq DESC, id DESC))[1], (array_agg(id ORDER BY ts DESC, seq DESC, id DESC))[1],
            max(block_number)
-    FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-12-29Z') AS bucket FROM gone) touched
+    FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM gone) touched
     CROSS JOIN LATERAL (
         SELECT ts, seq, id, price, size, block_number FROM {ticks} t
         WHERE t.symbol = touched.symbol AND t.ts >= touched.bucket AND t.ts < touched.bucket + interval '1 min'
@@ -124,7 +124,7 @@ BEGIN
                                        (14400, 3600, interval '4 hours'), (86400, 14400, interval '24 hours')) AS l (res, below, width)
     LOOP
         DELETE FROM {rollups} r
-        USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-12-29Z') AS bucket FROM gone) touched
+        USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM gone) touched
         WHERE r.symbol = touched.symbol AND r.res = level.res AND r.bucket = touched.bucket;
         INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
@@ -134,7 +134,7 @@ BEGIN
                min(first_ts), (array_agg(first_seq ORDER BY b.bucket))[1], (array_agg(first_id ORDER BY b.bucket))[1],
                max(last_ts), (array_agg(last_seq ORDER BY b.bucket DESC))[1], (array_agg(last_id ORDER BY b.bucket DESC))[1],
                max(max_block)
-        FROM (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-12-29Z') AS bucket FROM gone) touched
+        FROM (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM gone) touched
         CROSS JOIN LATERAL (
             SELECT r.bucket, open, high, low, close, volume, quote, n,
                    first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block

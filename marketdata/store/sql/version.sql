@@ -50,7 +50,7 @@ COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; nu
 CREATE TABLE {symbols} (
     version         bigint NOT NULL,
     finalized_block bigint,
-    symbol          text COLLATE "C" PRIMARY KEY
+    symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN {symbols}.version IS 'Grows with every transaction that wrote to the symbol.';
 
@@ -91,4 +91,4 @@ CREATE TABLE {candle} (
     finalized boolean NOT NULL,
     PRIMARY KEY (symbol, bucket, t)
 );
-COMMENT ON TABLE {candle} IS 'Always empty: the shape of what {candles_name} returns.';
+COMMENT ON TABLE {candle} IS 'Always empty: the row type of the candles function.';
