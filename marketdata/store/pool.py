@@ -68,7 +68,7 @@ _DETAILS: dict[type[e.MarketError], str] = {
 def translate(error: psycopg.Error) -> e.MarketError:
     """Our error for one of the driver's. Its words hold no statement, no connection string and no stored value."""
     if isinstance(error, psycopg_pool.PoolTimeout):
-        return e.DatabaseExhausted("all connections to the database are in use, or it does not answer; try again later")
+        return e.DatabaseExhausted("all connections to the database are in use; try again later")
     kind = _kind(error)
     if kind is e.InvalidValue:
         return kind(error.diag.message_primary or "a value cannot be stored")
@@ -124,16 +124,39 @@ class Pool:
             # After an outage a request makes the next attempt; a long backoff would outlive the outage.
             reconnect_timeout=1.0,
             configure=_configure,
-            check=_check,
             name=application_name,
             open=True,
         )
 
+        self._size = size
+        self._lent: set[Connection] = set()
+
     @contextlib.contextmanager
     def connection(self) -> Iterator[Connection]:
         """A connection in autocommit mode. Raises our errors, also for what is done with it within."""
-        with translated(), self._pool.connection() as connection:
-            yield connection
+        with translated():
+            connection = self._take()
+            self._lent.add(connection)
+            try:
+                yield connection
+            finally:
+                self._lent.discard(connection)
+                self._pool.putconn(connection)
+
+    def _take(self) -> Connection:
+        """A connection whose server is there: after a restart the dead ones are passed over."""
+        for _ in range(self._size + 1):
+            try:
+                connection = self._pool.getconn()
+            except psycopg_pool.PoolTimeout as error:
+                if self._lent:
+                    raise
+                raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
+            if not _is_cut(connection):
+                return connection
+            connection.close()
+            self._pool.putconn(connection)
+        raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable])
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
@@ -154,9 +177,8 @@ def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> No
     connection.execute(_SESSION, (limit, limit), prepare=False)
 
 
-def _check(connection: Connection) -> None:
-    """Refuse, without a round trip, a connection whose server said good-bye: an idle one has nothing else to say."""
+def _is_cut(connection: Connection) -> bool:
+    """True, without a round trip, when the server said good-bye: on an idle connection it has nothing else to say."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
-    if poll.poll(0):
-        raise psycopg.OperationalError("the server closed the connection")
+    return bool(poll.poll(0))
