@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from marketdata.api import admin, health, ingest, openapi
-from marketdata.api.exchange import JSON, NDJSON, PROMETHEUS, Reply, Request, answer
+from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
+from marketdata.api.exchange import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, Request, answer
 from marketdata.api.failures import WsgiApp
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import routed
@@ -25,9 +25,32 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/ready", health.ready, "Whether the database answers and holds the version", "Ready"),
     Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), database=False),
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
+    # -- reading ---------------------------------------------------------------------------------------------------
+    Route("GET", "/v1/chart", chart.chart, "Candles", "Chart", scope="read", query=chart.QUERY, produces=(JSON, CSV),
+          problems=(404,), revalidated=True),
+    Route("GET", "/v1/ticks", ticks.read, "Ticks", "Ticks", scope="read", query="TicksQuery",
+          produces=(JSON, CSV, NDJSON), problems=(404, 429), revalidated=True),
+    Route("GET", "/v1/symbols", symbols.list_symbols, "Every symbol", "Symbols", scope="read", revalidated=True),
+    Route("GET", "/v1/coverage", symbols.show_coverage, "What was indexed", "Coverage", scope="any",
+          query="SymbolQuery", problems=(404,), revalidated=True),
+    # -- TradingView's charts --------------------------------------------------------------------------------------
+    Route("GET", "/v1/udf/config", udf.config, "What this feed offers", "UdfConfig", scope="read", revalidated=True),
+    Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False),
+    Route("GET", "/v1/udf/symbols", udf.symbol_info, "A symbol", "UdfSymbol", scope="read", query="UdfSymbolQuery",
+          problems=(404,), revalidated=True),
+    Route("GET", "/v1/udf/search", udf.search, "Symbols by a part of their name", "UdfSearch", scope="read",
+          query="UdfSearchQuery", revalidated=True),
+    Route("GET", "/v1/udf/history", udf.history, "Bars", "UdfHistory", scope="read", query="UdfHistoryQuery",
+          problems=(404,), revalidated=True),
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)), problems=(409, 429)),
+    Route("PUT", "/v1/coverage", symbols.record_coverage, "Note that a range was indexed", "CoverageNoted",
+          scope="write", body=Body("CoverageRequest")),
+    Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or keep a lease", "Lease", scope="write",
+          body=Body("LeaseRequest"), problems=(409,)),
+    Route("DELETE", "/v1/lease/{name}", symbols.release_lease, "Give a lease back", "Released", scope="write",
+          body=Body("LeaseRelease"), problems=(409,)),
     # -- tokens ----------------------------------------------------------------------------------------------------
     Route("GET", "/v1/admin/tokens", admin.list_tokens, "List all tokens", "Tokens", scope="admin"),
     Route("POST", "/v1/admin/tokens", admin.create_token, "Make a token", "NewToken", scope="admin", statuses=(201,),

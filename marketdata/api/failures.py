@@ -167,12 +167,13 @@ def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> 
     """A reply as WSGI; ``bare`` leaves the body out (HEAD)."""
     headers = list(reply.headers)
     body = reply.body
-    whole = isinstance(body, bytes)
-    if reply.status not in (204, 304):
+    if reply.status != 304:
         headers.append(("Content-Type", reply.media_type))
-        if whole:
-            headers.append(("Content-Length", str(len(body))))  # type: ignore[arg-type]
+        if isinstance(body, bytes):
+            headers.append(("Content-Length", str(len(body))))
     start_response(_LINES[reply.status], headers)
     if bare or body == b"":
+        if not isinstance(body, bytes) and hasattr(body, "close"):
+            body.close()
         return []
     return [body] if isinstance(body, bytes) else body

@@ -98,7 +98,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
     content: dict[str, Any] = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
     if JSON in route.produces:
         content[JSON] = {"schema": _reference(route.answer)} if route.answer else {}
-    headers = {"ETag": {"required": True, "schema": {"type": "string"}}} if route.revalidated else {}
+    headers = {"ETag": {"schema": {"type": "string"}}} if route.revalidated else {}
     return {"description": route.summary, "content": content, **({"headers": headers} if headers else {})}
 
 

@@ -17,11 +17,15 @@ _OVERHEAD = 500
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A body in two parts around its ``as_of``, which is told anew each time, and the tag under which it is right."""
+    """What stands before the ``as_of`` of a body, which is told anew each time, and the tag under which it is right."""
 
     tag: str
     head: bytes
-    tail: bytes
+    tells_time: bool
+
+    def body(self, as_of: int) -> bytes:
+        """The whole body; ``as_of`` in milliseconds."""
+        return b"%b%d}" % (self.head, as_of) if self.tells_time else self.head
 
 
 class Remembered:
@@ -58,4 +62,4 @@ class Remembered:
 
 
 def _weight(key: str, entry: Answer) -> int:
-    return len(key) + len(entry.head) + len(entry.tail) + _OVERHEAD
+    return len(key) + len(entry.head) + _OVERHEAD

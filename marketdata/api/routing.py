@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from time import perf_counter
@@ -11,9 +12,10 @@ from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.api.exchange import Reply, Request
 from marketdata.api.failures import MethodNotAllowed, StartResponse, WsgiApp, problem_of, send
 from marketdata.api.incoming import query_of
-from marketdata.api.revalidation import matches
+from marketdata.api.revalidation import matches, weak_tag
 from marketdata.api.route import Route
 from marketdata.api.services import Services
+from marketdata.api.udf import UDF, in_udf_words
 from marketdata.errors import NotFound
 
 _CACHE = ("Cache-Control", "private, no-cache")
@@ -75,7 +77,9 @@ def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
             template = route.path
             reply = _conditional(route, environ, _handled(route, parameters, services, environ))
         except Exception as error:
-            reply = problem_of(error, f"{method} {path}")
+            if template.startswith(UDF):
+                error = in_udf_words(error)
+            reply = problem_of(error, f"{method} {path!r}")
         services.metrics.observe(
             method if template != "(none)" else "", template, reply.status, perf_counter() - started
         )
@@ -93,12 +97,19 @@ def _handled(route: Route, path: Mapping[str, str], services: Services, environ:
 
 
 def _conditional(route: Route, environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """Cache-Control for every success; a bare 304 when the client already has this answer."""
+    """Cache-Control for every success; where the handler gave no tag, one of the body; a bare 304 for who has it."""
     if not route.revalidated:
         return reply.with_headers(_NO_STORE)
-    wanted = environ.get("HTTP_IF_NONE_MATCH")
+    if reply.status == 304:
+        return reply.with_headers(_CACHE, _VARY)
     tag = next((value for name, value in reply.headers if name == "ETag"), None)
-    if wanted is not None and tag is not None and matches(wanted, tag):
+    if tag is None:
+        if not isinstance(reply.body, bytes):
+            return reply.with_headers(_CACHE)  # a stream, whose content is not known yet
+        tag = weak_tag(hashlib.sha256(reply.body).hexdigest()[:32])
+        reply = reply.with_headers(("ETag", tag))
+    wanted = environ.get("HTTP_IF_NONE_MATCH")
+    if wanted is not None and matches(wanted, tag):
         return Reply(b"", 304, headers=(("ETag", tag), _CACHE, _VARY))
     return reply.with_headers(_CACHE)
 
