@@ -14,7 +14,8 @@ from pathlib import Path
 from cardapp.card import drift, proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
-from cardapp.errors import CardAppError, DebuggerFailed, MissingRequirement
+from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable
+from cardapp.session import replay
 from cardapp.session.link import SessionLink, binding_of
 
 _REPLAY_SECONDS = 30.0
@@ -56,19 +57,13 @@ def replay_all(loaded: LoadedCard, catalog: Catalog, told: Callable[[str, Findin
 def _replay(
     link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
 ) -> Finding | None:
-    snapshot, allocator = catalog.snapshots[key], loaded.card.allocator
-    arguments = {
-        **binding,
-        "generation": generation,
-        "snapshot_ref": key,
-        "stop": snapshot.stop.as_json(),
-        "expressions": proof.expressions(snapshot),
-        "allocator": allocator.as_json() if allocator is not None else None,
-        "timeout_ms": int(1000 * _REPLAY_SECONDS),
-    }
+    snapshot = catalog.snapshots[key]
+    asked = replay.arguments(binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS)
     try:
-        reading = link.call("checkpoint_replay", arguments, seconds=_REPLAY_SECONDS + 5)
-    except DebuggerFailed as error:
+        reading = link.call(replay.TOOL, asked, seconds=_REPLAY_SECONDS + 5)
+    except SessionUnavailable:
+        raise
+    except CardAppError as error:
         return Finding(key, error.code, error.detail)
     reason = proof.drift_reason(proof.checks(snapshot, reading))
     if reason is not None:

@@ -67,6 +67,10 @@ class Shelf:
         times, whose grain is coarser than two quick writes. "" when the file is gone."""
         return _sha256(self._path)
 
+    def source_digest(self) -> str:
+        """The same, read again only when the file's times or size changed: for those who look all the time."""
+        return self._digest(self._path)[1]
+
     def revision(self) -> dict[str, str]:
         """``{revision, changed_at}`` over the source, its layout file and the target's code files.
 

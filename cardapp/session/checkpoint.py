@@ -6,11 +6,11 @@ as before. A newer accepted request cancels the running one; a refused request n
 
 from __future__ import annotations
 
+import logging
 import threading
 from typing import Any
 
 from cardapp.card import navigation, proof
-from cardapp.card.model import Snapshot
 from cardapp.errors import (
     CardAppError,
     CheckpointCancelled,
@@ -21,35 +21,33 @@ from cardapp.errors import (
     McpClosed,
     McpError,
     McpTimeout,
+    SessionUnavailable,
     TooSlow,
 )
-from cardapp.session.guard import Guard, expect_binding, expect_identity
+from cardapp.session import replay
+from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
-from cardapp.session.operation import STAGES, Operation, as_checkpoint_error, drifted, ending
+from cardapp.session.operation import STAGES, Operation, drifted, ending
 from cardapp.session.record import CheckpointRecord
 from cardapp.shelf import Shelf, Shelved
 
 _UNWIND_SECONDS = 10.0
 _SESSION_MARGIN = 0.5
 
+_log = logging.getLogger(__name__)
+
 
 class Checkpoints:
     """Runs checkpoint operations, one at a time, each in the thread of the request that asked for it."""
 
-    def __init__(
-        self,
-        *,
-        shelf: Shelf,
-        link: SessionLink,
-        record: CheckpointRecord,
-        timeout: float,
-    ) -> None:
+    def __init__(self, *, shelf: Shelf, link: SessionLink, record: CheckpointRecord, timeout: float) -> None:
         self._shelf = shelf
         self._link = link
         self._record = record
         self._timeout = timeout
         self._lock = threading.Lock()
         self._active: Operation | None = None
+        self._stopping = False
 
     # -- what callers see ------------------------------------------------------------------------------------------
 
@@ -77,13 +75,15 @@ class Checkpoints:
         return self._admit_and_run(shelved, key, None, actor=actor or position.actor, synced=True)
 
     def stop(self) -> None:
-        """Cancel what runs; its request ends with ``superseded``."""
-        operation = self._active
+        """Admit nothing any more, and cancel what runs; its request ends with ``superseded``."""
+        with self._lock:
+            self._stopping = True
+            operation = self._active
         if operation is not None:
             operation.cancel.set()
             operation.ended.wait(_UNWIND_SECONDS)
 
-    # -- the transaction -------------------------------------------------------------------------------------------
+    # -- the gate --------------------------------------------------------------------------------------------------
 
     def _admit_and_run(
         self, shelved: Shelved, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
@@ -91,11 +91,9 @@ class Checkpoints:
         guard = None
         try:
             try:
-                if request is not None:
-                    self._check_generation(request["generation"])
-                    expect_identity(request["expected_identity"], shelved.identity.as_json(), "the served card")
+                self._check_request(shelved, request)
                 guard = Guard(self._link, self._shelf)
-                self._check_gate(guard, shelved, request)
+                self._check_session(guard, shelved, request)
                 operation = self._admit(guard, shelved, key, request)
             except CheckpointRejected as error:
                 self._record.refused(shelved, key, request["generation"] if request else None, error, actor)
@@ -105,14 +103,20 @@ class Checkpoints:
             if guard is not None:
                 guard.close()
 
-    def _check_gate(self, guard: Guard, shelved: Shelved, request: dict[str, Any] | None) -> None:
-        served = shelved.identity.as_json()
-        if guard.before.source_sha256 != served["source_sha256"]:
+    def _check_request(self, shelved: Shelved, request: dict[str, Any] | None) -> None:
+        """What can be refused without asking the session."""
+        if request is not None:
+            self._check_generation(request["generation"])
+            expect_identity(request["expected_identity"], shelved.identity.as_json())
+        if self._shelf.source_sha256() != shelved.identity.source_sha256:
             raise CheckpointRejected(
-                f"the card's source on the disk is not the one served: {self._shelf.fault or 'it just changed'}",
+                "the card's source on the disk is not the one served: "
+                f"{self._shelf.fault or 'it just changed, look at the page again, then sync'}",
                 code="source_changed",
             )
-        expect_identity(served, guard.before.card, f"the card of session {guard.before.choice.name!r}")
+
+    def _check_session(self, guard: Guard, shelved: Shelved, request: dict[str, Any] | None) -> None:
+        expect_same_card(shelved.identity.as_json(), guard.before)
         if request is not None:
             expect_binding(request["expected_binding"], guard.before.binding)
 
@@ -128,6 +132,8 @@ class Checkpoints:
     def _admit(self, guard: Guard, shelved: Shelved, key: str, request: dict[str, Any] | None) -> Operation:
         """Take the generation, then the session: the running operation is cancelled and waited for."""
         with self._lock:
+            if self._stopping:
+                raise SessionUnavailable("the service is stopping: sync again once it runs", code="stopping")
             if request is not None:
                 self._check_generation(request["generation"])
             operation = Operation(
@@ -143,19 +149,21 @@ class Checkpoints:
             previous.ended.wait(_UNWIND_SECONDS)
         return operation
 
+    # -- the transaction -------------------------------------------------------------------------------------------
+
     def _run(self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool) -> dict[str, Any]:
         try:
-            try:
-                reading = self._replay(operation, guard, shelved)
-                self._verify(operation, guard, shelved, reading)
-                self._publish(operation, guard, shelved, reading, actor=actor, synced=synced)
-            except McpError as error:
-                raise self._broken(operation, guard, error) from error
-        except CardAppError as error:
-            operation.finish(ending(error), self._record.now(), error)
+            reading = self._replay(operation, guard, shelved)
+            self._verify(operation, guard, shelved, reading)
+            self._publish(operation, guard, shelved, reading, actor=actor, synced=synced)
+        except Exception as error:
+            told = error if isinstance(error, CardAppError) else _surprise(operation)
+            operation.finish(ending(told), self._record.now(), told)
             self._record.ended(shelved, operation, actor)
-            error.extra["operation"] = operation.as_json()
-            raise error from None
+            told.extra["operation"] = operation.as_json()
+            if told is error:
+                raise
+            raise told from error
         finally:
             with self._lock:
                 if self._active is operation:
@@ -165,47 +173,39 @@ class Checkpoints:
 
     def _replay(self, operation: Operation, guard: Guard, shelved: Shelved) -> dict[str, Any]:
         """Have the session bring the program to the stop; its report as the tool's output schema says."""
-        snapshot = shelved.catalog.snapshots[operation.snapshot_ref]
+        key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
         # The session gives up first, so that its own, better told timeout arrives before ours cuts the line.
         own = max(remaining - _SESSION_MARGIN, remaining / 2)
-        arguments = {
-            **operation.binding,
-            "generation": operation.generation,
-            "snapshot_ref": operation.snapshot_ref,
-            "stop": snapshot.stop.as_json(),
-            "expressions": proof.expressions(snapshot),
-            "allocator": shelved.card.allocator.as_json() if shelved.card.allocator else None,
-            "timeout_ms": max(int(1000 * own), 1),
-        }
+        snapshot, allocator = shelved.catalog.snapshots[key], shelved.card.allocator
+        asked = replay.arguments(operation.binding, operation.generation, key, snapshot, allocator, seconds=own)
 
         def progress(_done: float, _total: float | None, message: str | None) -> None:
             if message in STAGES:
                 operation.stage = message
 
-        result = guard.client.call_tool(
-            "checkpoint_replay",
-            arguments,
-            timeout=remaining,
-            maximum=remaining,
-            on_progress=progress,
-            cancel=operation.cancel,
-        )
+        try:
+            result = guard.client.call_tool(
+                replay.TOOL,
+                asked,
+                timeout=remaining,
+                maximum=remaining,
+                on_progress=progress,
+                cancel=operation.cancel,
+            )
+        except McpError as error:
+            raise self._broken(guard, error) from error
         if result.is_error:
-            error = as_checkpoint_error(failure(result.structured, result.text))
-            if isinstance(error, DebuggerFailed):
-                guard.confirm()  # a session that changed under the replay explains its failure better
-            raise error
+            raise self._failed(guard, failure(result.structured, result.text))
         reading: dict[str, Any] = result.structured
         return reading
 
     def _verify(self, operation: Operation, guard: Guard, shelved: Shelved, reading: dict[str, Any]) -> None:
         operation.stage = "verifying"
-        snapshot = shelved.catalog.snapshots[operation.snapshot_ref]
-        found = proof.checks(snapshot, reading)
-        operation.observed = _observed(snapshot, reading, found)
-        reason = proof.drift_reason(found)
+        found = proof.checks(shelved.catalog.snapshots[operation.snapshot_ref], reading)
+        operation.observed = replay.observed(reading, found)
         guard.confirm()
+        reason = proof.drift_reason(found)
         if reason is not None:
             raise drifted(reason, operation.observed)
 
@@ -220,20 +220,22 @@ class Checkpoints:
         synced: bool,
     ) -> None:
         """Publish and record in one transaction, unless a newer operation was admitted first."""
+        socket, stop_id = guard.before.choice.socket, reading["stop_id"]
         with self._lock:
             if operation.cancel.is_set():
                 raise CheckpointCancelled("a newer checkpoint took the session over")
             operation.finish("ready", self._record.now())
-            self._record.ready(
-                shelved,
-                operation,
-                socket=guard.before.choice.socket,
-                stop_id=reading["stop_id"],
-                actor=actor,
-                synced=synced,
-            )
+            self._record.ready(shelved, operation, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
 
-    def _broken(self, operation: Operation, guard: Guard, error: McpError) -> CardAppError:
+    # -- what went wrong -------------------------------------------------------------------------------------------
+
+    def _failed(self, guard: Guard, error: CardAppError) -> CardAppError:
+        """The session's own failure, unless the session or the source changed meanwhile: that explains it better."""
+        if isinstance(error, CheckpointCancelled | TooSlow):
+            return error
+        return self._changed(guard) or error
+
+    def _broken(self, guard: Guard, error: McpError) -> CardAppError:
         """What a broken conversation means for the operation."""
         if isinstance(error, McpCancelled):
             return CheckpointCancelled("a newer checkpoint took the session over")
@@ -243,12 +245,24 @@ class Checkpoints:
                 "or reset the session with bin/card-session reset",
                 code="replay_timeout",
             )
-        if isinstance(error, McpClosed):
-            try:
-                guard.confirm()
-            except CheckpointRejected as rejected:
-                return rejected
-        return DebuggerFailed(f"the session did not keep to its protocol: {error.detail}", code=error.code)
+        changed = self._changed(guard) if isinstance(error, McpClosed) else None
+        return changed or DebuggerFailed(
+            f"the session did not keep to its protocol: {error.detail}: bin/card-session reset", code=error.code
+        )
+
+    @staticmethod
+    def _changed(guard: Guard) -> CheckpointRejected | None:
+        try:
+            guard.confirm()
+        except CheckpointRejected as rejected:
+            return rejected
+        return None
+
+
+def _surprise(operation: Operation) -> CardAppError:
+    """A defect of ours still has to end the operation in the record."""
+    _log.exception("the checkpoint of %s met a surprise", operation.snapshot_ref)
+    return CardAppError("the checkpoint failed inside the service; its log tells more", code="internal_error")
 
 
 def _snapshot_key(shelved: Shelved, reference: str) -> str:
@@ -257,15 +271,3 @@ def _snapshot_key(shelved: Shelved, reference: str) -> str:
     if item is None or item.level != "snapshot":
         raise InvalidValue.of("/snapshot_ref", f"{reference!r} is no snapshot; give task/block/phase/step/snapshot")
     return item.key
-
-
-def _observed(snapshot: Snapshot, reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
-    return {
-        "file": reading["file"],
-        "line": reading["line"],
-        "function": reading["function"],
-        "checks": [check.as_json() for check in found],
-        "values": reading["values"],
-        "allocator": reading["allocator"],
-        "method": reading["method"],
-    }

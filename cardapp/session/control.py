@@ -60,12 +60,21 @@ class Control:
             "revision": published.revision if published else 0,
         }
 
-    def switch_off(self, tx: Connection, reason: str, *, actor: str = "backend") -> bool:
-        """Inside a write: SYNC goes off, with its reason and its event; False when it was off already."""
+    def published_operation(self) -> str | None:
+        """The operation that published what is shown now."""
+        with self._database.read() as conn:
+            published = publication.load(conn, self._shelf.current().identity.uuid)
+        return published.operation_id if published else None
+
+    def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
+        """Inside a write: SYNC goes off, with its reason and its event. False when it was off already, or when another
+        operation than ``operation_id`` has published since the reason came up."""
         identity = self._shelf.current().identity
         published = publication.load(tx, identity.uuid)
+        if published is None or published.operation_id != operation_id:
+            return False
         at = self._clock()
-        if published is None or not publication.switch_off(tx, identity.uuid, reason, at):
+        if not publication.switch_off(tx, identity.uuid, reason, at):
             return False
         card, data = identity.as_json(), {"reason": reason, "generation": published.generation}
         events.append(tx, kind="sync.off", actor=actor, key=published.key, card=card, data=data, at=at)

@@ -122,12 +122,27 @@ def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
         )
 
 
-def expect_identity(expected: dict[str, Any], actual: dict[str, str], whose: str) -> None:
-    """Refuse when ``expected`` is another card, or another revision, than ``actual``; ``whose`` names the latter."""
-    wrong = [name for name, value in actual.items() if expected[name] != value]
+def expect_identity(expected: dict[str, Any], served: dict[str, str]) -> None:
+    """Refuse a caller that expects another card, or another revision of it, than the served one."""
+    wrong = [name for name, value in served.items() if expected[name] != value]
     if wrong:
         raise CheckpointRejected(
-            f"the {', '.join(wrong)} of {whose} differ from what was expected",
+            f"the served card's {', '.join(wrong)} differ from what was expected: read GET /api/identity again",
             code="identity_mismatch",
-            extra={"identity": actual},
+            extra={"identity": served},
         )
+
+
+def expect_same_card(served: dict[str, str], session: Witness) -> None:
+    """Refuse a session that runs another card, or another revision of it, than the served one."""
+    if session.card != served:
+        raise CheckpointRejected(
+            f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "
+            "choose a session of it with bin/card-session select NAME, or start one with bin/card-session start CARD",
+            code="identity_mismatch",
+            extra={"identity": session.card},
+        )
+
+
+def _titled(card: dict[str, str]) -> str:
+    return f"card {card['id']} {card['version']} ({card['source_sha256'][:12]})"

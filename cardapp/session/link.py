@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
+from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cardapp import __version__
 from cardapp.errors import (
+    CardAppError,
+    CheckpointCancelled,
+    CheckpointRejected,
+    Conflict,
     DebuggerFailed,
+    EditorBlocked,
+    EditorUnavailable,
     McpError,
     McpTimeout,
     SessionUnavailable,
+    SnapshotDrift,
     TooSlow,
 )
 from cardapp.mcp.client import McpClient
@@ -21,14 +30,41 @@ from cardapp.session.choice import Choice, SocketMark, mark, read_choice
 CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
+REFUSAL_SECONDS = 1.0
+"""How long a failed connection is taken for the answer of the next callers, so that they need not wait as well."""
+
 BINDING_FIELDS = ("container_id", "instance", "profile", "target")
 
 
+# The session's own codes that are more than a failure of the debugger.
+_FAILURES: dict[str, type[CardAppError]] = {
+    "cancelled": CheckpointCancelled,
+    "card_unreadable": Conflict,
+    "editor_blocked": EditorBlocked,
+    "editor_dead": EditorUnavailable,
+    "replay_timeout": TooSlow,
+    "source_drift": SnapshotDrift,
+}
+
+_Sign = tuple[Choice, SocketMark | None]
+
+
 @dataclass(frozen=True)
-class _Kept:
-    choice: Choice
-    mark: SocketMark | None
-    client: McpClient
+class _Connection:
+    """One connection to the socket that ``sign`` tells from all others, there or on its way, since ``began``."""
+
+    sign: _Sign
+    client: Future[McpClient]
+    began: float
+
+    def usable(self, sign: _Sign) -> bool:
+        if self.sign != sign:
+            return False
+        if not self.client.done():
+            return True
+        if self.client.exception() is not None:
+            return time.monotonic() - self.began < REFUSAL_SECONDS
+        return not self.client.result().closed.is_set()
 
 
 class SessionLink:
@@ -37,16 +73,16 @@ class SessionLink:
     def __init__(self, choice_path: Path) -> None:
         self._choice_path = choice_path
         self._lock = threading.Lock()
-        self._kept: _Kept | None = None
+        self._kept: _Connection | None = None
         self._editor_socket: tuple[McpClient, str | None] | None = None
 
     def choice(self) -> Choice:
         return read_choice(self._choice_path)
 
-    def connect(self, choice: Choice) -> McpClient:
+    def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
         """A new connection that the caller closes; :class:`SessionUnavailable` names the way back."""
         try:
-            return McpClient.connect(choice.socket, timeout=CONNECT_SECONDS, client_info=CLIENT_INFO)
+            return McpClient.connect(choice.socket, timeout=seconds, client_info=CLIENT_INFO)
         except (McpError, OSError) as error:
             raise SessionUnavailable(
                 f"session {choice.name!r} does not answer at {choice.socket} ({error}): "
@@ -59,7 +95,7 @@ class SessionLink:
         A connection that died since its last use is replaced once: sessions restart. Errors:
         :class:`SessionUnavailable`, :class:`TooSlow`, :class:`DebuggerFailed` with the session's own code.
         """
-        return call_tool(self._client(), tool, arguments, seconds=seconds)
+        return call_tool(self._client(seconds), tool, arguments, seconds=seconds)
 
     def binding(self, *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
         """All that ``session_binding`` tells of the chosen session."""
@@ -67,7 +103,7 @@ class SessionLink:
 
     def editor_socket(self) -> str | None:
         """The path of the session's Neovim socket; asked once of each server, which never moves it."""
-        client = self._client()
+        client = self._client(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:
             told = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
@@ -100,21 +136,48 @@ class SessionLink:
     def close(self) -> None:
         with self._lock:
             kept, self._kept = self._kept, None
-        if kept is not None:
-            kept.client.close()
+        _close(kept)
 
-    def _client(self) -> McpClient:
+    def _client(self, seconds: float) -> McpClient:
+        """The kept connection, or a new one that the first of its callers opens while the others wait for it."""
         choice = self.choice()
-        now = mark(choice.socket)
+        sign = (choice, mark(choice.socket))
         with self._lock:
             kept = self._kept
-            if kept is not None and kept.choice == choice and kept.mark == now and not kept.client.closed.is_set():
-                return kept.client
-            client = self.connect(choice)
-            self._kept = _Kept(choice, now, client)
-        if kept is not None:
-            kept.client.close()
+            if kept is not None and kept.usable(sign):
+                mine = None
+            else:
+                mine = self._kept = _Connection(sign, Future(), time.monotonic())
+        if mine is None:
+            assert kept is not None
+            return self._awaited(kept, seconds)
+        _close(kept)
+        return self._opened(mine, seconds)
+
+    def _opened(self, connection: _Connection, seconds: float) -> McpClient:
+        try:
+            client = self.connect(connection.sign[0], seconds=min(seconds, CONNECT_SECONDS))
+        except BaseException as error:
+            connection.client.set_exception(error)
+            raise
+        connection.client.set_result(client)
+        with self._lock:
+            replaced = self._kept is not connection
+        if replaced:
+            client.close()  # closed, or overtaken by a newer choice, while it was being opened
         return client
+
+    def _awaited(self, connection: _Connection, seconds: float) -> McpClient:
+        try:
+            return connection.client.result(seconds)
+        except TimeoutError as error:
+            raise TooSlow("the session is slow to open a connection: bin/card-session list") from error
+
+
+def _close(connection: _Connection | None) -> None:
+    """Close a connection that is open; one still on its way is closed by whoever opens it."""
+    if connection is not None and connection.client.done() and connection.client.exception() is None:
+        connection.client.result().close()
 
 
 def binding_of(told: dict[str, Any]) -> dict[str, str]:
@@ -136,9 +199,13 @@ def call_tool(client: McpClient, tool: str, arguments: dict[str, Any], *, second
     return structured
 
 
-def failure(structured: Any, text: str) -> DebuggerFailed:
-    """A tool's own failure as an error that keeps the session's code and data."""
+def failure(structured: Any, text: str) -> CardAppError:
+    """A tool's own failure as the error that fits its code; code and data are kept."""
     data = dict(structured) if isinstance(structured, dict) else {}
     code = str(data.pop("code", "debugger_failed"))
     reason = str(data.pop("reason", text))
-    return DebuggerFailed(reason, code=code, extra={"session": data} if data else None)
+    if code == "binding_mismatch":  # the session became another one between our question and its answer
+        code, kind = "container_changed", CheckpointRejected
+    else:
+        kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
+    return kind(reason, code=code, extra={"session": data} if data else None)

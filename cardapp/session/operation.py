@@ -81,17 +81,6 @@ def ending(error: CardAppError) -> str:
     return "failed"
 
 
-def as_checkpoint_error(error: CardAppError) -> CardAppError:
-    """The session's own codes as the class that fits: its timeout is a :class:`TooSlow`, and so on."""
-    if error.code == "replay_timeout":
-        return TooSlow(error.detail, code=error.code, extra=error.extra)
-    if error.code == "cancelled":
-        return CheckpointCancelled(error.detail, extra=error.extra)
-    if error.code == "binding_mismatch" and not isinstance(error, CheckpointRejected):
-        return CheckpointRejected(error.detail, code="container_changed", extra=error.extra)
-    return error
-
-
 def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
     """The program stands at the stop but is not what the card says."""
     return SnapshotDrift(f"the snapshot drifted: {reason}", extra={"observed": observed})

@@ -56,17 +56,14 @@ class SyncWatch:
         if reason is None or self._checkpoints.active() is not None:
             return None  # a replay under way moves the target itself; its ending decides
         with self._database.write() as tx:
-            now = publication.load(tx, self._shelf.current().identity.uuid)
-            if now is None or now.operation_id != published.operation_id:
-                return None  # published anew while we looked
-            return reason if self._control.switch_off(tx, reason) else None
+            return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
     def _published(self) -> Publication | None:
         with self._database.read() as conn:
             return publication.load(conn, self._shelf.current().identity.uuid)
 
     def _difference(self, published: Publication) -> str | None:
-        if self._shelf.current().identity.source_sha256 != published.source_sha256:
+        if self._shelf.source_digest() != published.source_sha256:
             return "source_changed"
         try:
             if self._link.choice().socket != published.socket:
@@ -115,12 +112,22 @@ class SessionView:
         except CardAppError as error:
             return {"available": False, "name": None, "binding": None, "reason": error.detail}
         sign = (choice, mark(choice.socket))
-        with self._lock:
-            seen = self._seen
-            if seen is None or seen[0] != sign or self._monotonic() - seen[1] > self._max_age:
+        seen = self._seen
+        old = seen if seen is not None and seen[0] == sign else None
+        if old is not None and self._monotonic() - old[1] <= self._max_age:
+            return old[2]
+        # One asks. The others are answered by what was seen last, and wait only where nothing was seen yet.
+        if not self._lock.acquire(blocking=old is None):
+            assert old is not None
+            return old[2]
+        try:
+            if self._seen is seen:
                 told = self._ask(choice.name)
-                seen = self._seen = (sign, self._monotonic(), told)
-        return seen[2]
+                self._seen = (sign, self._monotonic(), told)
+            assert self._seen is not None
+            return self._seen[2]
+        finally:
+            self._lock.release()
 
     def _ask(self, name: str) -> dict[str, Any]:
         try:

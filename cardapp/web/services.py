@@ -67,8 +67,12 @@ class Control(Protocol):
         """The body of ``GET /api/control/state``; never asks the session."""
         ...
 
-    def switch_off(self, tx: Any, reason: str, *, actor: str) -> bool:
-        """Inside a write: SYNC goes off, with its event; False when it was off already."""
+    def published_operation(self) -> str | None:
+        """The operation that published what is shown now."""
+        ...
+
+    def switch_off(self, tx: Any, operation_id: str | None, reason: str, *, actor: str) -> bool:
+        """Inside a write: SYNC goes off, with its event, unless another operation has published meanwhile."""
         ...
 
 

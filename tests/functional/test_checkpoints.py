@@ -271,6 +271,44 @@ def test_the_session_server_is_killed_during_the_replay(own: Stage) -> None:
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
+@pytest.mark.parametrize("broken", ["{", None])
+def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage, broken: str | None) -> None:
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    own.tcp.put("/api/navigation/current", position("quick"))
+    source = own.card / "card_source.json"
+    if broken is None:
+        source.unlink()
+    else:
+        source.write_text(broken)
+    until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
+    assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
+    problem = assert_problem(own.tcp.post("/api/navigation/sync"), 409, "source_changed")
+    assert "card_source.json" in problem["detail"]
+    assert kinds(own)[-1] == "checkpoint.rejected"
+
+
+def test_a_session_on_another_card_is_refused_with_the_way_out(own: Stage, state_dir: Path) -> None:
+    other = make_card(state_dir / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")
+    own.sessions.start(other, "other")
+    try:
+        own.sessions.run("select", "other")
+        problem = assert_problem(
+            own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)), 409, "identity_mismatch"
+        )
+        assert "bin/card-session select" in problem["detail"]
+    finally:
+        own.sessions.stop("other")
+
+
+def test_a_sync_follows_the_greatest_generation(own: Stage) -> None:
+    greatest = 2**52
+    too_great = own.activation(QUICK, generation=greatest + 1)
+    assert_problem(own.tcp.post("/api/checkpoint/activate", too_great), 422, "invalid_value")
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK, generation=greatest)).status == 200
+    own.tcp.put("/api/navigation/current", position("quick"))
+    assert own.tcp.post("/api/navigation/sync").json["generation"] == greatest + 1
+
+
 # -- endings of the target -----------------------------------------------------------------------------------------
 
 

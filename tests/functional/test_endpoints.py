@@ -138,3 +138,9 @@ def test_a_stale_revision_is_refused(api: Api) -> None:
         refused = api.put(path, {**body, "expected_revision": revision - 1})
         assert (refused.status, refused.json["code"]) == (409, "revision_conflict"), refused.body
         assert api.put(path, {**body, "expected_revision": revision}).status == 200
+
+
+@pytest.mark.parametrize("route", [r for r in ROUTES if r.body], ids=lambda route: f"{route.method} {route.path}")
+def test_a_request_without_body_and_type_is_answered_in_kind(api: Api, route: Route) -> None:
+    answer = api.request(route.method, route.path.replace("{itemId}", ITEM))
+    assert answer.status in ({200, 409} if route.body and route.body.optional else {400, 415, 422}), answer.body

@@ -33,7 +33,8 @@ def allocator(request: Request) -> Reply:
     if reading is None:
         return answer(_nothing("the allocator could not be read at this checkpoint", published))
     previous = (published.previous_observed or {}).get("allocator")
-    seen = _nothing(None, published)
+    off = f"SYNC is off ({published.reason}): the program may have left this checkpoint"
+    seen = _nothing(None if published.sync == "on" else off, published)
     return answer(
         {
             **seen,

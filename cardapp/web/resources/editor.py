@@ -29,10 +29,11 @@ def keys(request: Request) -> Reply:
 def reset(request: Request) -> Reply:
     """Restart the target and refresh the debugger: the program has then left its checkpoint."""
     services = request.services
+    published = services.control.published_operation()
     outcome = services.editor.reset()
     with services.database.write() as tx:
         actor = _record(tx, request, kinds.EDITOR_RESET, outcome)
-        services.control.switch_off(tx, "target_reset", actor=actor)
+        services.control.switch_off(tx, published, "target_reset", actor=actor)
     return answer(outcome)
 
 

@@ -70,7 +70,7 @@ def picture(request: Request) -> Reply:
 
 def _sent(environ: Mapping[str, Any], query: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
     """The picture's bytes and its fields, from either form of upload."""
-    if not environ["CONTENT_TYPE"].lower().startswith(FORM):
+    if not environ.get("CONTENT_TYPE", "").lower().startswith(FORM):
         data: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         return data, dict(query)
     try:
