@@ -26,8 +26,8 @@ _streams = threading.BoundedSemaphore(STREAMS_AT_ONCE)
 
 def read(request: Request) -> Reply:
     """Ticks with startTime <= ts <= endTime: the first ones from `startTime` on, and without it the newest. Pages
-    follow one another by `cursor`, also while ticks arrive. `csv` and `ndjson` stream the whole range unless a `limit` makes
-    pages of it, whose cursor is then in the header X-Next-Cursor."""
+    follow one another by `cursor`, also while ticks arrive. `csv` and `ndjson` stream the whole range unless a `limit`
+    makes pages of it, whose cursor is then in the header X-Next-Cursor."""
     query = request.query
     asked: dict[str, Any] = {**bounds(query), "sort": query["sort"], "format": query["format"]}
     if query["format"] != "object" and "limit" not in query:

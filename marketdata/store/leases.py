@@ -1,5 +1,7 @@
-"""Leases: who does what only one may do (``market_leases``), by the database's clock alone. Their rows stay, so that the
-fencing number only grows."""
+"""Leases: who does what only one may do (``market_leases``), by the database's clock alone.
+
+Their rows stay, so that the fencing number only grows.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ class Lease:
 
 
 def take(conn: Connection, name: str, holder: str, seconds: float) -> Lease:
-    """Take a lease that is free, or keep one's own for ``seconds`` more; Conflict (``lease_held``) names another holder."""
+    """Take a lease that is free, or keep one's own for ``seconds`` more; Conflict (``lease_held``) for another's."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         lease = cursor.execute(_TAKE, {"name": name, "holder": holder, "seconds": seconds}).fetchone()
         if lease is None:
