@@ -9,7 +9,7 @@ import signal
 import socket
 import subprocess
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -71,6 +71,21 @@ def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str]
         assert process.returncode == 0
     assert left_over(card_environment) == []
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
+
+
+def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], loops: Callable[..., int]) -> None:
+    for _ in range(loops(quick=3, full=30)):
+        command = [str(ROOT / "bin" / "cardapp"), "serve"]
+        with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None
+            process.stdout.readline()
+            process.stdout.readline()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
+                process.send_signal(number)
+            try:
+                assert process.wait(timeout=20) == 0
+            finally:
+                process.kill()
 
 
 def test_a_session_that_ran_before_is_left_alone(card_environment: dict[str, str]) -> None:
