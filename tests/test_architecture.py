@@ -18,12 +18,12 @@ PACKAGE = "cardapp"
 
 # Each part may import itself and the parts before it.
 ORDER = (
-    "errors", "schema", "settings", "card", "shelf", "mcp", "state", "session", "rehearsal", "reports", "web", "serve",
-    "cli", "__main__",
+    "errors", "schema", "settings", "card", "shelf", "mcp", "neovim", "state", "session", "rehearsal", "reports", "web",
+    "serve", "cli", "__main__",
 )  # fmt: skip
 
 # What runs inside the session is apart: it has its own short list, and nothing imports it.
-APART = {"container": ("errors", "schema", "card", "mcp")}
+APART = {"container": ("errors", "schema", "card", "mcp", "neovim")}
 
 # Only the command line may start the composition root.
 IMPORTED_ONLY_BY = {"serve": ("cli",), "cli": ("__main__",), "__main__": ()}
@@ -31,7 +31,7 @@ IMPORTED_ONLY_BY = {"serve": ("cli",), "cli": ("__main__",), "__main__": ()}
 # One place for each dependency: the module prefixes (below the package) that may import it.
 DEPENDENCY_HOMES = {
     "bottle": ("web",),
-    "pynvim": ("session", "container"),
+    "pynvim": ("neovim",),
     "simple_websocket": ("web.listener",),
     "sqlite3": ("state",),
     "waitress": ("web.listener",),
@@ -165,6 +165,8 @@ def test_every_part_has_its_place() -> None:
         ("container.ingdb.channel", "from cardapp.errors import CardAppError", "loads container.ingdb only"),
         ("container.ingdb.channel", "import pynvim", "gdb's Python has no pynvim"),
         ("container.host", "import gdb", "gdb is imported only in container.ingdb"),
+        ("session.editor", "import pynvim", "pynvim is imported only in neovim"),
+        ("neovim", "from cardapp.session import choice", "neovim may not import session"),
         ("web.app", "import sqlite3", "sqlite3 is imported only in state"),
         ("session.editor", "import bottle", "bottle is imported only in web"),
         ("web.app", "from waitress.server import create_server", "waitress is imported only in web.listener"),
@@ -189,7 +191,7 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
     [
         ("web.listener", "import waitress\nfrom cardapp.errors import CardAppError"),
         ("state", "from . import database\nfrom ..card import model"),
-        ("container.host", "import pynvim, threading\nfrom cardapp.mcp import server"),
+        ("container.host", "import threading\nfrom cardapp import neovim\nfrom cardapp.mcp import server"),
         ("container.ingdb.channel", "import gdb, json\nfrom cardapp.container.ingdb import values"),
         ("cli", "from cardapp import serve"),
     ],

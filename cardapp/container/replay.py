@@ -13,9 +13,8 @@ from typing import Any, NoReturn
 
 from cardapp.container.build import BuildCancelled, BuildFailed, Workplace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, Pending
-from cardapp.container.editor import EditorRefused
 from cardapp.container.session import POLL, EditorBusy, Session
-from cardapp.errors import DebuggerFailed, EditorUnavailable, TooSlow
+from cardapp.errors import Conflict, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
 
 STAGES = ("resetting", "replaying", "verifying")
@@ -53,14 +52,14 @@ class Replay:
             raise self._cancelled() from None
         except BuildFailed as error:
             raise ToolFailure("build_failed", error.detail) from error
-        except (EditorBusy, EditorRefused) as error:
+        except (EditorBusy, Conflict) as error:
             raise ToolFailure("editor_blocked", error.detail) from error
         except EditorUnavailable as error:
-            raise ToolFailure("editor_dead", f"{error.detail}; reset the session to bring Neovim back") from error
+            raise ToolFailure("editor_dead", error.detail) from error
         except TooSlow as error:
             if self.context.cancelled.is_set():
                 raise self._cancelled() from None
-            raise ToolFailure("replay_timeout", f"{error.detail} within {self.timeout:g} s") from error
+            raise ToolFailure("replay_timeout", f"no replay within {self.timeout:g} s: {error.detail}") from error
         except DebuggerGone as error:
             self._blame_the_dead(error)
         except DebuggerFailed as error:

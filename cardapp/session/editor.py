@@ -21,7 +21,7 @@ from cardapp.errors import (
     SessionUnavailable,
     TooSlow,
 )
-from cardapp.session.neovim import WAY_BACK, NeovimConnection
+from cardapp.neovim import WAY_BACK, NeovimConnection
 
 INPUT_LIMIT = 256  # characters; contract: "Limits"
 

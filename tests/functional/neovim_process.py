@@ -16,7 +16,7 @@ from pathlib import Path
 from time import monotonic
 from typing import TypeVar
 
-from cardapp.session.neovim import NeovimConnection
+from cardapp.neovim import NeovimConnection
 
 Seen = TypeVar("Seen")
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.session.neovim import NeovimConnection
+from cardapp.neovim import NeovimConnection
 from tests.functional.serving import Stage, make_card, position, until
 
 pytestmark = pytest.mark.functional

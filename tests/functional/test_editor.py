@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, TooSlow
+from cardapp.neovim import NeovimConnection
 from cardapp.session.editor import Editor
-from cardapp.session.neovim import NeovimConnection
 from tests.functional.neovim_process import NeovimProcess, eventually, neovim_in_terminal, neovim_with_ui
 
 pytestmark = pytest.mark.functional

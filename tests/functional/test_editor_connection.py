@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.errors import Conflict, EditorUnavailable, TooSlow
-from cardapp.session.neovim import NeovimConnection
+from cardapp.neovim import NeovimConnection
 from tests.functional.neovim_process import NeovimProcess, eventually, neovim_with_ui
 
 pytestmark = pytest.mark.functional

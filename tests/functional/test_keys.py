@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cardapp.card import keyboard
-from cardapp.session.neovim import NeovimConnection
+from cardapp.neovim import NeovimConnection
 from tests.functional.neovim_process import eventually, neovim_in_terminal, neovim_with_ui
 
 pytestmark = pytest.mark.functional

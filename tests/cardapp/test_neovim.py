@@ -13,7 +13,7 @@ import msgpack
 import pytest
 
 from cardapp.errors import EditorUnavailable, TooSlow
-from cardapp.session.neovim import NeovimConnection
+from cardapp.neovim import NeovimConnection
 
 API_INFO = [1, {"types": {name: {"id": number} for number, name in enumerate(("Buffer", "Window", "Tabpage"))}}]
 
