@@ -109,8 +109,8 @@ class NeovimConnection:
             return answer.result(max(0.0, deadline - monotonic()))
         except TimeoutError:
             raise TooSlow(
-                f"Neovim did not answer {method} in time: it runs a command or waits for a key. "
-                f"Interrupt it with the input <C-c>, or try again. {WAY_BACK}"
+                f"Neovim did not answer {method} in time: it runs a command or waits for a key. Try again; if it stays "
+                "so, interrupt it with the input <C-c>; only then end it with `bin/card-session reset`."
             ) from None
 
     def _forget(self, answer: Future[Any]) -> None:

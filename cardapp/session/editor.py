@@ -152,7 +152,7 @@ class Editor:
         answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_BOUND)
         fault = answer.get("fault")
         if fault == "late":
-            raise TooSlow(f"Neovim became free too late, the cursor was left alone. Try again. {WAY_BACK}")
+            raise TooSlow("Neovim became free too late, the cursor was left alone. Try again.")
         if fault == "window":
             raise InvalidValue.of(
                 "/window", f"there is no window {window}; GET /api/editor/state names the current one"
