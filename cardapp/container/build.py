@@ -15,7 +15,7 @@ from cardapp.card.model import Target
 from cardapp.container.debugger import Cancellation
 from cardapp.errors import CardAppError
 
-MAX_OUTPUT = 64 * 1024
+MAX_OUTPUT = 64 * 1024  # bytes that are kept; a build that says more is read on, or it would wait for us
 GLANCE = 0.05
 HABITS = ("Makefile", "makefile", "GNUmakefile")
 
@@ -76,7 +76,7 @@ class Workplace:
 
 
 def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
-    """Collect the output to its end; past the time or on cancellation the whole group is ended."""
+    """Read the output to its end, collect its beginning; past the time or on cancellation the whole group is ended."""
     assert maker.stdout is not None
     deadline = time.monotonic() + timeout
     output = bytearray()
@@ -93,7 +93,7 @@ def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellati
                 piece = os.read(maker.stdout.fileno(), 1 << 16)
                 if not piece:
                     return _text(output)
-                output += piece
+                output += piece[: MAX_OUTPUT - len(output)]
 
 
 def _end(maker: subprocess.Popen[bytes]) -> None:
@@ -102,4 +102,4 @@ def _end(maker: subprocess.Popen[bytes]) -> None:
 
 
 def _text(output: bytearray) -> str:
-    return output[:MAX_OUTPUT].decode("utf-8", "replace")
+    return output.decode("utf-8", "replace")

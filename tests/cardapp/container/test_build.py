@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import threading
 import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
 from cardapp.card.model import Target
-from cardapp.container.build import BuildCancelled, BuildFailed, Workplace
+from cardapp.container.build import MAX_OUTPUT, BuildCancelled, BuildFailed, Workplace
 
 
 def place(folder: Path, *build: str) -> Workplace:
@@ -37,6 +38,19 @@ def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) ->
 
 def test_the_output_is_told(tmp_path: Path) -> None:
     assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
+
+
+def test_of_an_output_without_bound_only_the_beginning_is_held(tmp_path: Path) -> None:
+    here = place(tmp_path, "sh", "-c", "echo first; head -c 50000000 /dev/zero; touch prog")
+    tracemalloc.start()
+    try:
+        told = here.build(60)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert told.startswith("first\n")
+    assert len(told) == MAX_OUTPUT
+    assert held < 5_000_000
 
 
 def test_a_failure_carries_the_output(tmp_path: Path) -> None:
