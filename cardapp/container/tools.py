@@ -17,6 +17,47 @@ from cardapp.schema import field_errors, validator
 BINDING = ("container_id", "instance", "profile", "target")
 RESET_TIMEOUT = 30.0
 FIT_TIMEOUT = 1.0
+# Name, title, what it does, what it takes and what it answers.
+DESCRIBED = (
+    (
+        "session_binding",
+        "Which session this is",
+        "The container, instance, profile, target and card that this server speaks for, where its sources lie, and "
+        "whether its editor and debugger answer.",
+        schemas.NOTHING,
+        schemas.BINDING_OUT,
+    ),
+    (
+        "checkpoint_replay",
+        "Replay to a snapshot",
+        "Build what was edited, run the program anew to the stop and read the expressions there. The editor shows the "
+        "line. The binding must be the one that session_binding answers. Cancel it at any time.",
+        schemas.REPLAY_IN,
+        schemas.REPLAY_OUT,
+    ),
+    (
+        "target_reset",
+        "Reset the target",
+        "End the program, and a replay that is under way; start whatever died: gdb, Neovim. Unsaved edits in a living "
+        "Neovim are kept.",
+        schemas.NOTHING,
+        schemas.RESET_OUT,
+    ),
+    (
+        "pane_fit",
+        "Fit the terminal",
+        "Resize the session's terminal to the columns and rows given, else to the terminals attached to it.",
+        schemas.FIT_IN,
+        schemas.FIT_OUT,
+    ),
+    (
+        "debugger_state",
+        "Where the program stands",
+        "The program's state, its place, and stop_id, which changes whenever the program moved.",
+        schemas.NOTHING,
+        schemas.STATE_OUT,
+    ),
+)
 GONE = "gone"  # the stop_id while there is no gdb: never one of a living gdb
 
 
@@ -28,51 +69,8 @@ class SessionTools:
         self._recipe = validator(schemas.RECIPE)
 
     def tools(self) -> list[Tool]:
-        return [
-            Tool(
-                "session_binding",
-                "Which session this is",
-                "The container, instance, profile, target and card that this server speaks for, where its sources lie, "
-                "and whether its editor and debugger answer.",
-                schemas.NOTHING,
-                schemas.BINDING_OUT,
-                self.binding,
-            ),
-            Tool(
-                "checkpoint_replay",
-                "Replay to a snapshot",
-                "Build what was edited, run the program anew to the stop and read the expressions there. The editor "
-                "shows the line. The binding must be the one that session_binding answers. Cancel it at any time.",
-                schemas.REPLAY_IN,
-                schemas.REPLAY_OUT,
-                self.replay,
-            ),
-            Tool(
-                "target_reset",
-                "Reset the target",
-                "End the program, and a replay that is under way; start whatever died: gdb, Neovim. Unsaved edits in a "
-                "living Neovim are kept.",
-                schemas.NOTHING,
-                schemas.RESET_OUT,
-                self.reset,
-            ),
-            Tool(
-                "pane_fit",
-                "Fit the terminal",
-                "Resize the session's terminal to the columns and rows given, else to the terminals attached to it.",
-                schemas.FIT_IN,
-                schemas.FIT_OUT,
-                self.fit,
-            ),
-            Tool(
-                "debugger_state",
-                "Where the program stands",
-                "The program's state, its place, and stop_id, which changes whenever the program moved.",
-                schemas.NOTHING,
-                schemas.STATE_OUT,
-                self.state,
-            ),
-        ]
+        handlers = (self.binding, self.replay, self.reset, self.fit, self.state)
+        return [Tool(*described, handler) for described, handler in zip(DESCRIBED, handlers, strict=True)]
 
     # -- handlers ----------------------------------------------------------------------------------------------------
 
