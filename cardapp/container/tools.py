@@ -17,6 +17,7 @@ from cardapp.schema import field_errors, validator
 BINDING = ("container_id", "instance", "profile", "target")
 RESET_TIMEOUT = 30.0
 FIT_TIMEOUT = 1.0
+ASK_TIMEOUT = 0.5  # seconds for a question that Neovim answers in under a millisecond when it can answer at all
 # Name, title, what it does, what it takes and what it answers.
 DESCRIBED = (
     (
@@ -46,7 +47,8 @@ DESCRIBED = (
     (
         "pane_fit",
         "Fit the terminal",
-        "Resize the session's terminal to the columns and rows given, else to the terminals attached to it.",
+        "Resize the session's terminal to the columns and rows given, else to the terminals attached to it. A Neovim "
+        "that waits for a key or runs a command follows when it goes on.",
         schemas.FIT_IN,
         schemas.FIT_OUT,
     ),
@@ -133,8 +135,8 @@ class SessionTools:
             grid = self._settled_grid(width, height)
         except PaneFailed as error:
             raise ToolFailure(error.code, f"{error.detail}; reset the session") from error
-        except (EditorUnavailable, TooSlow) as error:
-            raise ToolFailure("editor_dead", f"{error.detail}; reset the session") from error
+        except EditorUnavailable as error:
+            raise ToolFailure("editor_dead", error.detail) from error
         return {"host": {"cols": width, "rows": height}, "grid": {"cols": grid[0], "rows": grid[1]}}
 
     def state(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
@@ -200,11 +202,21 @@ class SessionTools:
         return columns, rows
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
-        """Neovim's grid once it follows the terminal; smaller when another attached UI is."""
+        """Neovim's grid once it follows the terminal; smaller when another attached UI is.
+
+        A Neovim that waits for a key or runs a command cannot be asked: it follows the terminal when it goes on, so
+        the answer is the terminal's size.
+        """
+        editor = self._session.editor
         deadline = time.monotonic() + FIT_TIMEOUT
         pause = threading.Event()
         while True:
-            found = self._session.editor.lua("return {vim.o.columns, vim.o.lines}")
+            try:
+                if editor.mode(ASK_TIMEOUT).blocking:
+                    return columns, rows
+                found = editor.lua("return {vim.o.columns, vim.o.lines}", timeout=ASK_TIMEOUT)
+            except TooSlow:
+                return columns, rows
             if tuple(found) == (columns, rows) or time.monotonic() > deadline:
                 return int(found[0]), int(found[1])
             pause.wait(POLL)

@@ -103,6 +103,20 @@ def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
     until(lambda: (now := state(calm))["blocking"] is False and now["grid"] == drawn.json["grid"])
 
 
+@pytest.mark.parametrize("busy", ["r", ":while 1<Bar>endwhile<CR>"], ids=["awaits a key", "runs a script"])
+def test_redraw_fits_a_neovim_that_cannot_be_asked_and_it_follows_when_it_goes_on(calm: Stage, busy: str) -> None:
+    last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
+    cols = 90 + len(busy)  # another size each time
+    keys(calm, busy)
+    until(lambda: state(calm)["blocking"] is True)
+    drawn = calm.tcp.post("/api/editor/redraw", {"cols": cols, "rows": 28})
+    assert drawn.status == 200, drawn.json
+    assert drawn.json["host"] == drawn.json["grid"] == {"cols": cols, "rows": 28}
+    assert len(calm.tcp.get(f"/api/events?after={last}&kind=editor.redraw")["events"]) == 1
+    keys(calm, "<C-c>")
+    until(lambda: state(calm)["grid"] == drawn.json["grid"])
+
+
 @pytest.mark.parametrize(
     ("key", "kind"),
     [
