@@ -178,24 +178,28 @@ class Connection:
         answer = self._outcome(call)
         call.context.finish()
         with self._lock:
-            del self._calls[call.request.id]  # before the answer: after it the peer may use the id again
-        call.reply(None if call.muted else answer)
+            del self._calls[call.request.id]
         self._slots.release()
+        # Only now: who has the answer may use the id, and the slot, again.
+        call.reply(None if call.muted else answer)
         with self._lock:
             del self._threads[threading.current_thread()]
 
     def _outcome(self, call: _Call) -> Answer:
-        request = call.request
         try:
-            structured = call.tool.handler(call.arguments, call.context)
-            if faults := self._protocol.output_faults(call.tool, structured):
-                raise ValueError(f"its answer breaks its output schema: {faults}")
-            return Result(request.id, self._protocol.success(call.revision, structured))
-        except ToolFailure as failure:
-            return Result(request.id, self._protocol.failure(call.revision, failure))
+            return Result(call.request.id, self._called(call))
         except Exception:
             _LOG.exception("the tool %s failed by a defect", call.tool.name)
-            return Failure(request.id, INTERNAL_ERROR, f"the tool {call.tool.name} failed by a defect of its own")
+            return Failure(call.request.id, INTERNAL_ERROR, f"the tool {call.tool.name} failed by a defect of its own")
+
+    def _called(self, call: _Call) -> dict[str, Any]:
+        try:
+            structured = call.tool.handler(call.arguments, call.context)
+        except ToolFailure as failure:
+            return self._protocol.failure(call.revision, failure)
+        if faults := self._protocol.output_faults(call.tool, structured):
+            raise ValueError(f"its answer breaks its output schema: {faults}")
+        return self._protocol.success(call.revision, structured)
 
     def _reporter(self, request: Request, revision: Revision) -> Report | None:
         token = request.params.get(META, {}).get(PROGRESS_TOKEN)

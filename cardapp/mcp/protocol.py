@@ -155,18 +155,20 @@ class Protocol:
         return _sentence(self._outputs[tool.name].faults(structured))
 
     def success(self, revision: Revision, structured: dict[str, Any]) -> dict[str, Any]:
-        """A ``CallToolResult``; its text is the JSON itself, which is all that old revisions can carry."""
-        text = json.dumps(structured, ensure_ascii=False, allow_nan=False)
-        return self._call_result(revision, text, structured, is_error=False)
+        """A ``CallToolResult``; its text is the JSON itself, which is all that old revisions can carry.
+
+        :raises ValueError, TypeError: ``structured`` is not JSON.
+        """
+        return self._call_result(revision, None, structured)
 
     def failure(self, revision: Revision, failure: ToolFailure) -> dict[str, Any]:
-        """A ``CallToolResult`` with ``isError``."""
-        return self._call_result(revision, failure.reason, failure.structured, is_error=True)
+        """A ``CallToolResult`` with ``isError``. :raises ValueError, TypeError: the failure's data are not JSON."""
+        return self._call_result(revision, failure.reason, failure.structured)
 
-    def _call_result(
-        self, revision: Revision, text: str, structured: dict[str, Any], *, is_error: bool
-    ) -> dict[str, Any]:
-        result: dict[str, Any] = {"content": [{"type": "text", "text": text}], "isError": is_error}
+    def _call_result(self, revision: Revision, reason: str | None, structured: dict[str, Any]) -> dict[str, Any]:
+        text = json.dumps(structured, ensure_ascii=False, allow_nan=False)
+        content = [{"type": "text", "text": text if reason is None else reason}]
+        result: dict[str, Any] = {"content": content, "isError": reason is not None}
         if revision.structured:
             result["structuredContent"] = structured
         return self.complete(revision, result)

@@ -49,6 +49,10 @@ def break_schema(_arguments: dict[str, Any], _context: CallContext) -> dict[str,
     return {"sum": "not a number"}
 
 
+def fail_badly(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+    raise ToolFailure("no_luck", "it cannot be told either", what=object())
+
+
 def crash(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
     raise ZeroDivisionError("an internal detail")
 
@@ -66,6 +70,7 @@ TOOLS = (
     Tool("stopped", "Stopped", "Waits for a stop.", schema([]), schema(["stopped"], stopped={"const": True}), stopped),
     Tool("fail", "Fail", "Fails.", schema([]), schema(["sum"], sum=NUMBER), fail),
     Tool("break_schema", "Break", "Breaks its own schema.", schema([]), schema(["sum"], sum=NUMBER), break_schema),
+    Tool("fail_badly", "Fail badly", "Fails without JSON.", schema([]), schema([]), fail_badly),
     Tool("crash", "Crash", "Has a defect.", schema([]), schema([]), crash),
 )
 

@@ -78,8 +78,8 @@ def test_a_peer_that_does_not_read_ends_the_channel(ends: Ends) -> None:
 def test_shut_wakes_who_receives_and_who_sends(ends: Ends, background: Callable[..., Future[Any]]) -> None:
     channel, _, _ = ends
     receiving = background(channel.receive)
-    sending = background(channel.send, b"x" * 10_000_000, PATIENCE)
-    second = background(channel.send, b"y", PATIENCE)
+    sending = background(channel.send, b"x" * 10_000_000, 10 * PATIENCE)
+    second = background(channel.send, b"y", 10 * PATIENCE)
     threading.Event().wait(0.05)  # let them start to wait; they must be woken either way
     channel.shut()
     channel.shut()

@@ -2,6 +2,8 @@ from __future__ import annotations
 
 import json
 import runpy
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -227,7 +229,7 @@ def test_malformed_calls_are_protocol_errors(caller: Caller, params: dict[str, A
     assert caller.ask("tools/call", **params)["error"]["code"] == -32602
 
 
-@pytest.mark.parametrize("name", ["crash", "break_schema"])
+@pytest.mark.parametrize("name", ["crash", "break_schema", "fail_badly"])
 def test_a_tool_s_defect_is_an_internal_error_without_its_details(
     modern: Caller, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -249,6 +251,17 @@ def test_arguments_nested_past_checking_are_refused_and_the_connection_lives(ser
     answer = caller.call("deep", arguments)
     assert answer["error"]["code"] == -32602
     assert "result" in caller.call("deep")
+
+
+def test_what_is_piped_in_is_answered_before_the_end() -> None:
+    """``serve_stdio`` with an input that ends at once, as a shell gives it; the tool prints, which must not show."""
+    call = {"name": "add", "arguments": {"a": 1, "b": 2}, "_meta": META}
+    line = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}).encode() + b"\n"
+    command = [sys.executable, str(Path(__file__).with_name("example_server.py"))]
+    done = subprocess.run(command, input=line, capture_output=True, timeout=PATIENCE, check=True)
+    answers = [json.loads(each) for each in done.stdout.splitlines()]
+    assert [answer["result"]["structuredContent"] for answer in answers] == [{"sum": 3}]
+    assert b"what a tool prints" in done.stderr
 
 
 def test_a_server_whose_tools_make_no_sense_is_not_made() -> None:
@@ -360,6 +373,8 @@ def test_calls_past_the_bound_fail_as_busy(served: Serve) -> None:
     assert caller.call("held")["result"]["structuredContent"]["code"] == "busy"
     release.set()
     assert caller.peer.receive()["id"] == running
+    for _ in range(3):
+        assert caller.call("held")["result"]["isError"] is False
 
 
 def test_the_end_of_a_peer_cancels_its_calls_and_their_answers_still_go_out(served: Serve) -> None:
