@@ -67,7 +67,12 @@ class Workplace:
         except OSError as error:
             raise BuildFailed(f"{self.target.build[0]} cannot be run: {error.strerror}") from error
         with maker:
-            output = _watch(maker, timeout, cancelled)
+            try:
+                output = _watch(maker, timeout, cancelled)
+            except BaseException:  # Ctrl-C too: it does not reach a group of its own
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(maker.pid, signal.SIGKILL)
+                raise
         if maker.returncode != 0:
             raise BuildFailed(f"{' '.join(self.target.build)} failed in {self.directory}:\n{output}")
         if not self.program.is_file():
@@ -76,7 +81,7 @@ class Workplace:
 
 
 def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
-    """Read the output to its end, collect its beginning; past the time or on cancellation the whole group is ended."""
+    """Read the output to its end, collect its beginning; raises past the time and on cancellation."""
     assert maker.stdout is not None
     deadline = time.monotonic() + timeout
     output = bytearray()
@@ -84,21 +89,14 @@ def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellati
         selector.register(maker.stdout, selectors.EVENT_READ)
         while True:
             if cancelled is not None and cancelled.is_set():
-                _end(maker)
                 raise BuildCancelled("the build was cancelled")
             if time.monotonic() > deadline:
-                _end(maker)
                 raise BuildFailed(f"the build took longer than {timeout:.0f} s and was ended\n{_text(output)}")
             if selector.select(GLANCE):
                 piece = os.read(maker.stdout.fileno(), 1 << 16)
                 if not piece:
                     return _text(output)
                 output += piece[: MAX_OUTPUT - len(output)]
-
-
-def _end(maker: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(maker.pid, signal.SIGKILL)
 
 
 def _text(output: bytearray) -> str:

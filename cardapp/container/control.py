@@ -160,8 +160,24 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code. Bad arguments end in argparse's own exit 2."""
+    """Run one command; the exit code, 130 and 141 as a shell has them for Ctrl-C and for a reader that went away.
+
+    Bad arguments end in argparse's own exit 2.
+    """
     options = parser().parse_args(argv)
+    try:
+        code = _run(options)
+        sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
+        return code
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # What is still to be printed has to go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
+
+
+def _run(options: argparse.Namespace) -> int:
     commands = Commands(Sessions(State.of(os.environ)))
     command: Callable[[argparse.Namespace], int] = getattr(commands, options.command)
     try:
@@ -169,5 +185,3 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CardAppError as error:
         print(f"card-session: {error.detail}", file=sys.stderr)
         return 2 if isinstance(error, UsageError) else 3 if isinstance(error, MissingRequirement) else 1
-    except KeyboardInterrupt:
-        return 1

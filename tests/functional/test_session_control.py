@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from tests.functional.session_process import (
     RunningSession,
     SessionTool,
     TestCard,
+    alive,
     at,
     eventually,
     processes_of,
@@ -144,6 +146,32 @@ def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestC
     done = tool.run("start", str(card.folder))
     assert done.returncode == 1
     assert "undeclared" in done.stderr
+    assert not list(tool.state.glob("sessions/*/session.json"))
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_reader_that_goes_away_ends_the_command_without_a_word(tool: SessionTool, stream: str) -> None:
+    gone, end = os.pipe()
+    os.close(gone)
+    command = [sys.executable, "-P", "-m", "cardapp.container", "list" if stream == "stdout" else "reset"]
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: end}
+    with subprocess.Popen(command, env=tool.environment, stdout=streams["stdout"], stderr=streams["stderr"]) as process:
+        os.close(end)
+        told = process.communicate(timeout=60)
+    assert b"".join(text for text in told if text) == b""
+    assert process.returncode == 128 + signal.SIGPIPE
+
+
+def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard) -> None:
+    (card.sources / "Makefile").write_text("all:\n\techo $$$$ > building; exec sleep 1000\n")
+    command = [sys.executable, "-P", "-m", "cardapp.container", "start", str(card.folder)]
+    with subprocess.Popen(command, env=tool.environment, stderr=subprocess.PIPE) as process:
+        builds = tool.state / "sessions" / "probe" / "work" / "probe" / "building"
+        builder = int(eventually(lambda: builds.exists() and builds.read_text().strip()))
+        process.send_signal(signal.SIGINT)
+        told = process.communicate(timeout=60)[1]
+    assert (process.returncode, told) == (128 + signal.SIGINT, b"")
+    eventually(lambda: not alive(builder))
     assert not list(tool.state.glob("sessions/*/session.json"))
 
 
