@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import logging
-import os
 import signal
 import time
 from datetime import UTC, datetime
-from pathlib import Path
 
-from cardapp.errors import StateError
+from cardapp import private
 from cardapp.session.checkpoint import Checkpoints
 from cardapp.session.control import Control
 from cardapp.session.editor import Editor
@@ -39,7 +37,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        _private_directory(settings.state_dir)
+        private.make_directory(settings.state_dir, "CARD_STATE_DIR")
         shelf = Shelf(settings.card_source)
         self._database = Database.open(settings.state_database)
         self._link = SessionLink(settings.mcp_choice)
@@ -106,17 +104,3 @@ def _announce(service: Service) -> None:
 
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def _private_directory(path: Path) -> None:
-    if path.is_symlink():
-        raise StateError(
-            f"{path} is a symbolic link, so somebody else could choose where state is written: "
-            "set CARD_STATE_DIR to the real directory",
-            code="state_symlink",
-        )
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.chmod(path, 0o700)
-    except OSError as error:
-        raise StateError(f"{path} cannot be the state directory: {error.strerror}; set CARD_STATE_DIR") from error

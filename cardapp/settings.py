@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Annotated, Any, get_type_hints
 
 from cardapp.errors import UsageError
+from cardapp.private import SOCKET_PATH_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
-SOCKET_PATH_MAX = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
 
 
 def _port(text: str) -> int:

@@ -18,12 +18,12 @@ PACKAGE = "cardapp"
 
 # Each part may import itself and the parts before it.
 ORDER = (
-    "errors", "schema", "settings", "card", "shelf", "mcp", "neovim", "state", "session", "rehearsal", "reports", "web",
-    "serve", "cli", "__main__",
+    "errors", "private", "schema", "settings", "card", "shelf", "mcp", "neovim", "state", "session", "rehearsal",
+    "reports", "web", "serve", "cli", "__main__",
 )  # fmt: skip
 
 # What runs inside the session is apart: it has its own short list, and nothing imports it.
-APART = {"container": ("errors", "schema", "card", "mcp", "neovim")}
+APART = {"container": ("errors", "private", "schema", "card", "mcp", "neovim")}
 
 # Only the command line may start the composition root.
 IMPORTED_ONLY_BY = {"serve": ("cli",), "cli": ("__main__",), "__main__": ()}
@@ -167,6 +167,7 @@ def test_every_part_has_its_place() -> None:
         ("container.host", "import gdb", "gdb is imported only in container.ingdb"),
         ("session.editor", "import pynvim", "pynvim is imported only in neovim"),
         ("neovim", "from cardapp.session import choice", "neovim may not import session"),
+        ("private", "from cardapp.settings import load", "private may not import settings"),
         ("web.app", "import sqlite3", "sqlite3 is imported only in state"),
         ("session.editor", "import bottle", "bottle is imported only in web"),
         ("web.app", "from waitress.server import create_server", "waitress is imported only in web.listener"),

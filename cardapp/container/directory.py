@@ -8,7 +8,6 @@ import json
 import os
 import re
 import shutil
-import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -16,12 +15,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cardapp import private
 from cardapp.container.process import Process
 from cardapp.container.profile import ROOT
 from cardapp.errors import StateError, UsageError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-SOCKET_PATH_MAX = 107  # bytes; the kernel cuts what is longer
 SOCKETS = ("mcp.sock", "nvim.sock", "gdb.sock", "tmux.sock")
 
 
@@ -41,18 +40,8 @@ class State:
 
     def create(self) -> None:
         """Make the directory, for this user alone; :class:`StateError` when it is another thing."""
-        if self.directory.is_symlink():
-            raise StateError(f"{self.directory} is a symbolic link; set CARD_STATE_DIR to the directory itself")
-        try:
-            for path in (self.directory, self.directory / "sessions"):
-                path.mkdir(mode=0o700, parents=True, exist_ok=True)
-                found = path.stat()
-                if found.st_uid != os.getuid():
-                    raise StateError(f"{path} belongs to another user; set CARD_STATE_DIR to a directory of your own")
-                if stat.S_IMODE(found.st_mode) & 0o077:
-                    path.chmod(0o700)
-        except OSError as error:
-            raise StateError(f"{error.filename} cannot be used ({error.strerror}); set CARD_STATE_DIR") from error
+        for path in (self.directory, self.directory / "sessions"):
+            private.make_directory(path, "CARD_STATE_DIR")
 
     def session(self, name: str) -> SessionDirectory:
         if not NAME.fullmatch(name):
@@ -139,10 +128,10 @@ class SessionDirectory:
     def create(self) -> None:
         for name in SOCKETS:
             length = len(os.fsencode(self.path / name))
-            if length > SOCKET_PATH_MAX:
+            if length > private.SOCKET_PATH_MAX:
                 raise UsageError(
-                    f"the socket {self.path / name} would have a path of {length} bytes, {SOCKET_PATH_MAX} is the "
-                    "most: set CARD_STATE_DIR to a shorter path, or take a shorter --name"
+                    f"the socket {self.path / name} would have a path of {length} bytes, {private.SOCKET_PATH_MAX} "
+                    "is the most: set CARD_STATE_DIR to a shorter path, or take a shorter --name"
                 )
         self.path.mkdir(mode=0o700, exist_ok=True)
 

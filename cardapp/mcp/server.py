@@ -16,13 +16,12 @@ from cardapp.mcp.channel import Channel, Stream
 from cardapp.mcp.connection import Connection
 from cardapp.mcp.protocol import Protocol
 from cardapp.mcp.tools import CallContext, Handler, Tool, ToolFailure
+from cardapp.private import SOCKET_PATH_MAX
 
 __all__ = ["CallContext", "Handler", "McpServer", "Tool", "ToolFailure", "UnixListener", "serve_stdio"]
 
 MAX_CALLS = 16
 MAX_CONNECTIONS = 32
-MAX_SOCKET_PATH = 107
-"""Bytes in a Unix socket's path: ``sun_path`` holds 108 with its final NUL (unix(7))."""
 _ACCEPT_PAUSE = 0.1
 
 
@@ -157,9 +156,9 @@ class UnixListener:
 def _claim(path: Path) -> None:
     """Make ``path`` free to bind: remove a socket file that nobody listens on."""
     length = len(os.fsencode(path))
-    if length > MAX_SOCKET_PATH:
+    if length > SOCKET_PATH_MAX:
         raise UsageError(
-            f"the socket path {path} has {length} bytes, the system allows {MAX_SOCKET_PATH}; "
+            f"the socket path {path} has {length} bytes, the system allows {SOCKET_PATH_MAX}; "
             "set CARD_STATE_DIR to a shorter directory"
         )
     try:

@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
+from cardapp import private
 from cardapp.errors import StateError
 from cardapp.state.failures import translating
 from cardapp.state.migrations import migrate
@@ -143,16 +144,11 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Refuse symlinks, then make the directory and an empty file that only this user can open."""
+    """Refuse symlinks and other users' files, then make the directory and an empty file for this user only."""
+    private.make_directory_of_file(path.parent, "CARD_STATE_DATABASE")
     try:
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        for place in (path.parent, path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            if place.is_symlink():
-                raise StateError(
-                    f"{place} is a symbolic link, so somebody else could choose what is written. Replace it by a real "
-                    "file or directory, or set CARD_STATE_DIR and CARD_STATE_DATABASE to the real place.",
-                    code="state_symlink",
-                )
+        for place in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
+            private.refuse_foreign(place, "CARD_STATE_DATABASE")
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         # An existing file is not opened: closing it again would drop this process's locks on it (POSIX).

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cardapp import private
 from cardapp.errors import NotFound, StateError
 from cardapp.state.images import inspect
 
@@ -106,20 +107,8 @@ def sweep(root: Path, conn: sqlite3.Connection) -> Sweep:
 
 
 def _make_private(root: Path) -> None:
-    if root.is_symlink():
-        raise StateError(
-            f"{root} is a symbolic link, so somebody else could choose where evidence is kept. Replace it by a real "
-            "directory, or set CARD_STATE_DIR to the real place.",
-            code="state_symlink",
-        )
-    try:
-        if not root.is_dir():
-            root.mkdir(mode=0o700, parents=True, exist_ok=True)
-            _sync_directory(root.parent)
-    except OSError as error:
-        raise StateError(
-            f"The evidence directory {root} cannot be made: {error.strerror}. Set CARD_STATE_DIR."
-        ) from error
+    if private.make_directory(root, "CARD_STATE_DIR"):
+        _sync_directory(root.parent)
 
 
 def _write(root: Path, target: Path, data: bytes) -> None:

@@ -10,6 +10,7 @@ import socket
 import stat
 from pathlib import Path
 
+from cardapp import private
 from cardapp.errors import StateError, UsageError
 
 _BACKLOG_PROBE_SECONDS = 1.0
@@ -20,8 +21,7 @@ def take_lock(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise _linked(path, "CARD_STATE_DIR") from error
+        private.refuse_foreign(path, "CARD_STATE_DIR")
         raise StateError(f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -68,7 +68,7 @@ def bind_unix(path: Path) -> socket.socket:
     Raises StateError for a socket that somebody listens on, for anything else in its place, and for a directory that
     others may enter or that is a symlink.
     """
-    _check_directory(path.parent)
+    private.make_directory(path.parent, "CARD_API_SOCKET")
     _remove_stale(path)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -97,29 +97,12 @@ def mark_of(path: Path) -> tuple[int, int]:
     return found.st_dev, found.st_ino
 
 
-def _check_directory(directory: Path) -> None:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = os.lstat(directory)
-    except OSError as error:
-        raise StateError(f"{directory} cannot hold the socket: {error.strerror}; set CARD_API_SOCKET") from error
-    if stat.S_ISLNK(found.st_mode):
-        raise _linked(directory, "CARD_API_SOCKET")
-    if found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise StateError(
-            f"{directory} is open to other users, and who reaches the socket can run any command: chmod 700 it, or set "
-            "CARD_API_SOCKET to a private directory",
-            code="socket_directory_open",
-        )
-
-
 def _remove_stale(path: Path) -> None:
     try:
         found = os.lstat(path)
     except FileNotFoundError:
         return
-    if stat.S_ISLNK(found.st_mode):
-        raise _linked(path, "CARD_API_SOCKET")
+    private.refuse_foreign(path, "CARD_API_SOCKET")
     if not stat.S_ISSOCK(found.st_mode):
         raise StateError(f"{path} is there and is no socket: move it away, or set CARD_API_SOCKET")
     if _answers(path):
@@ -127,14 +110,6 @@ def _remove_stale(path: Path) -> None:
             f"another instance answers on {path}: stop it, or set CARD_API_SOCKET to another path", code="socket_in_use"
         )
     path.unlink(missing_ok=True)
-
-
-def _linked(path: Path, setting: str) -> StateError:
-    return StateError(
-        f"{path} is a symbolic link, so somebody else could choose what is used: remove it, or set {setting} to the "
-        "real place",
-        code="state_symlink",
-    )
 
 
 def _answers(path: Path) -> bool:

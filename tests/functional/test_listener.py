@@ -505,7 +505,8 @@ def test_a_directory_open_to_others_is_refused(state_dir: Path, tmp_path: Path, 
     shared = tmp_path / "shared"
     shared.mkdir()
     shared.chmod(0o755)
-    refused(make_settings(state_dir, CARD_API_SOCKET=str(shared / "s")), app, "socket_directory_open")
+    (shared / "used").touch()
+    refused(make_settings(state_dir, CARD_API_SOCKET=str(shared / "s")), app, "state_directory_open")
     shared.chmod(0o700)
     link = tmp_path / "link"
     link.symlink_to(shared)
