@@ -1,12 +1,14 @@
-"""Real sessions for the functional tests."""
+"""Real sessions for the functional tests, and the whole application on one."""
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.functional.serving import Api, Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 
 
@@ -30,3 +32,22 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
     running = RunningSession(tool, card)
     yield running
     running.stop()
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """The application and a session on the card of ``make_card``; a module's tests share it."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+@pytest.fixture(params=["tcp", "unix"])
+def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
+    """A client of each listener of ``stage`` in turn."""
+    found: Api = getattr(stage, request.param)
+    return found

@@ -10,10 +10,12 @@ import http.client
 import json
 import os
 import socket
+import struct
 import subprocess
 import sys
 import threading
 import time
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,6 +121,17 @@ def position(step: str, snapshot: str | None = None, **fields: Any) -> dict[str,
     focus = "snapshot" if snapshot else "step"
     given = {"task_id": "t1", "block_id": "b1", "phase_id": "p1", "step_id": step, "snapshot_ref": snapshot}
     return {**given, "focus_level": focus, **fields}
+
+
+def picture(colour: int) -> bytes:
+    """A PNG of one pixel."""
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
+    pixels = zlib.compress(bytes([0, colour]))
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 @dataclass(frozen=True)

@@ -4,30 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from cardapp.neovim import NeovimConnection
-from tests.functional.serving import Stage, make_card, position, until
+from tests.functional.serving import Stage, position, until
 
 pytestmark = pytest.mark.functional
 
 PROMPT = ':echo "a\\nb\\nc\\nd"<CR>'
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
 
 
 def state(stage: Stage) -> dict[str, Any]:

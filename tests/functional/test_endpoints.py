@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import tempfile
-import zlib
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,40 +9,12 @@ import pytest
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.route import Route
-from tests.functional.serving import Api, Stage, make_card, position, until
+from tests.functional.serving import Api, Stage, picture, position, until
 
 pytestmark = pytest.mark.functional
 
 KEY = "t1/b1/p1/quick/first"
 ITEM = "t1.b1.p1.quick"
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
-
-
-@pytest.fixture(params=["tcp", "unix"])
-def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
-    found: Api = getattr(stage, request.param)
-    return found
-
-
-def picture(colour: int) -> bytes:
-    """A PNG of one pixel."""
-
-    def chunk(kind: bytes, data: bytes) -> bytes:
-        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-    header = struct.pack(">IIBBBBB", 1, 1, 8, 0, 0, 0, 0)
-    pixels = zlib.compress(bytes([0, colour]))
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
 
 
 def bodies(stage: Stage) -> dict[str, Any]:

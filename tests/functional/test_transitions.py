@@ -2,35 +2,15 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.serving import Api, Stage, make_card, position
+from tests.functional.serving import Api, Stage, position
 
 pytestmark = pytest.mark.functional
 
 ITEM = "t1.b1.p1.quick"
-
-
-@pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
-
-
-@pytest.fixture(params=["tcp", "unix"])
-def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
-    found: Api = getattr(stage, request.param)
-    return found
 
 
 def target_state(stage: Stage) -> Any:
