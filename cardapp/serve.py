@@ -19,6 +19,7 @@ from cardapp.shelf import Shelf
 from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web.app import make_app
+from cardapp.web.gate import Tcp
 from cardapp.web.listener import Listener
 from cardapp.web.services import Services
 
@@ -68,7 +69,9 @@ class Service:
         self.listener.start()
         # Only the instance that holds the listener's lock may tidy up.
         with self._database.write() as tx:
-            evidence.sweep(self.settings.evidence_dir, tx)
+            missing = evidence.sweep(self.settings.evidence_dir, tx)
+        for name in missing:
+            _log.warning("the picture %s is missing in %s: reports go without it", name, self.settings.evidence_dir)
         self._watch.start()
 
     def stop(self) -> None:
@@ -98,9 +101,5 @@ def run(settings: Settings) -> None:
 def _announce(service: Service) -> None:
     """The addresses, on standard output, once they answer."""
     settings = service.settings
-    print(f"http://{_bracketed(settings.api_host)}:{service.listener.port}", flush=True)  # noqa: T201
+    print(Tcp(settings.api_host, service.listener.port).address, flush=True)  # noqa: T201
     print(f"unix:{settings.api_socket}", flush=True)  # noqa: T201
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

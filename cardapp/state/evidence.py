@@ -42,15 +42,6 @@ class Stored:
         return self.name.partition(".")[0]
 
 
-@dataclass(frozen=True)
-class Sweep:
-    """What a start found: temporary files removed, whole files that no row names, rows whose file is missing."""
-
-    removed: int
-    unpinned: tuple[str, ...]
-    missing: tuple[str, ...]
-
-
 # -- files ---------------------------------------------------------------------------------------------------------
 
 
@@ -91,19 +82,17 @@ def media_type(name: str) -> str:
     return _MEDIA_TYPES[name.rpartition(".")[2]]
 
 
-def sweep(root: Path, conn: sqlite3.Connection) -> Sweep:
-    """At start, before anything is uploaded: remove temporary files, and say which files and rows have no partner.
+def sweep(root: Path, conn: sqlite3.Connection) -> list[str]:
+    """At start, before anything is uploaded: remove temporary files; the names of pinned pictures that are missing.
 
     A whole picture without a row stays: it is what its name says, does no harm, and may belong to another database.
     """
     _make_private(root)
-    names = [entry.name for entry in os.scandir(root)]
-    temporary = [name for name in names if _TEMPORARY.fullmatch(name)]
-    for name in temporary:
+    found = set(os.listdir(root))
+    for name in filter(_TEMPORARY.fullmatch, found):
         (root / name).unlink()
-    pinned = {row["name"] for row in conn.execute("SELECT DISTINCT name FROM evidence")}
-    pictures = {name for name in names if NAME.fullmatch(name)}
-    return Sweep(len(temporary), tuple(sorted(pictures - pinned)), tuple(sorted(pinned - pictures)))
+    pinned = [row["name"] for row in conn.execute("SELECT DISTINCT name FROM evidence ORDER BY name")]
+    return [name for name in pinned if name not in found]
 
 
 def _make_private(root: Path) -> None:

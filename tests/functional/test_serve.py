@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.functional.serving import Api, make_card
+from cardapp import settings
+from cardapp.serve import Service
+from tests.functional.serving import Api, make_card, picture
 from tests.functional.test_crash import Server
 
 pytestmark = pytest.mark.functional
@@ -87,3 +89,23 @@ def test_symlinked_state_is_refused(environment: dict[str, str], state_dir: Path
     os.symlink(state_dir / "real", state_dir / "link")
     ended = refused(environment, CARD_STATE_DIR=str(state_dir / "link"))
     assert (ended.returncode, "symbolic link" in ended.stderr) == (1, True), ended.stderr
+
+
+def test_a_start_names_the_pictures_that_are_missing(
+    environment: dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    def started() -> Path:
+        service = Service(settings.load(environment))
+        service.start()
+        try:
+            pixel = picture(1)
+            sent = Api.tcp(service.listener.port).request("POST", "/api/evidence", pixel, {"Content-Type": "image/png"})
+            return service.settings.evidence_dir / sent.headers["Location"].rsplit("/", 1)[1]
+        finally:
+            service.stop()
+
+    stored = started()
+    assert "missing" not in caplog.text
+    stored.unlink()
+    assert started() == stored
+    assert f"the picture {stored.name} is missing" in caplog.text
