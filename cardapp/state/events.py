@@ -112,12 +112,6 @@ def page(
     return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
 
 
-def get(conn: sqlite3.Connection, seq: int) -> dict[str, Any] | None:
-    """One event with its evidence, or None."""
-    found = page(conn, after=seq - 1, limit=1)
-    return found[0] if found and found[0]["seq"] == seq else None
-
-
 def latest(conn: sqlite3.Connection, *, limit: int, kind: str) -> list[dict[str, Any]]:
     """The last ``limit`` events of a kind, in their order, with their evidence."""
     rows = conn.execute(

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-
 NAVIGATION_SET = "navigation.set"
 NAVIGATION_MOVED = "navigation.moved"
 NAVIGATION_SYNCED = "navigation.synced"
@@ -51,11 +49,3 @@ BACKEND_KINDS = frozenset(
         ANNOTATION_HIDDEN,
     }
 )
-
-CLIENT_PATTERN = r"^(note|x-[a-z0-9][a-z0-9.-]{0,61})$"
-"""What a client may append: ``note`` or a kind of its own behind ``x-``, 64 characters at most."""
-
-
-def client_kind_allowed(kind: str) -> bool:
-    """Whether a client may append an event of this kind; never one of the backend's own."""
-    return re.fullmatch(CLIENT_PATTERN, kind) is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -18,7 +17,8 @@ from cardapp.web.services import LoadedCard
 MARKDOWN = "text/markdown; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 _PIECE = 64 * 1024
-_NOTES_PAGE = 1000
+_NOTES = 1000
+"""The newest notes that a report shows."""
 
 
 def teams(request: Request) -> Reply:
@@ -30,7 +30,7 @@ def teams(request: Request) -> Reply:
             card=loaded.card,
             catalog=loaded.catalog,
             progress=_progress(conn, loaded),
-            notes=_last_notes(conn),
+            notes=events.latest(conn, limit=_NOTES, kind=kinds.NOTE),
             at=services.clock(),
             base_url=request.environ[ADDRESS],
         )
@@ -76,13 +76,3 @@ def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
 def _progress(conn: Connection, loaded: LoadedCard) -> dict[str, Any]:
     uuid = loaded.identity.uuid
     return rules.overview(loaded.catalog, progress.load_all(conn, uuid), checkpoint.load_results(conn, uuid))
-
-
-def _last_notes(conn: Connection) -> Iterable[dict[str, Any]]:
-    """The newest notes in their order; the record is only read forward."""
-    last: deque[dict[str, Any]] = deque(maxlen=_NOTES_PAGE)
-    after = 0
-    while page := events.page(conn, after=after, limit=_NOTES_PAGE, kind=kinds.NOTE):
-        last.extend(page)
-        after = page[-1]["seq"]
-    return last

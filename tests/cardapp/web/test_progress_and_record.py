@@ -12,7 +12,7 @@ import pytest
 import webtest
 
 from cardapp.card.progress import LastResult
-from cardapp.state import checkpoint
+from cardapp.state import checkpoint, kinds
 from cardapp.state.chain import verify
 from cardapp.web.services import Services
 
@@ -82,7 +82,9 @@ def test_a_note_is_appended_at_the_position(api: Any) -> None:
     assert api.get(response.headers["Location"])["events"] == [event]
 
 
-@pytest.mark.parametrize("kind", ["navigation.set", "sync.off", "evidence.added", "timer", "x-", "X-a", "note\n"])
+@pytest.mark.parametrize(
+    "kind", [*sorted(kinds.BACKEND_KINDS), "", "notes", "x-", "x--a", "X-a", "x-Ü", "note\n", "x-a\n", "x-" + "a" * 63]
+)
 def test_a_client_cannot_append_a_kind_of_the_service(api: Any, kind: str) -> None:
     body = {"kind": kind, "actor": "me", "text": "t"}
     found = api.problem("POST", "/api/events", body, status=422, code="invalid_value")
