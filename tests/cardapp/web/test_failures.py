@@ -15,7 +15,8 @@ from cardapp.web.services import Services
 
 
 def every(kind: type[e.CardAppError]) -> list[type[e.CardAppError]]:
-    ours = [kind] if kind.__module__.startswith("cardapp.") else []
+    """The classes of the service's process: the session's own run in another one."""
+    ours = [kind] if kind.__module__.startswith("cardapp.") and ".container" not in kind.__module__ else []
     return ours + [each for child in kind.__subclasses__() for each in every(child)]
 
 
