@@ -13,6 +13,7 @@ from urllib.parse import parse_qsl
 
 from marketdata.api import schemas
 from marketdata.api.exchange import JSON
+from marketdata.api.quick import accepts
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
 
 BODY_BYTES = 8 * 1024 * 1024
@@ -38,7 +39,8 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
             message = "stands twice in the query"
             raise InvalidValue(f"{name[:80]} {message}", errors=(FieldError(schemas.pointer([name]), message),))
         found[name] = _typed(value, properties.get(name, {}))
-    checked(schema, found, "the query")
+    if not accepts(schema)(found):
+        checked(schema, found, "the query")
     defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
     return MappingProxyType(defaults | found)
 

@@ -11,7 +11,7 @@ from typing import Any
 from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.api.exchange import Reply, Request
 from marketdata.api.failures import MethodNotAllowed, StartResponse, WsgiApp, problem_of, send
-from marketdata.api.incoming import query_of
+from marketdata.api.incoming import checked, query_of
 from marketdata.api.revalidation import matches, weak_tag
 from marketdata.api.route import Route
 from marketdata.api.services import Services
@@ -92,6 +92,8 @@ def _handled(route: Route, path: Mapping[str, str], services: Services, environ:
     caller = None
     if route.scope is not None:
         caller = services.gate.admit(environ.get("HTTP_AUTHORIZATION"), route.scope)
+    if path:
+        checked("PathParameters", dict(path), "the path")
     query = query_of(environ.get("QUERY_STRING", ""), route.query)
     return route.handler(Request(services, caller, path, query, environ))
 

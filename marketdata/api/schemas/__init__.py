@@ -110,8 +110,18 @@ def plain(number: Decimal) -> str:
     return format(number, "f") if abs(number.adjusted()) <= _DIGITS_SHOWN else str(number)
 
 
+def ended(pattern: str) -> str:
+    """``pattern`` whose last ``$`` means the very end, as ECMA-262 has it."""
+    return re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
+
+
+def conforms(name: str, value: object) -> bool:
+    """Whether ``value`` has the format called ``name``."""
+    return _formats.conforms(value, name)
+
+
 def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
+    if isinstance(value, str) and not re.search(ended(pattern), value):
         yield jsonschema.ValidationError(f"{value[:80]!r} does not match {pattern!r}")
 
 

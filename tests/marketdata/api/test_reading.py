@@ -1,0 +1,273 @@
+"""Charts, ticks, symbols, coverage: what is answered, in which form, and when it need not be answered again."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import io
+import json
+from collections.abc import Callable
+from typing import Any
+
+import psycopg
+import pytest
+
+from marketdata.api.app import make_app
+from tests.marketdata.api.conftest import Api
+
+Make = Callable[..., dict[str, Any]]
+START = 1_700_000_040_000  # 2023-11-14T22:14:00Z, a whole minute
+
+
+@pytest.fixture(scope="module")
+def minutes(service: Any, read_token: str, write_token: str) -> str:
+    """A symbol with two ticks in each of ten minutes."""
+    ticks = [
+        {
+            "symbol": "READ:A",
+            "id": f"{n:02}",
+            "ts": START + n * 30_000,
+            "price": f"{100 + n}.50",
+            "size": "2",
+            "side": "buy",
+        }
+        for n in range(20)
+    ]
+    Api(service, read_token, write_token).ingest(*ticks)
+    return "READ:A"
+
+
+def test_a_chart(api: Api, minutes: str) -> None:
+    found = api.get(f"/v1/chart?symbol={minutes}&interval=1m&limit=2&startTime={START}")
+    assert (found["symbol"], found["interval"], found["more"]) == (minutes, "1m", True)
+    assert found["candles"][0] == {
+        "t": START, "T": START + 59_999, "o": "100.5", "h": "101.5", "l": "100.5", "c": "101.5", "v": "4", "q": "404",
+        "n": 2, "vwap": "101", "closed": True, "finalized": True,
+    }  # fmt: skip
+    after = found["candles"][-1]["t"] + 1
+    rest = api.get(f"/v1/chart?symbol={minutes}&interval=1m&startTime={after}")
+    assert len(rest["candles"]) == 8
+    assert not rest["more"]
+
+
+def test_resolution_is_another_word_for_interval(api: Api, minutes: str) -> None:
+    hour, sixty = (api.get(f"/v1/chart?symbol={minutes}&{word}") for word in ("interval=1h", "resolution=60"))
+    assert hour["candles"] == sixty["candles"]
+
+
+def test_forms_of_a_chart(api: Api, minutes: str) -> None:
+    path = f"/v1/chart?symbol={minutes}&interval=1m"
+    candles = api.get(path)["candles"]
+    columns = api.get(path + "&format=columns")["candles"]
+    assert {name: [each[name] for each in candles] for name in candles[0]} == columns
+    binance = api.get(path + "&format=binance")
+    assert [row[:7] for row in binance] == [[c["t"], c["o"], c["h"], c["l"], c["c"], c["v"], c["T"]] for c in candles]
+    assert {len(row) for row in binance} == {12}
+    ccxt = api.get(path + "&format=ccxt")
+    assert ccxt == [[c["t"], *(float(c[name]) for name in "ohlcv")] for c in candles]
+    text = api("GET", path + "&format=csv", status=200).text
+    rows = list(csv.DictReader(io.StringIO(text)))
+    assert [row["q"] for row in rows] == [c["q"] for c in candles]
+
+
+def test_time_zone_and_fill(api: Api, minutes: str) -> None:
+    path = f"/v1/chart?symbol={minutes}&interval=1d&timeZone="
+    shifted = api.get(path + "+05:30")["candles"][0]["t"]
+    assert shifted == api.get(path + "%2B05:30")["candles"][0]["t"]
+    assert shifted % 86_400_000 == 86_400_000 - (5 * 60 + 30) * 60_000
+    seconds = f"/v1/chart?symbol={minutes}&interval=1s&startTime={START}&endTime={START + 59_000}"
+    assert len(api.get(seconds)["candles"]) == 2
+    assert [c["n"] for c in api.get(seconds + "&fill=previous")["candles"]] == [1] + [0] * 29 + [1] + [0] * 29
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "",
+        "symbol=READ:A",
+        "symbol=READ:A&interval=7m",
+        "symbol=READ:A&interval=1m&resolution=1",
+        "symbol=READ:A&interval=1m&limit=10001",
+        "symbol=READ:A&interval=1m&limit=0",
+        "symbol=READ:A&interval=1m&limit=x",
+        "symbol=READ:A&interval=1m&timeZone=14:30",
+        "symbol=READ:A&interval=1m&startTime=yesterday",
+        "symbol=READ:A&interval=1m&startTime=2024-02-30T00:00:00Z",
+        "symbol=READ:A&interval=1m&startTime=2&endTime=1",
+        "symbol=READ:A&interval=1m&symbol=READ:A",
+        "symbol=READ:A&interval=1m&unknown=1",
+        "symbol=READ:A&interval=1m&format=xml",
+        "symbol=%ff&interval=1m",
+        "symbol=%00&interval=1m",
+        "symbol=a%27%3B--&interval=1m",
+    ],
+)
+def test_refused_queries(api: Api, minutes: str, query: str) -> None:
+    api.problem("GET", f"/v1/chart?{query}", status=422, code="invalid_value")
+
+
+@pytest.mark.parametrize("path", ["/v1/chart?interval=1m&symbol=", "/v1/ticks?symbol=", "/v1/coverage?symbol=",
+                                  "/v1/ticks?format=csv&symbol=", "/v1/udf/symbols?symbol=",
+                                  "/v1/udf/history?resolution=1&from=1&to=2&symbol="])  # fmt: skip
+def test_an_unknown_symbol(api: Api, path: str) -> None:
+    api.problem("GET", path + "NO:SUCH", status=404, code="unknown_symbol")
+
+
+def test_an_answer_is_given_again_until_it_changes(api: Api, tick: Make) -> None:
+    symbol = "READ:AGAIN"
+    api.ingest(tick(symbol=symbol))
+    paths = (f"/v1/chart?symbol={symbol}&interval=1d", f"/v1/ticks?symbol={symbol}", "/v1/symbols")
+    for late, path in enumerate(paths, start=1):
+        first = api("GET", path, status=200)
+        tag = {"If-None-Match": first.headers["ETag"]}
+        again = api("GET", path, headers=tag, status=304)
+        assert again.body == b""
+        assert again.headers["ETag"] == first.headers["ETag"]
+        assert again.headers["Cache-Control"] == "private, no-cache"
+        repeated = api("GET", path, status=200)
+        assert {**repeated.json, "as_of": 0} == {**first.json, "as_of": 0}
+        api.ingest(tick(symbol=symbol, id=path, ts=1_600_000_000_000 - late))
+        changed = api("GET", path, headers=tag, status=200)
+        assert changed.headers["ETag"] != first.headers["ETag"]
+        assert changed.json != first.json
+
+
+def test_as_of_is_told_anew_with_a_remembered_answer(api: Api, minutes: str) -> None:
+    path = f"/v1/chart?symbol={minutes}&interval=1d"
+    first, second = api.get(path), api.get(path)
+    assert second["as_of"] >= first["as_of"]
+    assert {**first, "as_of": 0} == {**second, "as_of": 0}
+
+
+def test_other_writers_are_seen_at_once(api: Api, minutes: str, database: str) -> None:
+    path = "/v1/chart?symbol=READ:RAW&interval=1d"
+    insert = "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('READ:RAW', %s, '2024-01-01Z', %s, 1)"
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute(insert, ("1", 5))
+        assert api.get(path)["candles"][0]["c"] == "5"
+        connection.execute(insert, ("2", 7))
+        assert api.get(path)["candles"][0]["c"] == "7"
+        connection.execute("DELETE FROM md_ticks_v1 WHERE symbol = 'READ:RAW' AND id = '2'")
+        assert api.get(path)["candles"][0]["c"] == "5"
+
+
+def test_gzip_where_it_pays(api: Api, minutes: str) -> None:
+    path = f"/v1/chart?symbol={minutes}&interval=1m&fill=previous&startTime={START}&limit=100"
+    wide = api("GET", f"/v1/chart?symbol={minutes}&interval=1s&fill=previous&startTime={START}", status=200)
+    assert "Content-Encoding" not in wide.headers
+    assert wide.headers["Vary"] == "Accept-Encoding"
+    for accepted, coded in {"gzip": True, "br, *;q=0.1": True, "gzip;q=0": False, "identity": False}.items():
+        request = api.app.RequestClass.blank(
+            f"/v1/chart?symbol={minutes}&interval=1s&fill=previous&startTime={START}",
+            headers={"Accept-Encoding": accepted, "Authorization": f"Bearer {api.tokens['read']}"},
+        )
+        response = request.get_response(make_app(api.service.services))  # webtest itself would decode it
+        assert (response.headers.get("Content-Encoding") == "gzip") == coded
+        body = gzip.decompress(response.body) if coded else response.body
+        assert json.loads(body)["candles"] == wide.json["candles"]
+    small = api("GET", path.replace("limit=100", "limit=1"), headers={"Accept-Encoding": "gzip"}, status=200)
+    assert "Content-Encoding" not in small.headers
+
+
+def test_pages_of_ticks_survive_inserts(api: Api, tick: Make) -> None:
+    symbol = "READ:PAGES"
+    api.ingest(*(tick(symbol=symbol, id=f"{n:03}", ts=START + n // 3) for n in range(50)))
+    for query in (f"startTime={START - 1}", "sort=desc"):
+        seen: list[str] = []
+        path = f"/v1/ticks?symbol={symbol}&limit=7&{query}"
+        page = api.get(path)
+        while True:
+            seen += [each["id"] for each in page["ticks"]]
+            if page["next_cursor"] is None:
+                break
+            api.ingest(tick(symbol=symbol, id=f"late {len(seen)}".replace(" ", "-"), ts=START - 10_000))
+            page = api.get(f"{path}&cursor={page['next_cursor']}")
+        wanted = [f"{n:03}" for n in range(50)]
+        mine = [each for each in seen if not each.startswith("late")]
+        assert mine == (wanted if "start" in query else wanted[::-1])
+        assert len(seen) == len(set(seen))
+
+
+def test_a_cursor_that_is_none(api: Api, minutes: str) -> None:
+    for cursor in ("abc", "W10", "e30=", "WzEsMiwzLDRd", "%00", "x" * 601):
+        api.problem("GET", f"/v1/ticks?symbol={minutes}&cursor={cursor}", status=422, code="invalid_value")
+
+
+def test_lines_of_ticks(api: Api, minutes: str) -> None:
+    objects = api.get(f"/v1/ticks?symbol={minutes}&startTime={START}")["ticks"]
+    lines = api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson", status=200).text.splitlines()
+    assert [json.loads(line) for line in lines] == objects
+    rows = list(csv.DictReader(io.StringIO(api("GET", f"/v1/ticks?symbol={minutes}&format=csv", status=200).text)))
+    assert [(row["id"], row["price"]) for row in rows] == [(each["id"], each["price"]) for each in objects]
+    page = api("GET", f"/v1/ticks?symbol={minutes}&format=csv&limit=3&startTime={START}", status=200)
+    assert len(page.text.splitlines()) == 4
+    following = page.headers["X-Next-Cursor"]
+    after = api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson&limit=3&cursor={following}", status=200)
+    assert json.loads(after.text.splitlines()[0]) == objects[3]
+    api.problem("GET", f"/v1/ticks?symbol={minutes}&format=csv&cursor={following}", status=422, code="invalid_value")
+
+
+def test_a_stream_gives_its_connection_back(api: Api, minutes: str) -> None:
+    for _ in range(20):
+        api("HEAD", f"/v1/ticks?symbol={minutes}&format=csv", status=200)
+        api("GET", f"/v1/ticks?symbol={minutes}&format=ndjson", status=200)
+
+
+def test_symbols(api: Api, minutes: str) -> None:
+    found = {each["symbol"]: each for each in api.get("/v1/symbols")["symbols"]}
+    assert (found[minutes]["first"], found[minutes]["last"]) == (START, START + 19 * 30_000)
+
+
+def test_aliases(api: Api, minutes: str, database: str) -> None:
+    with psycopg.connect(database, autocommit=True) as connection:
+        connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('SHORT', %s)", (minutes,))
+    assert api.get("/v1/chart?symbol=SHORT&interval=1h")["symbol"] == minutes
+    assert api.get("/v1/ticks?symbol=SHORT")["symbol"] == minutes
+    assert next(each for each in api.get("/v1/symbols")["symbols"] if each["symbol"] == minutes)["aliases"] == ["SHORT"]
+    assert [each["symbol"] for each in api.get("/v1/udf/search?query=shor")] == [minutes]
+
+
+# -- coverage and leases ---------------------------------------------------------------------------------------------
+
+DAY = 86_400_000
+
+
+def test_coverage(api: Api, tick: Make) -> None:
+    symbol = "READ:COVER"
+    api.ingest(tick(symbol=symbol, ts=10 * DAY + 5))
+
+    def note(start: int, end: int, state: str) -> None:
+        api("PUT", "/v1/coverage", {"symbol": symbol, "from": start, "to": end, "state": state}, status=200)
+
+    def told() -> list[tuple[float, float, str]]:
+        ranges = api.get(f"/v1/coverage?symbol={symbol}")["ranges"]
+        return [(each["from"] / DAY, each["to"] / DAY, each["state"]) for each in ranges]
+
+    assert told() == []
+    note(8 * DAY, 12 * DAY, "indexed")
+    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 12, "no_trades")]
+    note(20 * DAY, 21 * DAY, "failed")
+    note(11 * DAY, 20 * DAY, "failed")
+    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 21, "failed")]
+    note(10 * DAY + DAY // 2, 30 * DAY, "indexed")
+    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 30, "no_trades")]
+    assert api("GET", f"/v1/coverage?symbol={symbol}", authorization=f"Bearer {api.tokens['write']}", status=200)
+
+
+@pytest.mark.parametrize("body", [{}, {"symbol": "A", "from": 2, "to": 1, "state": "indexed"},
+                                  {"symbol": "A", "from": 1, "to": 2, "state": "no_trades"}])  # fmt: skip
+def test_refused_coverage(api: Api, body: Any) -> None:
+    api.problem("PUT", "/v1/coverage", body, status=422, code="invalid_value")
+
+
+def test_a_lease_has_one_holder(api: Api) -> None:
+    path = "/v1/lease/ingestor:md_ticks_v1"
+    mine = api("PUT", path, {"holder": "one", "ttl_s": 60}, status=200).json
+    assert api("PUT", path, {"holder": "one", "ttl_s": 60}, status=200).json["fencing"] == mine["fencing"]
+    assert api.problem("PUT", path, {"holder": "two", "ttl_s": 60}, status=409, code="lease_held")["holder"] == "one"
+    api.problem("DELETE", path, {"holder": "two"}, status=409, code="lease_held")
+    assert api("DELETE", path, {"holder": "one"}, status=200).json["released"]
+    assert not api("DELETE", path, {"holder": "one"}, status=200).json["released"]
+    assert api("PUT", path, {"holder": "two", "ttl_s": 60}, status=200).json["fencing"] > mine["fencing"]
+    api.problem("PUT", path, {"holder": "two", "ttl_s": 0}, status=422, code="invalid_value")
+    api.problem("PUT", "/v1/lease/a%20b", {"holder": "two", "ttl_s": 1}, status=422, code="invalid_value")

@@ -1,0 +1,164 @@
+"""The service around the data: health, metrics, the description, the administration of tokens, TradingView's feed."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import jsonschema
+import pytest
+
+from marketdata.api import schemas
+from marketdata.api.app import ROUTES
+from tests.marketdata.api.conftest import Api
+
+START = 1_700_000_040
+
+
+@pytest.fixture(scope="module")
+def bars(service: Any, read_token: str, write_token: str) -> str:
+    """A symbol with a tick in every other of six minutes."""
+    Api(service, read_token, write_token).ingest(
+        *(
+            {"symbol": "UDF:A", "id": str(n), "ts": (START + 120 * n) * 1000, "price": f"1.{n}5", "size": "3"}
+            for n in range(3)
+        )
+    )
+    return "UDF:A"
+
+
+def test_health_and_readiness(api: Api) -> None:
+    assert api.get("/healthz")["status"] == "alive"
+    assert api.get("/ready") == {"ready": True, "ticks_table": "md_ticks_v1", "candles_function": "md_candles_v1"}
+
+
+def test_metrics_are_well_formed(api: Api) -> None:
+    api.ingest({"symbol": "M:A", "id": "1", "ts": 1, "price": "1", "size": "1"})
+    text = api("GET", "/metrics", status=200).text
+    line = re.compile(r'# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [0-9.e+-]+')
+    assert all(line.fullmatch(each) for each in text.splitlines())
+    assert re.search(r'marketdata_ingested_total\{outcome="created"\} [1-9]', text)
+    assert 'marketdata_request_seconds_bucket{method="POST",path="/v1/ingest/tick",le="+Inf"}' in text
+    assert "marketdata_pool_connections" in text
+    names = [each.split()[2] for each in text.splitlines() if each.startswith("# TYPE")]
+    assert len(names) == len(set(names))
+
+
+def test_unknown_paths_and_methods(api: Api) -> None:
+    api.problem("GET", "/v1/nothing", status=404, code="not_found")
+    api.problem("GET", "/v1/admin/tokens/", status=404, code="not_found")
+    api.problem("GET", "/%ff", status=404, code="not_found")
+    response = api("PATCH", "/v1/admin/tokens", status=405)
+    assert response.headers["Allow"] == "GET, HEAD, POST"
+
+
+def test_head_is_get_without_its_body(api: Api, bars: str) -> None:
+    for path in ("/healthz", f"/v1/chart?symbol={bars}&interval=1m"):
+        response = api("HEAD", path, status=200)
+        assert response.body == b""
+        assert int(response.headers["Content-Length"]) > 0
+
+
+def test_the_description_is_sound(api: Api) -> None:
+    document = api.get("/openapi.json")
+    assert document["openapi"].startswith("3.1")
+    documented = {(method.upper(), path) for path, each in document["paths"].items() for method in each}
+    assert documented == {(route.method, route.path) for route in ROUTES}
+    names = [operation["operationId"] for each in document["paths"].values() for operation in each.values()]
+    assert len(names) == len(set(names))
+    for reference in re.findall(r'"\$ref": "([^"]+)"', json.dumps(document)):
+        assert reference.removeprefix("#/components/schemas/") in document["components"]["schemas"]
+    for file in schemas.files().values():
+        jsonschema.Draft202012Validator.check_schema(file)
+    used = json.dumps([document["paths"], [value for _, value in schemas.definitions().values()]])
+    for name in set(schemas.definitions()) - {route.query for route in ROUTES} - {"PathParameters"}:
+        assert f'/{name}"' in used, f"{name} is used nowhere"
+
+
+def test_problem_types_are_described(api: Api) -> None:
+    document = api.get("/openapi.json")
+    kind = api.problem("GET", "/nothing", status=404, code="not_found")["type"]
+    assert document["x-problem-types"][kind.rpartition("/")[2]]["status"] == 404
+
+
+# -- tokens ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_token_from_making_to_revocation(api: Api) -> None:
+    asked = {"name": "ingestor", "scope": "write", "expires_at": "2999-01-01T00:00:00Z"}
+    made = api("POST", "/v1/admin/tokens", asked, status=201).json
+    bearer = f"Bearer {made['token']}"
+    tick = {"symbol": "T:A", "id": "1", "ts": 1, "price": "1", "size": "1"}
+    api("POST", "/v1/ingest/tick", tick, authorization=bearer, status=201)
+    listed = {each["id"]: each for each in api.get("/v1/admin/tokens")["tokens"]}
+    assert listed[made["id"]]["hint"] == made["token"][:7] + "…"
+    assert made["token"] not in json.dumps(listed)
+    revoked = api("DELETE", f"/v1/admin/tokens/{made['id']}", status=200).json
+    assert revoked["revoked_at"] is not None
+    api.problem("POST", "/v1/ingest/tick", tick, authorization=bearer, status=401, code="invalid_token")
+    assert api("DELETE", f"/v1/admin/tokens/{made['id']}", status=200).json == revoked
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"name": "a", "scope": "admin"},
+        {"name": "", "scope": "read"},
+        {"name": "a\nb", "scope": "read"},
+        {"name": "\ud800", "scope": "read"},
+        {"name": "a", "scope": "read", "expires_at": "soon"},
+        {"name": "a", "scope": "read", "expires_at": 1},
+        {"name": "a", "scope": "read", "more": 1},
+    ],
+)
+def test_refused_tokens(api: Api, body: Any) -> None:
+    api.problem("POST", "/v1/admin/tokens", body, status=422, code="invalid_value")
+
+
+def test_a_name_twice_is_refused(api: Api) -> None:
+    raw = b'{"name": "a", "scope": "read", "scope": "write"}'
+    api.problem("POST", "/v1/admin/tokens", raw=raw, status=400, code="malformed_json")
+
+
+@pytest.mark.parametrize("identity", ["0", "x", "9" * 30, "1%27%20OR%201=1"])
+def test_an_unknown_token(api: Api, identity: str) -> None:
+    api.problem("DELETE", f"/v1/admin/tokens/{identity}", status=404, code="unknown_token")
+
+
+# -- TradingView's feed ----------------------------------------------------------------------------------------------
+
+
+def test_udf_config_and_time(api: Api) -> None:
+    assert "60" in api.get("/v1/udf/config")["supported_resolutions"]
+    assert api("GET", "/v1/udf/time", status=200).text.isdigit()
+
+
+def test_udf_symbol(api: Api, bars: str) -> None:
+    found = api.get(f"/v1/udf/symbols?symbol={bars}")
+    assert (found["ticker"], found["exchange"], found["pricescale"], found["minmov"]) == (bars, "UDF", 100, 1)
+    problem = api.problem("GET", "/v1/udf/symbols?symbol=NO:SUCH", status=404, code="unknown_symbol")
+    assert problem["s"] == "error"
+    assert problem["errmsg"] == problem["detail"]
+
+
+def test_udf_search(api: Api, bars: str) -> None:
+    assert [each["ticker"] for each in api.get("/v1/udf/search?query=udf:&type=&exchange=&limit=10")] == [bars]
+    assert api.get("/v1/udf/search?query=udf:&exchange=OTHER") == []
+
+
+def test_udf_history(api: Api, bars: str) -> None:
+    path = f"/v1/udf/history?symbol={bars}&resolution=1"
+    every = api("GET", f"{path}&from={START}&to={START + 241}", status=200)
+    assert every.json == {
+        "s": "ok", "t": [START, START + 120, START + 240], "o": [1.05, 1.15, 1.25], "h": [1.05, 1.15, 1.25],
+        "l": [1.05, 1.15, 1.25], "c": [1.05, 1.15, 1.25], "v": [3, 3, 3],
+    }  # fmt: skip
+    assert '"o":[1.05,' in every.text  # numbers, in the database's digits
+    assert api.get(f"{path}&from={START}&to={START + 240}")["t"] == [START, START + 120]  # `to` is exclusive
+    assert api.get(f"{path}&from={START + 240}&to={START + 300}&countback=2")["t"] == [START + 120, START + 240]
+    assert api.get(f"{path}&from={START + 300}&to={START + 600}") == {"s": "no_data", "nextTime": START + 240}
+    assert api.get(f"{path}&from=0&to={START}") == {"s": "no_data"}
+    assert api.get(f"{path}&from=0&to={START}&countback=5") == {"s": "no_data"}
+    api.problem("GET", f"{path}&to=5", status=422, code="invalid_value")
