@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING
 from marketdata import __version__, secretfile
 from marketdata.embedded import conninfo
 from marketdata.errors import MarketError, MissingRequirement, UsageError
-from marketdata.owner import database, serve
+from marketdata.lease import database
+from marketdata.owner import serve
 from marketdata.settings import ENV_FILE, Settings, declared, load
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.api import serve as api  # the other commands start without the web
 
     signal.signal(signal.SIGTERM, _interrupt)  # from the first moment on: the way out is the same as Ctrl-C's
-    with database(settings) as url:
+    with database(settings, linger=False) as url:
         if settings.database_url is None:
             from marketdata.bootstrap.first_start import prepare
             from marketdata.store.pool import connect

@@ -9,7 +9,7 @@ import os
 import pwd
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,6 +49,17 @@ class Account:
         return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
 
+def readable(files: Sequence[int], seconds: float | None) -> list[int]:
+    """The file descriptors that can be read, or whose other end is closed, at most ``seconds`` later.
+
+    A pidfd can be when its process has ended. Any descriptor will do: ``select.select`` takes none above 1023.
+    """
+    poll = select.poll()
+    for file in files:
+        poll.register(file, select.POLLIN)
+    return [file for file, _event in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]
+
+
 def alive(pid: int) -> bool:
     """True while the process runs; one that ended and was not waited for yet does not."""
     try:
@@ -56,7 +67,7 @@ def alive(pid: int) -> bool:
     except ProcessLookupError:
         return False
     try:
-        return not select.select([process], [], [], 0)[0]
+        return not readable([process], 0)
     finally:
         os.close(process)
 
@@ -69,7 +80,7 @@ def end(pids: list[int], how: signal.Signals, seconds: float) -> list[int]:
             process = os.pidfd_open(pid)
             try:
                 signal.pidfd_send_signal(process, how)
-                if not select.select([process], [], [], seconds)[0]:
+                if not readable([process], seconds):
                     stayed.append(pid)
             finally:
                 os.close(process)

@@ -19,7 +19,7 @@ _CLIENT = """
 import sys
 from pathlib import Path
 from marketdata.errors import MarketError
-from marketdata.owner import Lease
+from marketdata.lease import Lease
 try:
     with Lease(Path(sys.argv[1])) as lease:
         print("ready", flush=True)
@@ -88,7 +88,7 @@ class Watched:
         """What the owner says: its ``pid`` and that of ``postgres``."""
         with suppress(OSError, ValueError):
             found = json.loads((self.state_dir / "owner.lock").read_text())
-            return {key: value for key, value in found.items() if isinstance(value, int)}
+            return {key: found[key] for key in ("pid", "postgres") if key in found}
         return {}
 
     def processes(self) -> dict[int, int]:

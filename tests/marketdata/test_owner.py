@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,7 @@ import pytest
 
 from marketdata import owner
 from marketdata.errors import StateError
-from marketdata.owner import Lease, database
+from marketdata.lease import Lease, database
 from marketdata.settings import load
 from tests.marketdata.lease_process import NOBODY, SECONDS, LeaseProcess, Watched, kill, python_for
 
@@ -218,6 +219,33 @@ def test_what_stops_the_owner_is_told_to_each_client(watched: Watched, launch: L
         client.leave()
 
 
+def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Watched, join: Launch) -> None:
+    other = join()
+    with Lease(watched.state_dir, linger=False):
+        pass
+    assert ask(watched) == (1,)
+    running = watched.processes()
+    other.leave()
+    watched.assert_gone(running)
+
+
+def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, user: int | None) -> None:
+    if user is not None:
+        pytest.skip("runs as whoever runs the tests")
+    command = [sys.executable, "-P", "-m", "marketdata", "db"]
+    environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
+        assert foreground.stdout is not None
+        assert foreground.stdout.readline() == f'psql "{watched.cluster.conninfo}"\n'
+        with Lease(watched.state_dir, linger=False):
+            assert watched.said()["pid"] == foreground.pid
+        assert ask(watched) == (1,)
+        running = watched.processes()
+        foreground.terminate()
+        assert foreground.wait(timeout=SECONDS) == 0
+    watched.assert_gone(running)
+
+
 def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     join()
     with pytest.raises(StateError, match=f"process {watched.said()['pid']} owns") as caught:
@@ -228,11 +256,12 @@ def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
 def test_a_lease_of_this_process_ends_twice_without_harm(watched: Watched, user: int | None) -> None:
     if user is not None:
         pytest.skip("runs as whoever runs the tests")
-    lease = Lease(watched.state_dir)
+    lease = Lease(watched.state_dir, linger=False)
     running = watched.processes()
     assert ask(watched) == (1,)
-    lease.end_owner()
     lease.close()
+    lease.close()
+    assert watched.cluster.residents() == []
     watched.assert_gone(running)
 
 

@@ -16,7 +16,7 @@ import pytest
 from psycopg import errors
 
 from marketdata import errors as e
-from marketdata.owner import Lease
+from marketdata.lease import Lease
 from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect, translate
 
@@ -120,7 +120,7 @@ def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(pool: Pool, datab
 
 
 def test_a_restarted_database_is_found_again_by_all_at_once(state_dir: Path) -> None:
-    with Lease(state_dir) as lease:
+    with Lease(state_dir, linger=False) as lease:
         pool = Pool(lease.conninfo, application_name="test")
         try:
             ask(pool)
@@ -139,7 +139,6 @@ def test_a_restarted_database_is_found_again_by_all_at_once(state_dir: Path) -> 
                 assert all(running.result() for running in [threads.submit(until_answered) for _ in range(8)])
         finally:
             pool.close()
-            lease.end_owner()
 
 
 def test_a_one_shot_connection_is_translated_too(new_database: Callable[[], str]) -> None:
