@@ -84,9 +84,10 @@ class Commands:
     def stop(self, options: argparse.Namespace) -> int:
         # The terminal that this was typed in may be one of the session's own.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
-        record, ended = self._sessions.stop(options.name)
-        print(f"session {record.name} is stopped ({ended} processes ended)")
-        print(f"  your sources stay in {record.source_directory}")
+        stopped = self._sessions.stop(options.name)
+        print(f"session {stopped.name} is stopped ({stopped.processes} processes ended)")
+        if stopped.sources.is_dir():
+            print(f"  your sources stay in {stopped.sources}")
         return 0
 
     def mcp(self, options: argparse.Namespace) -> int:

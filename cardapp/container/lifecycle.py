@@ -18,7 +18,7 @@ from cardapp.container.profile import Profile, load_profile
 from cardapp.container.requirements import require_programs
 from cardapp.container.runtime import LocalRuntime, Runtime
 from cardapp.container.sources import Fetched, fetch
-from cardapp.errors import CardAppError, McpError, SessionUnavailable, UsageError
+from cardapp.errors import CardAppError, McpError, SessionUnavailable, StateError, UsageError
 from cardapp.mcp.client import McpClient
 
 START_TIMEOUT = 40.0
@@ -35,6 +35,15 @@ class Started:
     already: bool
     selected: bool
     fetched: Fetched | None
+
+
+@dataclass(frozen=True)
+class Stopped:
+    """What a stop ended: the number of processes; and where the learner's sources stay."""
+
+    name: str
+    processes: int
+    sources: Path
 
 
 @dataclass(frozen=True)
@@ -63,17 +72,29 @@ class Sessions:
         return LocalRuntime(directory)
 
     def find(self, name: str | None) -> tuple[SessionDirectory, Record]:
-        """The session ``name``, or the chosen one; :class:`UsageError` lists the known ones."""
+        """The session ``name``, or the chosen one; :class:`UsageError` lists the known ones.
+
+        :class:`StateError` when it has a record that cannot be read.
+        """
+        directory = self._locate(name)
+        record = directory.read()
+        if record is None:
+            raise StateError(
+                f"{directory.record} is damaged: end what runs there with card-session stop {directory.name}, then "
+                "start the session anew; its sources stay"
+            )
+        return directory, record
+
+    def _locate(self, name: str | None) -> SessionDirectory:
         known = self._state.names()
         hint = f"known: {', '.join(known)}" if known else "there is none; start one with card-session start CARD_DIR"
         wanted = name or self._state.chosen()
         if wanted is None:
             raise UsageError(f"no session is chosen: name one, or choose one with card-session select NAME; {hint}")
         directory = self._state.session(wanted)
-        record = directory.read()
-        if record is None:
+        if wanted not in known:
             raise UsageError(f"there is no session {wanted!r}; {hint}")
-        return directory, record
+        return directory
 
     def answers(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
         """The session's binding if its MCP server answers, else None."""
@@ -97,8 +118,7 @@ class Sessions:
             if record is not None and self.answers(directory) is not None:
                 self._check_same(record, loaded, profile)
                 return Started(record, str(directory.mcp_socket), True, self._select_if_none(directory), None)
-            if record is not None:
-                self.runtime(directory).stop(record)  # what a killed session left running
+            self.runtime(directory).stop(record)  # what a killed session left running
             directory.clear()
             return self._start_new(directory, loaded, profile)
 
@@ -160,7 +180,7 @@ class Sessions:
         chosen = self._state.chosen()
         if chosen is not None and chosen != directory.name:
             try:
-                other, _ = self.find(chosen)
+                other = self._locate(chosen)
             except UsageError:
                 pass
             else:
@@ -209,14 +229,15 @@ class Sessions:
         self.reset(record.name)
         return record, fetched
 
-    def stop(self, name: str | None) -> tuple[Record, int]:
+    def stop(self, name: str | None) -> Stopped:
         """End a session for good: no process, no socket. The learner's sources stay for the next start."""
-        directory, record = self.find(name)
+        directory = self._locate(name)
         with directory.locked():
+            record = directory.read()
             ended = self.runtime(directory).stop(record)
             directory.clear()
-            self._state.forget_choice(record.name)
-        return record, ended
+            self._state.forget_choice(directory.name)
+        return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.path / "work")
 
     def conditions(self) -> list[Condition]:
         chosen = self._state.chosen()

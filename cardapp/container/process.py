@@ -2,7 +2,8 @@
 
 A process number alone proves nothing: it may belong to another process by now. Two things do: the number with its start
 time, and the session's mark, a variable in the environment that every process of a session was started with and
-inherits. Signals go through a process handle (pidfd) that is checked after it was opened.
+inherits; a second variable holds the session's directory, for when its record is lost and the mark with it. Signals go
+through a process handle (pidfd) that is checked after it was opened.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-MARK = "CARDAPP_SESSION"
+MARK = "CARDAPP_SESSION"  # a session's container_id
+PLACE = "CARDAPP_SESSION_DIRECTORY"
 
 
 @dataclass(frozen=True)
@@ -80,9 +82,9 @@ def instance() -> str:
     return f"{boot}:{own.pid}:{own.started}"
 
 
-def marked(mark: str) -> Iterator[int]:
-    """The processes that carry a session's mark, this one aside."""
-    wanted, own = f"{MARK}={mark}".encode(), os.getpid()
+def marked(value: str, variable: str = MARK) -> Iterator[int]:
+    """The processes that carry a session's mark (or its place), this one aside."""
+    wanted, own = os.fsencode(f"{variable}={value}"), os.getpid()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != own and wanted in _environment(int(entry.name)):
             yield int(entry.name)
@@ -95,37 +97,36 @@ def _environment(pid: int) -> list[bytes]:
         return []  # ended meanwhile, or another user's: not ours in either case
 
 
-def end_marked(mark: str, timeout: float) -> int:
-    """End every process with the mark: asked first, killed in the last half of ``timeout``. Answers how many.
+def end_marked(value: str, timeout: float, variable: str = MARK) -> int:
+    """End every process with the mark (or the place): asked first, killed in the last half of ``timeout``.
 
-    What a session's process starts while we look is found by looking again until nothing is left.
+    Answers how many. What a session's process starts while we look is found by looking again until nothing is left.
     """
     begun = time.monotonic()
     ended: set[int] = set()
     while (left := begun + timeout - time.monotonic()) > 0:
         with contextlib.ExitStack() as handles:
-            found = [pidfd for pid in marked(mark) if (pidfd := _handle(pid, mark, handles, ended)) is not None]
+            known = ((pid, _handle(pid, f"{variable}={value}", handles)) for pid in marked(value, variable))
+            found = {pid: pidfd for pid, pidfd in known if pidfd is not None}
             if not found:
                 break
             signal_number = signal.SIGTERM if left > timeout / 2 else signal.SIGKILL
-            for pidfd in found:
+            ended |= found.keys()
+            for pidfd in found.values():
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(pidfd, signal_number)
-            _wait_for_all(found, min(left, timeout / 4))
+            _wait_for_all(list(found.values()), min(left, timeout / 4))
     return len(ended)
 
 
-def _handle(pid: int, mark: str, handles: contextlib.ExitStack, ended: set[int]) -> int | None:
-    """A handle on ``pid`` if it still is the marked process; closed by ``handles``."""
+def _handle(pid: int, entry: str, handles: contextlib.ExitStack) -> int | None:
+    """A handle on ``pid`` if it still is a process with ``entry`` in its environment; closed by ``handles``."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:
         return None
     handles.callback(os.close, pidfd)
-    if f"{MARK}={mark}".encode() not in _environment(pid):
-        return None
-    ended.add(pid)
-    return pidfd
+    return pidfd if os.fsencode(entry) in _environment(pid) else None
 
 
 def _wait_for_all(pidfds: list[int], timeout: float) -> None:

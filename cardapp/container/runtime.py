@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.pane import Pane
-from cardapp.container.process import MARK, Process, end_marked, started
+from cardapp.container.process import MARK, PLACE, Process, end_marked, started
 from cardapp.container.profile import ROOT
 
 STOP_TIMEOUT = 10.0
@@ -27,8 +27,11 @@ class Runtime(Protocol):
     def alive(self, record: Record) -> bool:
         """Whether the MCP server's process runs."""
 
-    def stop(self, record: Record) -> int:
-        """End everything that belongs to the session; the number of processes that were ended."""
+    def stop(self, record: Record | None) -> int:
+        """End everything that belongs to the session; the number of processes that were ended.
+
+        Without a record (it is damaged) that is whatever was started for the session's directory.
+        """
 
     def attach_command(self) -> list[str]:
         """The command that shows the session in the caller's terminal."""
@@ -52,7 +55,7 @@ class LocalRuntime:
         self._pane = Pane(directory.tmux_socket)
 
     def start(self, record: Record) -> Process:
-        environ = dict(self._environ) | {MARK: record.container_id}
+        environ = dict(self._environ) | {MARK: record.container_id, PLACE: str(self._directory.path)}
         command = [sys.executable, "-P", "-m", "cardapp.container.host", str(self._directory.path)]
         with self._directory.log.open("ab") as log:
             # Its own session and no descriptor of ours: it outlives the terminal it was started from.
@@ -72,8 +75,10 @@ class LocalRuntime:
     def alive(self, record: Record) -> bool:
         return record.host is not None and record.host.alive
 
-    def stop(self, record: Record) -> int:
+    def stop(self, record: Record | None) -> int:
         self._pane.close()
+        if record is None:
+            return end_marked(str(self._directory.path), STOP_TIMEOUT, PLACE)
         return end_marked(record.container_id, STOP_TIMEOUT)
 
     def attach_command(self) -> list[str]:

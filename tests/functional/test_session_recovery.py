@@ -147,14 +147,36 @@ def test_a_stop_works_whatever_died_before(session: RunningSession) -> None:
     assert not [pid for pid in left if os.path.exists(f"/proc/{pid}/exe")]
 
 
-def test_a_damaged_record_is_no_session_and_a_start_mends_it(session: RunningSession) -> None:
-    session.close()
+def damage(session: RunningSession) -> tuple[str, set[int]]:
+    """Lose the record of a session whose server is dead, too: its mark and the processes that it left."""
     mark = container_id(session)
-    record = (session.path / "session.json").read_text()
+    session.close()
+    kill(session, session.host_pid())
     (session.path / "session.json").write_text("{")
+    left = processes_of(mark, session.path)
+    assert {"nvim", "gdb", "tmux: server"} <= set(left.values())
+    return mark, set(left)
+
+
+def test_a_damaged_record_is_said_and_a_stop_ends_what_ran(session: RunningSession) -> None:
+    mark, _ = damage(session)
     assert "damaged" in session.tool.must("list")
-    (session.path / "session.json").write_text(record)
-    assert container_id(session) == mark
+    for command in ("reset", "refresh", "attach", "select"):
+        done = session.tool.run(command, "s")
+        assert done.returncode == 1, command
+        assert "is damaged" in done.stderr
+        assert "card-session stop s" in done.stderr
+    told = session.tool.must("stop", "s")
+    assert str(session.path / "work") in told
+    assert not processes_of(mark, session.path)
+    assert "no session" in session.tool.must("list")
+
+
+def test_a_start_over_a_damaged_record_leaves_nothing_of_the_old_session(session: RunningSession) -> None:
+    mark, left = damage(session)
+    session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert container_id(session) != mark
+    assert not left & set(session.processes())
     session.check_usable()
 
 
