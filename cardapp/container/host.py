@@ -6,9 +6,10 @@ Brings up what of the session does not run yet, then serves its tools on ``mcp.s
 from __future__ import annotations
 
 import logging
+import os
+import select
 import signal
 import sys
-import threading
 from pathlib import Path
 
 from cardapp import __version__
@@ -28,8 +29,8 @@ what died."""
 WATCH = 2.0  # seconds between two looks at the session's record
 
 
-def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
-    """Serve the session in ``directory`` until ``stopping`` is set or its record is removed.
+def serve(directory: SessionDirectory, ending: int) -> None:
+    """Serve the session in ``directory`` until ``ending`` can be read from or its record is removed.
 
     Raises :class:`CardAppError` when it cannot be brought up.
     """
@@ -44,7 +45,7 @@ def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()
         try:
-            while not stopping.wait(WATCH):
+            while not select.select([ending], [], [], WATCH)[0]:
                 if not directory.record.exists():
                     # Somebody removed the session's directory: nobody could ever find and stop us.
                     logging.getLogger(__name__).warning("%s is gone; the session ends", directory.record)
@@ -56,16 +57,25 @@ def serve(directory: SessionDirectory, stopping: threading.Event) -> None:
         session.close()
 
 
+def _ending() -> int:
+    """A descriptor that can be read from once the process is asked to end.
+
+    The handler only writes: a lock taken in it would wait for the very thread that it interrupted.
+    """
+    reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: os.write(writer, b"."))
+    return reader
+
+
 def main(argv: list[str]) -> int:
     path = Path(argv[0])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     log = logging.getLogger(__name__)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stopping.set())
+    ending = _ending()
     log.info("session %s starts", path.name)
     try:
-        serve(SessionDirectory(path.name, path), stopping)
+        serve(SessionDirectory(path.name, path), ending)
     except CardAppError as error:
         log.error("%s", error.detail)
         return 1
