@@ -29,7 +29,7 @@ class Commands:
         self._sessions = sessions
 
     def start(self, options: argparse.Namespace) -> int:
-        _show_started(self._sessions.start(options.card, options.name, options.profile))
+        _show_started(self._sessions.start(options.card, options.name, options.profile, select=options.select))
         return 0
 
     def select(self, options: argparse.Namespace) -> int:
@@ -143,6 +143,7 @@ def parser() -> argparse.ArgumentParser:
     start.add_argument(
         "--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)"
     )
+    start.add_argument("--select", action="store_true", help="choose it although another one is chosen")
     start.add_argument("card", metavar="CARD")
     select = commands.add_parser("select", help="choose the session that the service acts on")
     select.add_argument("name", metavar="NAME")

@@ -105,8 +105,11 @@ class Sessions:
 
     # -- start -------------------------------------------------------------------------------------------------------
 
-    def start(self, card: str, name: str | None, profile_name: str) -> Started:
-        """Start a session on ``card``; one that runs on the same card already is answered as it is."""
+    def start(self, card: str, name: str | None, profile_name: str, *, select: bool = False) -> Started:
+        """Start a session on ``card``; one that runs on the same card already is answered as it is.
+
+        It becomes the chosen one when no living one is chosen, and with ``select`` in any case.
+        """
         require_programs()
         loaded = load_card(card)
         profile = load_profile(profile_name)
@@ -117,10 +120,10 @@ class Sessions:
             record = directory.read()
             if record is not None and self.answers(directory) is not None:
                 self._check_same(record, loaded, profile)
-                return Started(record, str(directory.mcp_socket), True, self._select_if_none(directory), None)
+                return Started(record, str(directory.mcp_socket), True, self._select(directory, select), None)
             self.runtime(directory).stop(record)  # what a killed session left running
             directory.clear()
-            return self._start_new(directory, loaded, profile)
+            return self._start_new(directory, loaded, profile, select)
 
     @staticmethod
     def _check_same(record: Record, loaded: LoadedCard, profile: Profile) -> None:
@@ -130,7 +133,7 @@ class Sessions:
                 f"with card-session stop {record.name}, or start this one under another name with --name"
             )
 
-    def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile) -> Started:
+    def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile, select: bool) -> Started:
         fetched, work = None, loaded.target_directory
         if not profile.in_place:
             work = directory.path / "work" / loaded.card.id
@@ -154,7 +157,7 @@ class Sessions:
             self.runtime(directory).stop(record)
             directory.clear()
             raise
-        return Started(record, str(directory.mcp_socket), False, self._select_if_none(directory), fetched)
+        return Started(record, str(directory.mcp_socket), False, self._select(directory, select), fetched)
 
     def _launch(self, directory: SessionDirectory, record: Record) -> Record:
         """Start the MCP server and wait until it answers."""
@@ -175,10 +178,10 @@ class Sessions:
             pause.wait(0.01)
         return record
 
-    def _select_if_none(self, directory: SessionDirectory) -> bool:
-        """Choose the session unless a living one is chosen; whether it is the chosen one now."""
+    def _select(self, directory: SessionDirectory, always: bool) -> bool:
+        """Choose the session, unless a living one is chosen or ``always``; whether it is the chosen one now."""
         chosen = self._state.chosen()
-        if chosen is not None and chosen != directory.name:
+        if not always and chosen is not None and chosen != directory.name:
             try:
                 other = self._locate(chosen)
             except UsageError:

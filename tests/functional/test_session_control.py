@@ -93,6 +93,13 @@ def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession) 
     assert choice(session.tool)["name"] == "third"
 
 
+def test_a_start_may_take_the_choice_from_a_living_session(session: RunningSession) -> None:
+    assert "yes" in session.tool.must("start", "--name", "second", "--select", str(session.card.folder))
+    assert choice(session.tool)["name"] == "second"
+    assert "yes" in session.tool.must("start", "--name", "s", "--select", str(session.card.folder))
+    assert choice(session.tool)["name"] == "s"
+
+
 @pytest.mark.parametrize("command", ["select", "reset", "refresh", "attach", "detach", "stop", "mcp"])
 def test_an_unknown_name_lists_the_known_ones(session: RunningSession, command: str) -> None:
     done = session.tool.run(command, "nosuch")

@@ -106,6 +106,24 @@ def test_a_session_that_ran_before_is_left_alone(card_environment: dict[str, str
     assert left_over(environment) == []
 
 
+def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: dict[str, str]) -> None:
+    """Though another session, on another card, is the chosen one."""
+    try:
+        other = [SESSION, "start", "--name", "other", str(ROOT / "etc" / "cards" / "calc")]
+        subprocess.run(other, env=card_environment, check=True)
+        with started(card_environment) as (_, printed):
+            address = next(word for word in printed.split() if word.startswith("http://127.0.0.1:"))
+            with urllib.request.urlopen(f"{address}/api/session", timeout=10) as answer:
+                session = json.load(answer)
+            assert (session["name"], session["card"]["id"]) == ("default", "arena")
+        listed = subprocess.run([SESSION, "list"], env=card_environment, check=True, capture_output=True, text=True)
+        assert "other" in listed.stdout
+        assert "default" not in listed.stdout
+    finally:
+        subprocess.run([SESSION, "stop", "other"], env=card_environment, check=False)
+    assert left_over(card_environment) == []
+
+
 def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
