@@ -63,7 +63,8 @@ class State:
         return name if isinstance(name, str) else None
 
     def choose(self, session: SessionDirectory) -> None:
-        write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)})
+        """Name the session in the file of the choice; :class:`StateError` when that cannot be written."""
+        write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)}, "CARD_MCP_CHOICE")
 
     def forget_choice(self, name: str) -> None:
         """A choice that names a session that is gone would only mislead."""
@@ -171,8 +172,11 @@ class SessionDirectory:
             yield
 
 
-def write_json(path: Path, document: dict[str, Any]) -> None:
-    """Replace ``path`` as a whole: a reader sees the old document or the new one, also after a crash."""
+def write_json(path: Path, document: dict[str, Any], setting: str = "CARD_STATE_DIR") -> None:
+    """Replace ``path`` as a whole: a reader sees the old document or the new one, also after a crash.
+
+    :class:`StateError` names ``setting``, which decides the path, when it cannot be written.
+    """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with new.open("w", encoding="utf-8") as file:
@@ -181,5 +185,8 @@ def write_json(path: Path, document: dict[str, Any]) -> None:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
+    except OSError as error:
+        raise StateError(f"{path} cannot be written ({error.strerror}); set {setting} to a place that can") from error
     finally:
-        new.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            new.unlink()

@@ -153,11 +153,12 @@ class Sessions:
         )
         try:
             record = self._launch(directory, record)
+            selected = self._select(directory, select)
         except BaseException:
             self.runtime(directory).stop(record)
             directory.clear()
             raise
-        return Started(record, str(directory.mcp_socket), False, self._select(directory, select), fetched)
+        return Started(record, str(directory.mcp_socket), False, selected, fetched)
 
     def _launch(self, directory: SessionDirectory, record: Record) -> Record:
         """Start the MCP server and wait until it answers."""

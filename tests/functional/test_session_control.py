@@ -100,6 +100,16 @@ def test_a_start_may_take_the_choice_from_a_living_session(session: RunningSessi
     assert choice(session.tool)["name"] == "s"
 
 
+def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, card: TestCard) -> None:
+    away = {"CARD_MCP_CHOICE": str(tool.state / "absent" / "choice.json")}
+    done = tool.run("start", "--name", "s", str(card.folder), **away)
+    assert done.returncode == 1
+    assert "CARD_MCP_CHOICE" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not list(tool.state.glob("sessions/*/session.json"))
+    assert processes_of("none", tool.state / "sessions" / "s") == {}
+
+
 @pytest.mark.parametrize("command", ["select", "reset", "refresh", "attach", "detach", "stop", "mcp"])
 def test_an_unknown_name_lists_the_known_ones(session: RunningSession, command: str) -> None:
     done = session.tool.run(command, "nosuch")

@@ -98,6 +98,11 @@ def test_the_choice_is_made_and_forgotten(state: State, directory: SessionDirect
     assert not state.choice.exists()
 
 
+def test_a_choice_that_cannot_be_written_names_its_setting(state_dir: Path, directory: SessionDirectory) -> None:
+    with pytest.raises(StateError, match="CARD_MCP_CHOICE"):
+        State(state_dir, state_dir / "absent" / "choice.json").choose(directory)
+
+
 @pytest.mark.parametrize("text", ["", "[1]", '{"name": 3}'])
 def test_a_damaged_choice_chooses_nothing(state: State, text: str) -> None:
     state.choice.write_text(text)
