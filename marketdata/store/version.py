@@ -21,7 +21,8 @@ SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 """The scripts of a version in their order (``store/sql``)."""
 
 _PARTS = (
-    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_insert", "rollups_delete", "symbols",
+    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_1h",
+    "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
     "retract", "restore", "finalize", "instant", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip

@@ -115,9 +115,14 @@ BEGIN
         ) c;
         RETURN;
     END IF;
-    IF per > 12 THEN
+    IF per > 24 THEN
         RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, width, shift, final);
         RETURN;
+    END IF;
+    IF NOT forward THEN
+        earliest := greatest(earliest, {bucket_of}((
+            SELECT bucket FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+            ORDER BY bucket DESC OFFSET wanted * per - 1 LIMIT 1), width, shift));
     END IF;
     RETURN QUERY
     SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
@@ -128,14 +133,10 @@ BEGIN
                (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
                sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (
-            SELECT {bucket_of}(r.bucket, width, shift) AS opened, r.bucket, r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
-            FROM (
-                (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
-                 ORDER BY bucket LIMIT wanted * per)
-                UNION ALL
-                (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
-                 ORDER BY bucket DESC LIMIT wanted * per)
-            ) r
+            SELECT {bucket_of}(r.bucket, width, shift) AS opened, r.*
+            FROM (SELECT bucket, open, high, low, close, volume, quote, n, max_block FROM {rollups}
+                  WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+                  ORDER BY bucket LIMIT CASE WHEN forward THEN wanted * per END) r
             ORDER BY opened, r.bucket
         ) p
         GROUP BY p.opened
@@ -191,29 +192,29 @@ DECLARE
     -- A bucket reaches into one row more than it is wide.
     rows_read CONSTANT bigint := wanted * (seconds / level + 1);
 BEGIN
+    IF NOT forward THEN
+        earliest := greatest(earliest, {bucket_of}((
+            SELECT bucket FROM {rollups} WHERE symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
+            ORDER BY bucket DESC OFFSET rows_read - 1 LIMIT 1), width, shift));
+    END IF;
     RETURN QUERY
     WITH RECURSIVE piece AS (
-        SELECT r.res, r.bucket, {bucket_of}(r.bucket, width, shift) AS opened,
-               {bucket_of}(r.bucket + span - interval '1 us', width, shift) AS last_opened,
-               r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
-        FROM (
-            (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
-             ORDER BY bucket LIMIT rows_read)
-            UNION ALL
-            (SELECT * FROM {rollups} WHERE NOT forward AND symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
-             ORDER BY bucket DESC LIMIT rows_read)
-        ) r
+        SELECT r.*, {bucket_end}(r.opened, width, shift) >= r.bucket + span AS is_whole
+        FROM (SELECT res, bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+              FROM {rollups} WHERE symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
+              ORDER BY bucket LIMIT CASE WHEN forward THEN rows_read END) r
         UNION ALL
-        SELECT r.res, r.bucket, {bucket_of}(r.bucket, width, shift),
-               {bucket_of}(r.bucket + make_interval(secs => r.res) - interval '1 us', width, shift),
-               r.open, r.high, r.low, r.close, r.volume, r.quote, r.n, r.max_block
-        FROM piece p CROSS JOIN LATERAL (
-            SELECT * FROM {rollups}
-            WHERE symbol = name AND res = CASE p.res WHEN 86400 THEN 14400 WHEN 14400 THEN 3600 WHEN 3600 THEN 900 WHEN 900 THEN 60 END
-              AND bucket >= p.bucket AND bucket < p.bucket + make_interval(secs => p.res)
+        SELECT r.*, {bucket_end}(r.opened, width, shift) >= r.bucket + below.span
+        FROM piece p
+        JOIN (VALUES (86400, interval '24 hours', 14400, interval '4 hours'), (14400, '4 hours', 3600, '1 hour'),
+                     (3600, '1 hour', 900, '15 min'), (900, '15 min', 60, '1 min')) AS below (of, of_span, res, span) ON below.of = p.res
+        CROSS JOIN LATERAL (
+            SELECT res, bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+            FROM {rollups} r
+            WHERE symbol = name AND r.res = below.res AND bucket >= p.bucket AND bucket < p.bucket + below.of_span
             OFFSET 0
         ) r
-        WHERE p.opened <> p.last_opened
+        WHERE NOT p.is_whole
     )
     SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
@@ -222,7 +223,8 @@ BEGIN
         SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
                (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
                sum(p.n)::bigint AS n, max(p.max_block) AS max_block
-        FROM (SELECT * FROM piece WHERE opened = last_opened AND opened >= earliest AND opened < latest ORDER BY opened, bucket) p
+        FROM (SELECT * FROM piece WHERE is_whole AND opened >= earliest AND opened < latest
+              ORDER BY opened, bucket) p
         GROUP BY p.opened
     ) c
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;

@@ -42,7 +42,13 @@ CREATE TABLE {rollups} (
     first_id  text COLLATE "C" NOT NULL,
     last_id   text COLLATE "C" NOT NULL,
     PRIMARY KEY (symbol, res, bucket)
-) WITH (fillfactor = 80);
+) PARTITION BY LIST (res);
+-- A level apart lies in few pages: a year of days is ten pages, not one of them in each of 365 among the minutes of that day.
+CREATE TABLE {rollups_1m} PARTITION OF {rollups} FOR VALUES IN (60) WITH (fillfactor = 80);
+CREATE TABLE {rollups_15m} PARTITION OF {rollups} FOR VALUES IN (900) WITH (fillfactor = 80);
+CREATE TABLE {rollups_1h} PARTITION OF {rollups} FOR VALUES IN (3600) WITH (fillfactor = 80);
+CREATE TABLE {rollups_4h} PARTITION OF {rollups} FOR VALUES IN (14400) WITH (fillfactor = 80);
+CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fillfactor = 80);
 COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 

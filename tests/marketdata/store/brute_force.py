@@ -1,0 +1,188 @@
+"""What the store must answer, worked out from the ticks alone, with fractions, one tick at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from decimal import Context, Decimal
+from fractions import Fraction
+from typing import Any
+
+from marketdata.interval import SECOND, bucket_end, bucket_open
+from marketdata.tick import Tick
+
+LEVELS = {60: "1m", 900: "15m", 3600: "1h", 14_400: "4h", 86_400: "1d"}
+EXACT = Context(prec=400)
+
+
+@dataclass
+class Candle:
+    opened: int
+    end: int
+    open: Decimal
+    high: Decimal
+    low: Decimal
+    close: Decimal
+    volume: Decimal
+    quote: Decimal
+    n: int
+    max_block: int | None
+    first: tuple[int, int, str]
+    last: tuple[int, int, str]
+
+
+def text(number: Decimal) -> str:
+    """Plain digits without trailing zeros."""
+    shown = format(number, "f")
+    return shown.rstrip("0").rstrip(".") if "." in shown else shown
+
+
+def vwap(quote: Decimal, volume: Decimal) -> str | None:
+    """To 18 places, a tie to the even digit; None without volume."""
+    if not volume:
+        return None
+    scaled = Fraction(quote) / Fraction(volume) * 10**18
+    return text(EXACT.scaleb(Decimal(round(scaled)), -18))  # round() of a fraction is half-even
+
+
+def order(tick: Tick) -> tuple[int, int, bytes]:
+    return tick.ts, tick.seq, tick.id.encode()
+
+
+def candles(ticks: Iterable[Tick], interval: str, shift: int = 0) -> list[Candle]:
+    """The candles of one symbol's ticks, oldest first; only buckets that hold a tick."""
+    buckets: dict[int, list[Tick]] = {}
+    for tick in sorted(ticks, key=order):
+        buckets.setdefault(bucket_open(tick.ts, interval, shift), []).append(tick)
+    return [_candle(opened, bucket_end(opened, interval, shift), held) for opened, held in buckets.items()]
+
+
+def _candle(opened: int, end: int, held: list[Tick]) -> Candle:
+    prices = [Decimal(tick.price) for tick in held]
+    sizes = [Decimal(tick.size) for tick in held]
+    volume = quote = Decimal(0)
+    for price, size in zip(prices, sizes, strict=True):
+        volume = EXACT.add(volume, size)
+        quote = EXACT.add(quote, EXACT.multiply(price, size))
+    return Candle(
+        opened=opened,
+        end=end,
+        open=prices[0],
+        high=max(prices),
+        low=min(prices),
+        close=prices[-1],
+        volume=volume,
+        quote=quote,
+        n=len(held),
+        max_block=max((tick.block_number for tick in held if tick.block_number is not None), default=None),
+        first=(held[0].ts, held[0].seq, held[0].id),
+        last=(held[-1].ts, held[-1].seq, held[-1].id),
+    )
+
+
+def rollups(ticks: Iterable[Tick]) -> list[tuple[Any, ...]]:
+    """The rows of the rollups table that one symbol's ticks make, by level and bucket, numbers as text."""
+    ticks = list(ticks)
+    return [
+        (
+            res, c.opened, *map(text, (c.open, c.high, c.low, c.close, c.volume, c.quote)), vwap(c.quote, c.volume),
+            c.n, *c.first, *c.last, c.max_block,
+        )
+        for res, interval in LEVELS.items()
+        for c in candles(ticks, interval)
+    ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Parameters of ``store.candles.read``."""
+
+    interval: str
+    start: int | None = None
+    end: int | None = None
+    limit: int = 500
+    sort: str = "asc"
+    fill: str = "none"
+    shift: int = 0
+    current: str = "include"
+
+
+def chart(symbol: str, ticks: Iterable[Tick], asked: Asked, now_ms: int, finalized: int | None) -> tuple[str, bool]:
+    """The whole answer in the format ``object``, and ``more``."""
+    made = candles(ticks, asked.interval, asked.shift)
+    now = now_ms * 1000
+    chosen = _filled(made, asked, now) if asked.fill == "previous" else _held(made, asked, now)
+    more = len(chosen) > asked.limit
+    chosen = chosen[: asked.limit]
+    chosen.sort(key=lambda candle: candle.opened, reverse=asked.sort == "desc")
+    rows = ",".join(_row(candle, now, finalized) for candle in chosen)
+    return (
+        f'{{"symbol":"{symbol}","interval":"{asked.interval}","candles":[{rows}],'
+        f'"more":{json.dumps(more)},"as_of":{now_ms}}}'
+    ), more
+
+
+def _chosen(opened: int, end: int, asked: Asked, now: int) -> bool:
+    return (
+        (asked.start is None or asked.start <= opened)
+        and (asked.end is None or opened <= asked.end)
+        and (asked.current == "include" or end <= now)
+    )
+
+
+def _held(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
+    """In the order of choice: from the start on, without one from the newest back."""
+    chosen = [candle for candle in made if _chosen(candle.opened, candle.end, asked, now)]
+    return (chosen if asked.start is not None else chosen[::-1])[: asked.limit + 1]
+
+
+def _filled(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
+    if not made:
+        return []
+    interval, shift = asked.interval, asked.shift
+    first = made[0].opened
+    last = max(bucket_open(now, interval, shift), made[-1].opened)
+    by_time = {candle.opened: candle for candle in made}
+    chosen: list[Candle] = []
+    if asked.start is not None:
+        opened = bucket_open(max(asked.start, first), interval, shift)
+        while opened <= last and (asked.end is None or opened <= asked.end) and len(chosen) <= asked.limit:
+            end = bucket_end(opened, interval, shift)
+            if _chosen(opened, end, asked, now):
+                chosen.append(by_time.get(opened) or _flat(made, opened, end))
+            opened = end
+        return chosen
+    opened = last if asked.end is None else bucket_open(min(asked.end, last), interval, shift)
+    while opened >= first and len(chosen) <= asked.limit:
+        end = bucket_end(opened, interval, shift)
+        if _chosen(opened, end, asked, now):
+            chosen.append(by_time.get(opened) or _flat(made, opened, end))
+        opened = bucket_open(opened - 1, interval, shift)
+    return chosen
+
+
+def _flat(made: list[Candle], opened: int, end: int) -> Candle:
+    before = [candle for candle in made if candle.opened < opened][-1]
+    price, zero = before.close, Decimal(0)
+    return Candle(opened, end, price, price, price, price, zero, zero, 0, None, before.last, before.last)
+
+
+def _row(candle: Candle, now: int, finalized: int | None) -> str:
+    closed = candle.end <= now
+    final = closed and (candle.max_block is None or (finalized is not None and candle.max_block <= finalized))
+    assert candle.opened % SECOND == 0
+    numbers = {
+        "o": candle.open,
+        "h": candle.high,
+        "l": candle.low,
+        "c": candle.close,
+        "v": candle.volume,
+        "q": candle.quote,
+    }
+    return (
+        f'{{"t":{candle.opened // 1000},"T":{candle.end // 1000 - 1},'
+        + "".join(f'"{name}":"{text(number)}",' for name, number in numbers.items())
+        + f'"n":{candle.n},"vwap":{json.dumps(vwap(candle.quote, candle.volume))},'
+        + f'"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
+    )

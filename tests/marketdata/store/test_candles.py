@@ -1,0 +1,273 @@
+"""Every candle against a brute-force recomputation: every interval, every bound, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from fractions import Fraction
+from time import time
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.errors import InvalidValue, NotFound
+from marketdata.interval import DAY, SECOND, WIDTHS, bucket_end, bucket_open
+from marketdata.store import candles, ticks
+from marketdata.store.pool import Connection, translated
+from marketdata.store.version import Version
+from marketdata.tick import Finalize, Retract, Tick
+
+from .brute_force import Asked, chart, rollups, text, vwap
+from .conftest import RELAXED, START, history, new_symbol, stored_rollups, tick
+
+SHIFTS = [0, 0, 330, -570, 60, -720, 840, 345, 1, -61]
+
+edges = st.builds(
+    lambda base, days, us: START + base * 40 * DAY + days * DAY + us,
+    st.integers(0, 2),
+    st.integers(-32, 60),
+    st.one_of(st.sampled_from([0, -1, 1]), st.integers(0, DAY)),
+)
+
+
+@st.composite
+def questions(draw: st.DrawFn, interval: str) -> Asked:
+    start, end = draw(st.none() | edges), draw(st.none() | edges)
+    return Asked(
+        interval,
+        start=start,
+        end=end,
+        limit=draw(st.sampled_from([1, 2, 3, 7, 500])),
+        sort=draw(st.sampled_from(["asc", "desc"])),
+        fill=draw(st.sampled_from(["none", "none", "previous"])),
+        shift=draw(st.sampled_from(SHIFTS)),
+        current=draw(st.sampled_from(["include", "exclude"])),
+    )
+
+
+def check(conn: Connection, version: Version, symbol: str, held: list[Tick], asked: Asked, final: int | None) -> None:
+    found = candles.read(conn, version, symbol, **vars(asked))
+    expected, more = chart(symbol, held, asked, found.state.as_of, final)
+    assert found.body == expected
+    assert (found.more, found.count) == (more, len(json.loads(expected)["candles"]))
+
+
+def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> None:
+    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        held = data.draw(history(symbol))
+        for start in range(0, len(held), 7):
+            ticks.ingest(conn, version, held[start : start + 7])
+        final = data.draw(st.none() | st.integers(1, 4))
+        if final is not None:
+            ticks.ingest(conn, version, [Finalize(symbol, final)])
+        if data.draw(st.booleans()):
+            ticks.ingest(conn, version, [Retract(symbol, "0xb2")])
+            held = [each for each in held if each.block_hash != "0xb2"]
+        assert stored_rollups(conn, version, symbol) == rollups(held)
+        for interval in WIDTHS:
+            for asked in data.draw(st.lists(questions(interval), min_size=3, max_size=3)):
+                check(conn, version, symbol, held, asked, final)
+
+    holds()
+
+
+def test_around_the_present(conn: Connection, version: Version, loops) -> None:
+    """Closed or not, current in or out, filled up to now, and ticks of the future."""
+
+    @settings(max_examples=loops(quick=12, full=200), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        now = int(time()) * SECOND
+        ages = data.draw(
+            st.lists(st.sampled_from([0, 1, 30, 600, 7200, 90_000, 900_000, -40, -4000, -400_000]), min_size=1)
+        )
+        held = [tick(symbol, str(n), now - age * SECOND, str(n + 1), block_number=n) for n, age in enumerate(ages)]
+        ticks.ingest(conn, version, [*held, Finalize(symbol, 1)])
+        for interval in WIDTHS:
+            for fill in ("none", "previous"):
+                for current in ("include", "exclude"):
+                    shift, limit = data.draw(st.sampled_from(SHIFTS)), data.draw(st.sampled_from([1, 3, 50]))
+                    start = data.draw(st.sampled_from([None, now - 100_000 * SECOND, now - 5 * SECOND]))
+                    asked = Asked(interval, start=start, limit=limit, fill=fill, shift=shift, current=current)
+                    check(conn, version, symbol, held, asked, 1)
+
+    holds()
+
+
+@pytest.mark.parametrize("interval", WIDTHS)
+@pytest.mark.parametrize("shift", [0, 330, -60])
+def test_pages_meet_without_gap_or_overlap(conn: Connection, version: Version, interval: str, shift: int) -> None:
+    """Following ``more`` from the last ``t`` gives what one long answer gives, forward and back."""
+    symbol = new_symbol()
+    held = [tick(symbol, str(n), START + n * n * 1777 * SECOND, str(n + 1)) for n in range(120)]
+    ticks.ingest(conn, version, held)
+    whole = json.loads(candles.read(conn, version, symbol, interval, start=0, limit=10_000, shift=shift).body)[
+        "candles"
+    ]
+
+    forward, start, more = [], 0, True
+    while more:
+        page = candles.read(conn, version, symbol, interval, start=start, limit=11, shift=shift)
+        forward += json.loads(page.body)["candles"]
+        start, more = forward[-1]["t"] * 1000 + 1, page.more
+    assert forward == whole
+
+    back, end, more = [], None, True
+    while more:
+        page = candles.read(conn, version, symbol, interval, end=end, limit=11, shift=shift, sort="desc")
+        back += json.loads(page.body)["candles"]
+        end, more = back[-1]["t"] * 1000 - 1, page.more
+    assert back[::-1] == whole
+
+
+def test_bounds_are_inclusive_and_a_candle_covers_its_whole_bucket(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    opened = bucket_open(START, "1h")
+    ticks.ingest(conn, version, [tick(symbol, "a", opened, "5"), tick(symbol, "b", opened + 3599 * SECOND, "7")])
+
+    def closes(**bounds: int) -> list[str]:
+        return [row["c"] for row in json.loads(candles.read(conn, version, symbol, "1h", **bounds).body)["candles"]]
+
+    assert closes(start=opened, end=opened) == ["7"]
+    assert closes(start=opened + 1) == []
+    assert closes(end=opened - 1) == []
+    assert closes(start=opened, end=opened + 1) == ["7"], "an end inside the bucket cuts nothing off the candle"
+
+
+def test_every_format_tells_the_same(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    held = [tick(symbol, str(n), START + n * 70 * SECOND, f"{n + 1}.50", "0" if n == 2 else "2") for n in range(4)]
+    ticks.ingest(conn, version, held)
+    answers = {format: candles.read(conn, version, symbol, "1m", format=format) for format in candles.Format.__args__}
+    rows = json.loads(answers["object"].body)["candles"]
+    assert [row["vwap"] for row in rows] == ["1.5", "2.5", None, "4.5"]
+
+    columns = json.loads(answers["columns"].body)
+    assert columns["candles"] == {name: [row[name] for row in rows] for name in rows[0]}
+    assert columns.keys() == json.loads(answers["object"].body).keys()
+
+    prices = [[row[name] for name in "ohlcv"] for row in rows]
+    assert json.loads(answers["binance"].body) == [
+        [row["t"], *numbers, row["T"], row["q"], row["n"], "0", "0", "0"]
+        for row, numbers in zip(rows, prices, strict=True)
+    ]
+    ccxt = json.loads(answers["ccxt"].body, parse_float=Decimal)
+    assert ccxt == [[row["t"], *map(Decimal, numbers)] for row, numbers in zip(rows, prices, strict=True)]
+    udf = json.loads(answers["udf"].body, parse_float=Decimal)
+    assert udf["s"] == "ok"
+    assert udf["t"] == [row["t"] // 1000 for row in rows]
+    assert [udf[name] for name in "ohlcv"] == [[Decimal(row[name]) for row in rows] for name in "ohlcv"]
+    header, *lines = answers["csv"].body.splitlines()
+    assert header.split(",") == list(rows[0])
+    as_text = [["" if value is None else str(value).lower() for value in row.values()] for row in rows]
+    assert [line.split(",") for line in lines] == as_text
+
+
+@pytest.mark.parametrize("format", candles.Format.__args__)
+def test_no_candle_is_an_answer_too(conn: Connection, version: Version, format: candles.Format) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    found = candles.read(conn, version, symbol, "1m", end=START - DAY, format=format)
+    assert (found.count, found.more) == (0, False)
+    assert format == "csv" or json.loads(found.body) is not None
+
+
+def test_vwap_settles_exact_ties_to_the_even_digit(conn: Connection, version: Version, loops) -> None:
+    def database_says(quote: Decimal, volume: Decimal) -> str | None:
+        row = conn.execute(
+            version.query("SELECT {vwap}(%s::numeric, %s::numeric)::text"), (str(quote), str(volume))
+        ).fetchone()
+        assert row is not None
+        return row[0]
+
+    for digits in (
+        "0.0000000000000000005",
+        "0.0000000000000000015",
+        "2.0000000000000000025",
+        "7.00000000000000000050001",
+    ):
+        assert database_says(Decimal(digits), Decimal(1)) == vwap(Decimal(digits), Decimal(1))
+        assert database_says(Decimal(digits) * 3, Decimal(3)) == vwap(Decimal(digits), Decimal(1))
+    assert database_says(Decimal("0.0000000000000000005"), Decimal(1)) == "0"
+    assert database_says(Decimal(0), Decimal(0)) is None
+    numbers = st.decimals("1e-30", "1e30", places=30).map(lambda number: Decimal(text(number)))
+
+    @settings(max_examples=loops(quick=100, full=3000), **RELAXED)
+    @given(numbers, numbers)
+    def holds(quote: Decimal, volume: Decimal) -> None:
+        said = database_says(quote, volume)
+        assert said == vwap(quote, volume)
+        assert said is not None
+        assert abs(Fraction(said) - Fraction(quote) / Fraction(volume)) <= Fraction(1, 2 * 10**18)
+
+    holds()
+
+
+def test_the_state_changes_with_every_write_and_with_the_clock(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    first = tick(symbol, "a", START, block_number=1, block_hash="0xb1")
+    counters = []
+    for items in ([first], [tick(symbol, "late", START - DAY)], [Retract(symbol, "0xb1")], [Finalize(symbol, 9)]):
+        ticks.ingest(conn, version, items)
+        state = candles.peek(conn, version, symbol, "1M", 330)
+        counters.append(state.counter)
+        assert candles.read(conn, version, symbol, "1M", shift=330).state.counter == state.counter
+        assert state.clock * SECOND == bucket_open(state.as_of * 1000, "1M", 330)
+        assert state.as_of * 1000 < bucket_end(state.clock * SECOND, "1M", 330)
+    assert counters == sorted(set(counters))
+
+
+def test_an_alias_stands_for_its_symbol_everywhere(conn: Connection, version: Version) -> None:
+    symbol, alias = new_symbol(), new_symbol()
+    conn.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
+    assert ticks.ingest(conn, version, [tick(alias, "a", START), tick(symbol, "a", START)]) == ["created", "duplicate"]
+    assert candles.read(conn, version, alias, "1m").body.startswith(f'{{"symbol":"{symbol}"')
+    assert ticks.read(conn, version, alias).body.count(symbol) == 2
+    ticks.ingest(conn, version, [tick(alias, "b", START, block_number=1, block_hash="x"), Retract(alias, "x")])
+    assert candles.read(conn, version, symbol, "1m").body.count('"n":1,') == 1
+
+
+def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version) -> None:
+    for ask in (
+        lambda: candles.read(conn, version, "no:such", "1m"),
+        lambda: candles.peek(conn, version, "no:such", "1m"),
+    ):
+        with pytest.raises(NotFound, match="no:such") as refused:
+            ask()
+        assert refused.value.code == "unknown_symbol"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    ["'s', '7m'", "'s', NULL", "'s', '1m', NULL, NULL, 0", "'s', '1m', NULL, NULL, 5, 'next'",
+     "'s', '1m', NULL, NULL, 5, 'none', 841", "'s', '1m', NULL, NULL, 5, 'none', 0, 'perhaps'"],
+)  # fmt: skip
+def test_the_function_refuses_what_it_does_not_know(conn: Connection, version: Version, arguments: str) -> None:
+    """Other clients call it too."""
+    with pytest.raises(InvalidValue, match=re.escape("candles: ")), translated():
+        conn.execute(version.query("SELECT * FROM {candles}(ARGUMENTS)".replace("ARGUMENTS", arguments)))
+
+
+def test_the_function_alone_is_enough_for_another_client(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START, "2", "3")])
+    row = conn.execute(
+        version.query("SELECT symbol, bucket, open, volume, quote, n, closed FROM {candles}(%s, '1d')"), (symbol,)
+    )
+    assert row.fetchall() == [(symbol, "1d", 2, 3, 6, 1, True)]
+
+
+@pytest.mark.parametrize("bound", [-(10**18), -1, 10**18])
+def test_bounds_far_outside_choose_all_or_nothing(conn: Connection, version: Version, bound: int) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    for interval in WIDTHS:
+        for shift in (0, 330):
+            assert candles.read(conn, version, symbol, interval, start=bound, shift=shift).count == (bound < 0)
+            assert candles.read(conn, version, symbol, interval, end=bound, shift=shift).count == (bound > 0)
