@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import signal
 import sys
-import threading
 from time import monotonic
 
 from marketdata import secretfile, token
@@ -24,6 +23,8 @@ from marketdata.settings import Settings
 from marketdata.store import tokens
 from marketdata.store.pool import Pool
 from marketdata.store.tokens import Holder
+
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger("marketdata.api")
 
@@ -105,15 +106,15 @@ class Service:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP; the address is printed once it answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    stopping = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-        signal.signal(number, lambda *_: stopping.set())
+    # Waited for, not handled: a handler may interrupt the very code that it would have to talk to. Blocked before any
+    # thread starts, so that none of them takes one; it stays so, and a second signal is no news.
+    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     service = Service(settings)
     try:
         service.start()
         host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
         print(f"http://{host}:{service.port}", flush=True)  # noqa: T201
-        stopping.wait()
+        signal.sigwait(ENDINGS)
     finally:
         service.stop()
 

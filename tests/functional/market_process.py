@@ -1,0 +1,91 @@
+"""The data API as a process of its own on its private cluster, to be killed and started again, and its clients."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+SECONDS = 60.0
+
+
+class ApiProcess:
+    """``bin/marketdata-api`` without its launcher; ``port`` is 0 while it is down."""
+
+    def __init__(self, state_dir: Path, **settings: str) -> None:
+        self.state_dir = state_dir
+        self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0"} | settings
+        self._process: subprocess.Popen[str] | None = None
+        self.port = 0
+        self.log = state_dir / "api-test.log"
+
+    def start(self) -> None:
+        state = self.log.open("a")
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "marketdata", "api"],
+            cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=state, text=True,
+        )  # fmt: skip
+        state.close()
+        assert self._process.stdout is not None
+        assert select.select([self._process.stdout], [], [], SECONDS)[0], f"no address; {self.log.read_text()}"
+        line = self._process.stdout.readline()
+        assert line.startswith("http://"), f"{line!r}; {self.log.read_text()}"
+        self.port = int(line.rpartition(":")[2])
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        self._over(kill=True)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        return self._over(kill=False)
+
+    def _over(self, *, kill: bool) -> int:
+        self.port = 0
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        if kill:
+            process.kill()
+        else:
+            process.terminate()
+        code = process.wait(SECONDS)
+        assert process.stdout is not None
+        process.stdout.close()
+        return code
+
+    def token(self, name: str) -> str:
+        """The token of ``read.json`` or ``alg.json``."""
+        text: str = json.loads((self.state_dir / "secrets" / f"{name}.json").read_text())["token"]
+        return text
+
+
+class Client:
+    """One kept-alive connection with a token."""
+
+    def __init__(self, port: int, token: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=SECONDS)
+        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+    def __call__(self, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and JSON of the answer; OSError or HTTPException when there is none."""
+        data = None if body is None else json.dumps(body)
+        self._connection.request(method, path, data, self._headers)
+        response = self._connection.getresponse()
+        content = response.read()
+        is_json = "json" in response.headers.get("Content-Type", "")
+        return response.status, json.loads(content) if is_json and content else content
+
+    def close(self) -> None:
+        self._connection.close()
