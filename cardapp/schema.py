@@ -2,11 +2,12 @@
 
 Three things differ from the library's defaults: ``true`` is no integer and no number (nor is ``1.0`` an integer), a
 ``$`` at the end of a pattern does not let a final line feed through (as in ECMA-262, unlike Python), and every error
-is reported, as a JSON pointer (RFC 6901) and a sentence.
+is reported, as the JSON pointer (RFC 6901) of its field and a sentence in the words of JSON.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,10 +22,17 @@ _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
 
+_SHOWN = 60
+"""Characters of a value that a message repeats."""
+
 
 def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    if isinstance(value, str) and not re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), value):
-        yield jsonschema.ValidationError(f"{value!r} does not match {pattern!r}")
+    if isinstance(value, str) and not _matches(pattern, value):
+        yield jsonschema.ValidationError("does not match")
+
+
+def _matches(pattern: str, text: str) -> bool:
+    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), text) is not None
 
 
 _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
@@ -44,32 +52,110 @@ def pointer(parts: Iterable[str | int]) -> str:
 
 
 def field_errors(checker: Validator, value: Any) -> tuple[FieldError, ...]:
-    """Every way in which ``value`` breaks the schema, in document order; empty when it is valid."""
+    """Every way in which ``value`` breaks the schema, by place; empty when it is valid. A missing or unknown field is
+    named by its own pointer."""
     found = sorted(checker.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
-    return tuple(_field_error(error) for error in found)
+    # The library finds a missing field once each, and each time tells the whole list of those required.
+    each = dict.fromkeys(fault for error in found for fault in _field_errors(error))
+    return tuple(each)
 
 
-def _field_error(error: jsonschema.ValidationError) -> FieldError:
-    path = pointer(error.absolute_path)
+def _field_errors(error: jsonschema.ValidationError) -> Iterator[FieldError]:
+    place = [*error.absolute_path]
     rule: Any = error.validator_value
+    value: Any = error.instance
     schema: Any = error.schema
-    instance: Any = error.instance
     if error.validator == "required":
-        missing = [name for name in rule if name not in instance]
-        return FieldError(path, f"is missing {', '.join(missing)}")
-    if error.validator == "additionalProperties" and isinstance(instance, dict):
-        known = schema.get("properties", {})
-        unknown = [name for name in instance if name not in known]
-        return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-    if str(error.validator) in {"oneOf", "anyOf"} and error.context:
-        return _closest(error, path)
-    return FieldError(path, error.message[:300])
+        yield from (FieldError(pointer([*place, name]), "is missing") for name in rule if name not in value)
+    elif error.validator == "additionalProperties":
+        known, patterns = schema.get("properties", {}), schema.get("patternProperties", {})
+        message = f"is unknown; known: {', '.join(known) or 'none'}"
+        for name in value:
+            if name not in known and not any(re.search(pattern, name) for pattern in patterns):
+                yield FieldError(pointer([*place, name]), message)
+    elif error.validator in ("oneOf", "anyOf") and error.context:
+        yield from _field_errors(_closest(error.context))
+    elif "propertyNames" in error.schema_path:
+        yield FieldError(pointer(place), f"has the name {shown(value)}, which {_sentence(error)}")
+    else:
+        yield FieldError(pointer(place), _sentence(error))
 
 
-def _closest(error: jsonschema.ValidationError, path: str) -> FieldError:
+def _closest(context: list[jsonschema.ValidationError]) -> jsonschema.ValidationError:
     """Of a choice, the branch that was meant says more than "is not valid under any of the given schemas": it is the
-    one whose fault lies deepest in the value, and of equals the one with the fewest faults."""
-    context = error.context or []
+    one whose fault lies deepest in the value, of equals one that has the value's type, then the fewest faults."""
     faults = Counter(each.schema_path[0] for each in context)
-    meant = max(context, key=lambda each: (len(each.absolute_path), -faults[each.schema_path[0]]), default=None)
-    return FieldError(path, error.message[:300]) if meant is None else _field_error(meant)
+
+    def meant(each: jsonschema.ValidationError) -> tuple[int, bool, int]:
+        return len(each.absolute_path), each.validator != "type", -faults[each.schema_path[0]]
+
+    return max(context, key=meant)
+
+
+# -- sentences -----------------------------------------------------------------------------------------------------
+
+_TYPES = {
+    "array": "an array",
+    "boolean": "true or false",
+    "integer": "an integer",
+    "null": "null",
+    "number": "a number",
+    "object": "an object",
+    "string": "a string",
+}
+
+_BOUNDS = {
+    "minimum": "at least",
+    "maximum": "at most",
+    "exclusiveMinimum": "greater than",
+    "exclusiveMaximum": "less than",
+}
+
+_SIZES = {
+    "minLength": ("at least", "character"),
+    "maxLength": ("at most", "character"),
+    "minItems": ("at least", "item"),
+    "maxItems": ("at most", "item"),
+    "minProperties": ("at least", "field"),
+    "maxProperties": ("at most", "field"),
+}
+
+
+def shown(value: Any) -> str:
+    """A value as the client wrote it, cut where it is long."""
+    text = json.dumps(value, ensure_ascii=False, default=repr)
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def _sentence(error: jsonschema.ValidationError) -> str:
+    """What must be, in the words of JSON; the library's own are Python's."""
+    kind = str(error.validator)
+    rule: Any = error.validator_value
+    value: Any = error.instance
+    if kind in _BOUNDS:
+        return f"must be {_BOUNDS[kind]} {shown(rule)}, not {shown(value)}"
+    if kind in _SIZES:
+        bound, unit = _SIZES[kind]
+        return f"must have {bound} {rule} {unit}{'' if rule == 1 else 's'}, not {len(value)}"
+    if kind == "pattern":
+        return _mismatch(rule, value)
+    if kind == "type":
+        names = [rule] if isinstance(rule, str) else rule
+        return f"must be {' or '.join(_TYPES[name] for name in names)}, not {shown(value)}"
+    if kind == "enum":
+        return f"must be one of {', '.join(map(shown, rule))}, not {shown(value)}"
+    if kind == "const":
+        return f"must be {shown(rule)}, not {shown(value)}"
+    if kind == "not" and isinstance(rule, dict) and rule.keys() == {"const"}:
+        return f"must not be {shown(rule['const'])}"
+    if kind == "uniqueItems":
+        return "must not hold an item twice"
+    return f"breaks the rule {kind}: {shown(rule)}"
+
+
+def _mismatch(pattern: str, value: str) -> str:
+    """A control character cannot be seen, and no pattern shows it, so it is named where it alone is at fault."""
+    refused = [char for char in value if (char < " " or char == "\x7f") and not _matches(pattern, char)]
+    if refused and _matches(pattern, "".join("x" if char in refused else char for char in value)):
+        return f"must not hold the control character U+{ord(refused[0]):04X}"
+    return f"must match {pattern}, not {shown(value)}"

@@ -15,6 +15,7 @@ from cardapp.web.exchange import JSON, Request
 from cardapp.web.route import Route
 from cardapp.web.services import Services
 
+_FAULTS_SHOWN = 100
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -57,7 +58,7 @@ def checked(schema: str, value: Any, what: str) -> None:
     if faults:
         place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
-        raise InvalidValue(f"{place} {faults[0].message}{more}", errors=faults)
+        raise InvalidValue(f"{place} {faults[0].message}{more}", errors=faults[:_FAULTS_SHOWN])
 
 
 def _length(environ: Mapping[str, Any]) -> int:

@@ -61,7 +61,7 @@ def test_allocator_recipe_survives(source: dict[str, Any]) -> None:
         (["id"], "Not An Id", "/id"),
         (["uuid"], "11111111", "/uuid"),
         (["schema"], "card-source.v2", "/schema"),
-        (["extra"], 1, ""),
+        (["extra"], 1, "/extra"),
         (["target", "directory"], "../elsewhere", "/target/directory"),
         (["target", "program"], "/bin/sh", "/target/program"),
         (["target", "build"], [], "/target/build"),
@@ -101,7 +101,7 @@ def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
         (b"\xff", "not UTF-8"),
         (b'{"id": "a", "id": "b"}', "stands twice"),
         (b"[" * 100_000, "nested too deeply"),
-        (b"[]", "is not of type 'object'"),
+        (b"[]", "must be an object"),
     ],
 )
 def test_what_is_no_card_at_all(raw: bytes, said: str) -> None:

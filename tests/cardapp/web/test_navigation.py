@@ -125,3 +125,15 @@ def test_what_is_published_is_shown(api: Any, publish: Any) -> None:
     publish("t1/b1/p1/s1/one", generation=7)
     found = api.get("/api/navigation/current")["published"]
     assert (found["key"], found["sync"], found["reason"], found["generation"]) == ("t1/b1/p1/s1/one", "on", None, 7)
+
+
+def test_a_move_by_nothing_is_refused_in_plain_words(api: Any) -> None:
+    found = api.problem("POST", "/api/navigation/move", {"delta": 0}, status=422, code="invalid_value")
+    assert found["errors"] == [{"pointer": "/delta", "message": "must not be 0"}]
+
+
+def test_a_body_full_of_faults_gets_a_bounded_answer(api: Any) -> None:
+    body = {"delta": 1, **{f"x{number}": 1 for number in range(3000)}}
+    found = api.problem("POST", "/api/navigation/move", body, status=422, code="invalid_value")
+    assert len(found["errors"]) == 100
+    assert "and 2999 more" in found["detail"]

@@ -62,8 +62,8 @@ def test_control_follows_sync(api: Any) -> None:
         ({"scroll": {"page_index": 3}}, "/scroll/page_index"),
         ({"scroll": {"page_index": 1.0}}, "/scroll/page_index"),
         ({"viewer": {"page": {"fit": 1}}}, "/viewer/page/fit"),
-        ({"viewer": {"page": {"zoom": 1}}}, "/viewer/page"),
-        ({"revision": 1}, ""),
+        ({"viewer": {"page": {"zoom": 1}}}, "/viewer/page/zoom"),
+        ({"revision": 1}, "/revision"),
     ],
 )
 def test_a_bad_value_is_named(api: Any, body: dict[str, Any], pointer: str) -> None:

@@ -1,0 +1,75 @@
+"""What a schema refuses is said by field and in the words of JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cardapp.errors import FieldError
+from cardapp.mcp.tool_schema import ToolSchema
+from cardapp.schema import field_errors, validator
+
+LINE = "^[^\\u0000-\\u001f\\u007f]*$"
+NAMED = {"properties": {"a": {}, "b": {}, "c": {}}, "required": ["a", "b", "c"], "additionalProperties": False}
+
+
+def faults(schema: dict[str, Any], value: Any) -> list[tuple[str, str]]:
+    return [(fault.pointer, fault.message) for fault in field_errors(validator(schema), value)]
+
+
+def test_each_missing_and_each_unknown_field_has_its_own_fault() -> None:
+    found = faults({"properties": {"in": NAMED}}, {"in": {"b": 1, "x/y": 2, "z": 3}})
+    assert sorted(found) == [
+        ("/in/a", "is missing"),
+        ("/in/c", "is missing"),
+        ("/in/x~1y", "is unknown; known: a, b, c"),
+        ("/in/z", "is unknown; known: a, b, c"),
+    ]
+
+
+def test_a_peers_schema_names_the_fields_as_ours_do() -> None:
+    assert ToolSchema(NAMED).faults({"a": 1, "b": 1}) == (FieldError("/c", "is missing"),)
+
+
+def test_a_field_that_a_pattern_allows_is_not_unknown() -> None:
+    schema = {"patternProperties": {"^x-": {}}, "additionalProperties": False}
+    assert faults(schema, {"x-a": 1, "y": 1}) == [("/y", "is unknown; known: none")]
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "message"),
+    [
+        ({"type": "integer"}, True, "must be an integer, not true"),
+        ({"type": "integer"}, None, "must be an integer, not null"),
+        ({"type": ["string", "null"]}, [1, "a"], 'must be a string or null, not [1, "a"]'),
+        ({"type": "boolean"}, 1, "must be true or false, not 1"),
+        ({"minimum": 1}, 0, "must be at least 1, not 0"),
+        ({"maximum": 8}, 8.5, "must be at most 8, not 8.5"),
+        ({"exclusiveMinimum": 0}, 0, "must be greater than 0, not 0"),
+        ({"exclusiveMaximum": 0}, 0, "must be less than 0, not 0"),
+        ({"not": {"const": 0}}, 0, "must not be 0"),
+        ({"minLength": 1}, "", "must have at least 1 character, not 0"),
+        ({"maxLength": 256}, "x" * 257, "must have at most 256 characters, not 257"),
+        ({"maxItems": 1}, [1, 2], "must have at most 1 item, not 2"),
+        ({"minProperties": 2}, {}, "must have at least 2 fields, not 0"),
+        ({"uniqueItems": True}, [1, 1], "must not hold an item twice"),
+        ({"enum": ["on", None]}, "Ü", 'must be one of "on", null, not "Ü"'),
+        ({"const": "v1"}, False, 'must be "v1", not false'),
+        ({"pattern": LINE}, "a\x07b", "must not hold the control character U+0007"),
+        ({"pattern": LINE}, "a\n", "must not hold the control character U+000A"),
+        ({"pattern": "^[a-z]+$"}, "A", 'must match ^[a-z]+$, not "A"'),
+        ({"pattern": "^note$"}, "note\n", 'must match ^note$, not "note\\n"'),
+        ({"pattern": "^[a-z\t]+$"}, "a\tB", 'must match ^[a-z\t]+$, not "a\\tB"'),
+        ({"propertyNames": {"const": "a"}}, {"b": 1}, 'has the name "b", which must be "a", not "b"'),
+        ({"multipleOf": 2}, 3, "breaks the rule multipleOf: 2"),
+        ({"enum": ["a"]}, "b" * 5000, f'must be one of "a", not "{"b" * 59}…'),
+    ],
+)  # fmt: skip
+def test_a_fault_is_a_sentence(schema: dict[str, Any], value: Any, message: str) -> None:
+    assert faults(schema, value) == [("", message)]
+
+
+def test_of_a_choice_the_branch_that_was_meant_speaks() -> None:
+    schema = {"anyOf": [{"type": "null"}, {"type": "object", **NAMED}]}
+    assert faults(schema, {"a": 1}) == [("/b", "is missing"), ("/c", "is missing")]
