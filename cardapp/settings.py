@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, TypeVar, get_type_hints
 
 from cardapp.errors import UsageError
 from cardapp.private import SOCKET_PATH_MAX
@@ -19,15 +19,30 @@ from cardapp.private import SOCKET_PATH_MAX
 ROOT = Path(__file__).resolve().parent.parent
 
 
+_Number = TypeVar("_Number", int, float)
+
+
+def _between(parse: Callable[[str], _Number], text: str, least: _Number, most: _Number, meaning: str) -> _Number:
+    """The number in ``text``; :class:`ValueError` says in our words what it must be."""
+    try:
+        number = parse(text)
+    except ValueError:
+        number = None
+    if number is None or not least <= number <= most:
+        raise ValueError(f"must be {meaning}")
+    return number
+
+
 def _port(text: str) -> int:
-    port = int(text)
-    if not 0 <= port <= 65535:
-        raise ValueError("must be a port, 0 to 65535 (0: any free one)")
-    return port
+    return _between(int, text, 0, 65535, "a port, 0 to 65535 (0: any free one)")
 
 
 def _loopback(text: str) -> str:
-    if text != "localhost" and not ipaddress.ip_address(text).is_loopback:
+    try:
+        allowed = text == "localhost" or ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        allowed = False
+    if not allowed:
         raise ValueError("must be a loopback address: this service has no login; reach it from afar by an ssh tunnel")
     return text
 
@@ -37,17 +52,11 @@ def _path(text: str) -> Path:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
-    if not 0.1 <= seconds <= 3600:
-        raise ValueError("must be seconds, 0.1 to 3600")
-    return seconds
+    return _between(float, text, 0.1, 3600.0, "seconds, 0.1 to 3600")
 
 
 def _bytes(text: str) -> int:
-    count = int(text)
-    if not 1024 <= count <= 1 << 30:
-        raise ValueError("must be bytes, 1024 to 1073741824")
-    return count
+    return _between(int, text, 1024, 1 << 30, "bytes, 1024 to 1073741824")
 
 
 @dataclass(frozen=True)
