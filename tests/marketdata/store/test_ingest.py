@@ -1,0 +1,226 @@
+"""What becomes of ticks that are sent, and that rollups never differ from what the stored ticks make."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from decimal import Decimal
+
+import psycopg
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.errors import InvalidValue
+from marketdata.store import candles, ticks
+from marketdata.store.pool import Connection, translated
+from marketdata.store.version import Version
+from marketdata.tick import Finalize, Item, Restore, Retract, Tick
+
+from .brute_force import rollups
+from .conftest import RELAXED, START, history, insert, new_symbol, stored_rollups, stored_ticks, tick
+
+
+class Model:
+    """The rules of ingest as plain sets."""
+
+    def __init__(self) -> None:
+        self.held: dict[str, Tick] = {}
+        self.retracted: set[str] = set()
+
+    def apply(self, item: Item) -> str:
+        match item:
+            case Retract(_, block_hash):
+                self.retracted.add(block_hash)
+                self.held = {id: each for id, each in self.held.items() if each.block_hash != block_hash}
+            case Restore(_, block_hash):
+                self.retracted.discard(block_hash)
+            case Tick() if item.block_hash in self.retracted:
+                return "retracted"
+            case Tick() if item.id in self.held:
+                stored = self.held[item.id]
+                return "duplicate" if as_numbers(stored) == as_numbers(item) else "conflict"
+            case Tick():
+                self.held[item.id] = item
+                return "created"
+        return "done"
+
+
+def as_numbers(tick: Tick) -> tuple[object, ...]:
+    return (*tick[:4], Decimal(tick.price), Decimal(tick.size), *tick[6:])
+
+
+def cut(items: Sequence[Item], rng: random.Random) -> list[Sequence[Item]]:
+    places = sorted(rng.sample(range(1, len(items)), min(len(items) - 1, rng.randrange(5)))) if len(items) > 1 else []
+    return [items[a:b] for a, b in zip([0, *places], [*places, len(items)], strict=True)]
+
+
+def test_outcomes_and_rollups_of_any_sequence(conn: Connection, version: Version, loops) -> None:
+    """Duplicates, conflicts, retractions, restores and late ticks in any order and any split into batches."""
+
+    @settings(max_examples=loops(quick=60, full=1500), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol, rng = new_symbol(), data.draw(st.randoms(use_true_random=False))
+        sent: list[Item] = list(data.draw(history(symbol, max_size=25)))
+        again = data.draw(st.lists(st.sampled_from(sent), max_size=10))
+        sent += [
+            each._replace(price=each.price + rng.choice(["", "0"]) if "." in each.price else each.price)
+            for each in again
+        ]
+        sent += [each._replace(seq=each.seq + 5) for each in again[:2]]
+        for number in range(data.draw(st.integers(0, 5))):
+            kind = Restore if number % 2 else Retract
+            sent.append(kind(symbol, f"0xb{rng.randrange(1, 5)}"))
+        rng.shuffle(sent)
+        model = Model()
+        for batch in cut(sent, rng):
+            assert ticks.ingest(conn, version, batch) == [model.apply(item) for item in batch]
+            assert stored_rollups(conn, version, symbol) == rollups(model.held.values())
+
+    holds()
+
+
+def test_the_split_and_the_order_leave_no_trace(conn: Connection, version: Version, loops) -> None:
+    """The same ticks in other batches and another order make byte-identical rollups; so do plain INSERTs."""
+
+    @settings(max_examples=loops(quick=30, full=500), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        held = data.draw(history("x", max_size=30))
+        rng = data.draw(st.randoms(use_true_random=False))
+        made = []
+        for way in range(3):
+            symbol = new_symbol()
+            own = [each._replace(symbol=symbol) for each in held]
+            rng.shuffle(own)
+            for batch in cut(own, rng):
+                if way == 2:
+                    insert(conn, version, batch)
+                else:
+                    ticks.ingest(conn, version, batch)
+            made.append(stored_rollups(conn, version, symbol))
+        assert made[0] == made[1] == made[2] == rollups(held)
+
+    holds()
+
+
+def test_plain_deletes_are_followed_too(conn: Connection, version: Version, loops) -> None:
+    @settings(max_examples=loops(quick=30, full=500), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol, other = new_symbol(), new_symbol()
+        held = data.draw(history(symbol))
+        ticks.ingest(conn, version, [*held, *(each._replace(symbol=other) for each in held)])
+        gone = {each.id for each in data.draw(st.lists(st.sampled_from(held)))}
+        before = candles.peek(conn, version, symbol, "1m").counter
+        conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = ANY (%s)"), (symbol, list(gone)))
+        left = [each for each in held if each.id not in gone]
+        assert stored_rollups(conn, version, symbol) == rollups(left)
+        assert stored_rollups(conn, version, other) == rollups(held)
+        assert (candles.peek(conn, version, symbol, "1m").counter > before) == bool(gone)
+
+    holds()
+
+
+def test_a_whole_batch_again_is_all_duplicates(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    batch = [tick(symbol, f"0x{n:x}:{n}", START + n, "1.5", "2") for n in range(1000)]
+    assert set(ticks.ingest(conn, version, batch)) == {"created"}
+    assert set(ticks.ingest(conn, version, batch)) == {"duplicate"}
+    assert stored_rollups(conn, version, symbol) == rollups(batch)
+
+
+def test_the_first_of_two_with_one_id_is_stored(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    batch = [tick(symbol, "a", START, "1"), tick(symbol, "a", START, "1.0"), tick(symbol, "a", START, "2")]
+    assert ticks.ingest(conn, version, batch) == ["created", "duplicate", "conflict"]
+    assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
+
+
+def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    late = tick(symbol, "a", START, block_number=7, block_hash="h")
+    batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, Finalize(symbol, 7), late]
+    outcomes = ["created", "done", "retracted", "done", "created", "done", "duplicate"]
+    assert ticks.ingest(conn, version, batch) == outcomes
+    assert candles.read(conn, version, symbol, "1m").body.count('"finalized":true') == 1
+
+
+def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=5, block_hash="h"), Finalize(symbol, 5)])
+    ticks.ingest(conn, version, [Finalize(symbol, 4)])
+    assert candles.read(conn, version, symbol, "1m").body.count('"finalized":true') == 1
+
+
+def test_nothing_sent_is_nothing_done(conn: Connection, version: Version) -> None:
+    assert ticks.ingest(conn, version, []) == []
+
+
+@pytest.mark.parametrize("name", ['"', "\\", "a\\\"b,{}'%", "\u2028", "NULL", "😀", "%s"])
+def test_ids_of_any_characters(conn: Connection, version: Version, name: str) -> None:
+    symbol = new_symbol()
+    sent = [tick(symbol, name, START, tx=name, block_number=1, block_hash=name), tick(symbol, "plain", START)]
+    assert ticks.ingest(conn, version, sent) == ["created", "created"]
+    assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
+    assert ticks.ingest(conn, version, [*sent, Retract(symbol, name)]) == ["duplicate", "duplicate", "done"]
+    assert stored_ticks(conn, version, symbol) == sent[1:]
+
+
+def test_the_outermost_values_are_kept_exactly(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    digits = "9" * 30
+    sent = [
+        tick(symbol, "a", 0, f"{digits}.{digits}", f"{digits}.{digits}", seq=-(2**63)),
+        tick(
+            symbol, "b", 32_503_680_000_000_000 - 1, "0." + "0" * 29 + "1", "0", seq=2**63 - 1, block_number=2**63 - 1
+        ),
+    ]
+    assert ticks.ingest(conn, version, sent) == ["created", "created"]
+    assert sorted(stored_ticks(conn, version, symbol)) == sorted(sent)
+    assert stored_rollups(conn, version, symbol) == rollups(sent)
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["UPDATE {ticks} SET price = 2 WHERE symbol = %s", "INSERT INTO {ticks} SELECT * FROM {ticks} WHERE symbol = %s"
+     " ON CONFLICT (symbol, id) DO UPDATE SET price = 2"],
+)  # fmt: skip
+def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version, change: str) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="DELETE them and INSERT anew"):
+        conn.execute(version.query(change), (symbol,))
+    with pytest.raises(psycopg.errors.FeatureNotSupported):
+        conn.execute(version.query("TRUNCATE {ticks}"))
+    assert [each.price for each in stored_ticks(conn, version, symbol)] == ["1"]
+
+
+@pytest.mark.parametrize(
+    "values",
+    ["'x', 'a', '1969-12-31Z', 1, 1", "'x', 'a', '3000-01-01Z', 1, 1", "'x', 'a', 'infinity', 1, 1",
+     "'x', 'a', now(), 0, 1", "'x', 'a', now(), 'NaN', 1", "'x', 'a', now(), 'Infinity', 1",
+     "'x', 'a', now(), 1, -1", "'x', 'a', now(), 1, 'NaN'",
+     "'a \"symbol\"', 'a', now(), 1, 1", "'x', NULL, now(), 1, 1"],
+)  # fmt: skip
+def test_other_clients_cannot_store_what_is_no_tick(conn: Connection, version: Version, values: str) -> None:
+    with pytest.raises(InvalidValue), translated():
+        conn.execute(
+            version.query("INSERT INTO {ticks} (symbol, id, ts, price, size) VALUES (ROW)".replace("ROW", values))
+        )
+
+
+def test_an_other_role_needs_no_more_than_the_table_of_ticks(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    conn.execute("CREATE ROLE plain_writer")
+    conn.execute(version.query("GRANT INSERT, DELETE, SELECT ON {ticks} TO plain_writer"))
+    try:
+        with conn.transaction():
+            conn.execute("SET LOCAL ROLE plain_writer")
+            insert(conn, version, [tick(symbol, "a", START), tick(symbol, "b", START)])
+            conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
+    finally:
+        conn.execute("DROP OWNED BY plain_writer")
+        conn.execute("DROP ROLE plain_writer")
+    assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])

@@ -1,0 +1,199 @@
+"""Writers of every kind at once: no deadlock, nothing lost, and candles as if one had written after the other."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+import psycopg
+import pytest
+
+from marketdata.interval import SECOND
+from marketdata.store import ticks
+from marketdata.store.pool import Connection, connect
+from marketdata.store.version import Version
+from marketdata.tick import Item, Restore, Retract, Tick
+
+from .brute_force import rollups
+from .conftest import START, insert, new_symbol, stored_rollups, stored_ticks, tick
+
+BLOCKS = 4
+LOCK = threading.Lock()
+
+
+def some_ticks(symbols: list[str], writer: int, count: int, rng: random.Random) -> list[Tick]:
+    """Ticks of few minutes, a third of them with ids that other writers send as well."""
+    made = []
+    for number in range(count):
+        shared = rng.random() < 0.3
+        n = rng.randrange(60) if shared else number
+        block = n % (BLOCKS + 2) if n % (BLOCKS + 2) < BLOCKS else None
+        made.append(
+            tick(
+                rng.choice(symbols),
+                f"{'all' if shared else writer}-{n}",
+                START + n * 13 * SECOND,
+                f"{100 + n % 7}.{n % 10}0",
+                f"{n % 5}.250",
+                block_number=block,
+                block_hash=None if block is None else f"0xb{block}",
+            )
+        )
+    return made
+
+
+Writer = Callable[["Crowd", Connection, int], None]
+
+
+class Crowd:
+    """Writers at once, each with a connection of its own; keeps every SQLSTATE of class 40 that one of them met."""
+
+    def __init__(self, database: str, version: Version) -> None:
+        self.database, self.version = database, version
+        self.symbols = [new_symbol() for _ in range(3)]
+        self.states: list[str | None] = []
+        self.created = 0
+
+    def run(self, seed: int, writers: list[Writer]) -> None:
+        together = threading.Barrier(len(writers))
+
+        def work(number: int, writer: Writer) -> None:
+            with connect(self.database) as conn:
+                together.wait(60)
+                writer(self, conn, seed * 100 + number)
+
+        with ThreadPoolExecutor(len(writers)) as pool:
+            for done in [pool.submit(work, number, writer) for number, writer in enumerate(writers)]:
+                done.result(120)
+
+    def until_it_goes(self, attempt: Callable[[], object]) -> None:
+        """What a client does who is told to try again."""
+        while True:
+            try:
+                attempt()
+                return
+            except (psycopg.errors.SerializationFailure, psycopg.errors.DeadlockDetected) as error:
+                self.states.append(error.sqlstate)
+
+
+def in_batches(crowd: Crowd, own: Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(12):
+        ticks.ingest(own, crowd.version, some_ticks(crowd.symbols, seed, rng.choice([1, 5, 40]), rng))
+
+
+def reorganising(crowd: Crowd, own: Connection, seed: int) -> None:
+    rng = random.Random(seed)
+    for _ in range(12):
+        items: list[Item] = list(some_ticks(crowd.symbols, seed, 6, rng))
+        for symbol in rng.sample(crowd.symbols, 2):
+            kind = rng.choice([Retract, Restore])
+            items.insert(rng.randrange(len(items)), kind(symbol, f"0xb{rng.randrange(BLOCKS)}"))
+        ticks.ingest(own, crowd.version, items)
+
+
+def by_plain_sql(crowd: Crowd, own: Connection, seed: int) -> None:
+    rng, version, symbols = random.Random(seed), crowd.version, crowd.symbols
+    level = "REPEATABLE READ" if seed % 2 else "READ COMMITTED"
+    own.execute(f"SET default_transaction_isolation = '{level}'")
+    for round in range(8):
+        batch = [
+            each._replace(id=f"sql-{seed}-{round}-{place}")
+            for place, each in enumerate(some_ticks(symbols, seed, rng.choice([1, 9]), rng))
+        ]
+        crowd.until_it_goes(partial(insert, own, version, batch))
+        if rng.random() < 0.5:
+            gone = [each.id for each in batch[::2]] + [f"all-{rng.randrange(60)}"]
+            delete = version.query("DELETE FROM {ticks} WHERE id = ANY (%s) AND symbol = ANY (%s)")
+            crowd.until_it_goes(partial(own.execute, delete, (gone, symbols)))
+
+
+def the_same_shuffled(crowd: Crowd, own: Connection, seed: int) -> None:
+    rng, sent = random.Random(seed), the_same(crowd.symbols)
+    rng.shuffle(sent)
+    for start in range(0, len(sent), 50):
+        outcomes = ticks.ingest(own, crowd.version, sent[start : start + 50])
+        with LOCK:
+            crowd.created += outcomes.count(ticks.Outcome.CREATED)
+
+
+def the_same(symbols: list[str]) -> list[Tick]:
+    return [tick(symbol, str(n), START + n * SECOND, str(n + 1)) for n in range(200) for symbol in symbols]
+
+
+def test_eight_writers_of_every_kind(conn: Connection, database: str, version: Version, loops) -> None:
+    for seed in range(loops(quick=3, full=60)):
+        crowd = Crowd(database, version)
+        crowd.run(seed, [in_batches] * 3 + [reorganising] * 2 + [by_plain_sql] * 3)
+        for symbol in crowd.symbols:
+            assert stored_rollups(conn, version, symbol) == rollups(stored_ticks(conn, version, symbol))
+        # A deadlock is nobody's to repeat; REPEATABLE READ is told 40001, and only by that.
+        assert set(crowd.states) <= {"40001"}
+
+
+def test_the_same_ticks_from_everyone_are_stored_once(conn: Connection, database: str, version: Version, loops) -> None:
+    for seed in range(loops(quick=2, full=40)):
+        crowd = Crowd(database, version)
+        crowd.run(seed, [the_same_shuffled] * 8)
+        sent = the_same(crowd.symbols)
+        assert crowd.created == len(sent)
+        for symbol in crowd.symbols:
+            assert stored_rollups(conn, version, symbol) == rollups([each for each in sent if each.symbol == symbol])
+
+
+def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
+    conn: Connection, database: str, version: Version
+) -> None:
+    """Each holds what the other is about to ask for, unless both begin with the same lock."""
+    symbol = new_symbol()
+    outcomes: list[list[ticks.Outcome]] = []
+    with connect(database) as plain, connect(database) as ours:
+        with plain.transaction():
+            insert(plain, version, [tick(symbol, "a", START)])
+
+            def ingest() -> None:
+                outcomes.append(ticks.ingest(ours, version, [tick(symbol, "a", START)]))
+
+            waiting = threading.Thread(target=ingest)
+            waiting.start()
+            while not conn.execute(
+                "SELECT FROM pg_locks WHERE pid = %s AND NOT granted", (ours.info.backend_pid,)
+            ).rowcount:
+                assert waiting.is_alive()
+            insert(plain, version, [tick(symbol, "b", START)])
+        waiting.join(30)
+    assert outcomes == [[ticks.Outcome.DUPLICATE]]
+    assert len(stored_ticks(conn, version, symbol)) == 2
+
+
+def test_repeatable_read_is_told_to_try_again_rather_than_lose_a_candle(
+    conn: Connection, database: str, version: Version
+) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    with connect(database) as other:
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute("SELECT 1 FROM pg_class LIMIT 1")  # the snapshot is taken here
+        ticks.ingest(conn, version, [tick(symbol, "b", START)])
+        with pytest.raises(psycopg.errors.SerializationFailure):
+            other.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
+        other.execute("ROLLBACK")
+        other.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
+        other.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
+        other.execute("COMMIT")
+    assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
+
+
+def test_a_cut_connection_keeps_all_of_a_batch_or_nothing(conn: Connection, database: str, version: Version) -> None:
+    symbol = new_symbol()
+    with connect(database) as other:
+        other.execute("BEGIN")
+        ticks.ingest(other, version, [tick(symbol, "a", START), Retract(symbol, "h")])
+        conn.execute("SELECT pg_terminate_backend(%s, 5000)", (other.info.backend_pid,))
+        with pytest.raises(psycopg.errors.AdminShutdown):
+            other.execute("COMMIT")
+    assert stored_ticks(conn, version, symbol) == []
+    assert stored_rollups(conn, version, symbol) == []
