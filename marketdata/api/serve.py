@@ -71,15 +71,7 @@ class Service:
         """Serve. :class:`VersionMissing` when the settings name a version that is not there; a database that does not
         answer yet is waited for while serving (``GET /ready``)."""
         try:
-            self._served.version()
-        except DatabaseUnavailable as error:
-            _log.warning("serving without the database for now: %s", error.detail)
-        except VersionMissing as error:
-            if self._served.is_named:
-                self.stop()
-                raise
-            _log.warning("serving without a version for now: %s", error.detail)
-        try:
+            self._find_version()
             self._ingestion.start()
             self._watch.start()
             self._listener.start()
@@ -94,6 +86,16 @@ class Service:
         self._watch.stop(timeout)
         self._pool.close()
         self._reads.close()
+
+    def _find_version(self) -> None:
+        try:
+            self._served.version()
+        except DatabaseUnavailable as error:
+            _log.warning("serving without the database for now: %s", error.detail)
+        except VersionMissing as error:
+            if self._served.is_named:
+                raise
+            _log.warning("serving without a version for now: %s", error.detail)
 
     def _find(self, digest: bytes) -> Holder | None:
         with self._pool.connection() as connection:

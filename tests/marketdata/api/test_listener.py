@@ -1,0 +1,129 @@
+"""The real listener: what reaches it over a socket, sound or not."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+
+import pytest
+
+from marketdata.api.incoming import BODY_BYTES
+from marketdata.api.listener import Listener
+from marketdata.api.serve import Service
+from marketdata.errors import StateError
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
+        yield connection
+
+
+def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """One answer with a length: status, headers by lower-case name, body."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = connection.recv(65536)
+        assert more, f"closed after {data!r}"
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+    while len(body) < int(headers.get("content-length", 0)):
+        body += connection.recv(65536)
+    return int(lines[0].split()[1]), headers, body
+
+
+def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], bytes]:
+    with connected(port) as connection:
+        connection.sendall(raw)
+        return answer(connection)
+
+
+@pytest.mark.parametrize(
+    ("raw", "status", "code"),
+    [
+        (b"nonsense\r\n\r\n", 400, "bad_request"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400, "bad_request"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "bad_request"),
+        (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431, "headers_too_large"),
+        (
+            b"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES + 1),
+            413,
+            "too_large",
+        ),
+    ],
+)
+def test_what_the_listener_refuses_is_a_problem(service: Service, raw: bytes, status: int, code: str) -> None:
+    found, headers, body = ask(service.port, raw)
+    assert (found, headers["content-type"]) == (status, "application/problem+json")
+    assert json.loads(body)["code"] == code
+
+
+def test_a_repeated_authorization_header(service: Service, read_token: str) -> None:
+    line = f"Authorization: Bearer {read_token}\r\n".encode()
+    status, headers, _ = ask(service.port, b"GET /v1/symbols HTTP/1.1\r\nHost: a\r\n" + line * 2 + b"\r\n")
+    assert status == 400
+    assert headers["www-authenticate"] == 'Bearer realm="marketdata", error="invalid_request"'
+
+
+def test_a_connection_outlives_a_304_and_a_problem(service: Service, read_token: str) -> None:
+    request = f"GET /v1/symbols HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {read_token}\r\n%s\r\n"
+    with connected(service.port) as connection:
+        connection.sendall((request % "").encode())
+        status, headers, _ = answer(connection)
+        assert status == 200
+        for _ in range(2):
+            connection.sendall((request % f"If-None-Match: {headers['etag']}\r\n").encode())
+            assert answer(connection)[0] == 304
+        connection.sendall(b"GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert answer(connection)[0] == 404
+        connection.sendall((request % "").encode())
+        assert answer(connection)[0] == 200
+
+
+def test_a_chunked_batch(service: Service, write_token: str) -> None:
+    tick = b'{"symbol":"CHUNK:A","id":"1","ts":1,"price":"1","size":"1"}\n'
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (tick[:20], tick[20:])) + b"0\r\n\r\n"
+    head = (
+        f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {write_token}\r\n"
+        "Content-Type: application/x-ndjson\r\nTransfer-Encoding: chunked\r\n\r\n"
+    )
+    status, _, body = ask(service.port, head.encode() + chunks)
+    assert (status, json.loads(body)["rejected"]) == (200, [])
+
+
+def test_a_stream_ends_with_its_last_chunk(service: Service, read_token: str, write_token: str) -> None:
+    test_a_chunked_batch(service, write_token)
+    with connected(service.port) as connection:
+        path = "/v1/ticks?symbol=CHUNK:A&format=ndjson"
+        connection.sendall(f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {read_token}\r\n\r\n".encode())
+        data = b""
+        while more := connection.recv(65536):
+            data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    assert b"transfer-encoding: chunked" in head.lower()
+    assert body.endswith(b"0\r\n\r\n")
+    assert b'"id":"1"' in body
+
+
+def test_an_address_in_use_is_told(service: Service) -> None:
+    second = Listener(lambda _environ, _start: [], "127.0.0.1", service.port, body_bytes=1)
+    with pytest.raises(StateError, match="MARKET_API_PORT"):
+        second.start()
+    second.stop()
+
+
+def test_a_dripping_client_is_cut_off() -> None:
+    listener = Listener(lambda _environ, _start: [], "127.0.0.1", 0, body_bytes=1, arrival_seconds=0.2)
+    listener.start()
+    try:
+        with connected(listener.port) as connection:
+            connection.sendall(b"GET / HTTP/1.1\r\nHo")
+            assert connection.recv(1) == b""
+    finally:
+        listener.stop()
+        listener.stop()
