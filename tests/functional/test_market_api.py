@@ -1,0 +1,83 @@
+"""The launched API: every example of its README, nothing secret where others look, and a clean end."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from marketdata.api.app import ROUTES
+from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
+
+pytestmark = pytest.mark.functional
+
+README = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
+ADMIN_SECRET = "an-administrators-secret-of-this-test"
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[ApiProcess]:
+    (state_dir / "secrets").mkdir(mode=0o700)
+    admin = state_dir / "secrets" / "admin.json"
+    admin.touch(0o600)
+    admin.write_text(json.dumps({"token": ADMIN_SECRET}))
+    process = ApiProcess(state_dir)
+    process.start()
+    yield process
+    process.stop()
+
+
+def test_every_example_of_the_readme(api: ApiProcess) -> None:
+    script = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)[1:])
+    script = script.replace("API=http://127.0.0.1:8787", f"API=http://127.0.0.1:{api.port}")
+    script = "set -euo pipefail\n" + script.replace("curl -sS", "curl -sS --fail-with-body -w '\\n'")
+    environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
+    done = subprocess.run(
+        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert '"accepted":4' in done.stdout
+
+
+def test_every_endpoint_has_an_example() -> None:
+    shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", README)]
+    for route in ROUTES:
+        pattern = re.escape("$API") + re.sub(r"\\\{\w+\\\}", r"[^/\"?]+", re.escape(route.path)) + r"[\"?]"
+        method = route.method if route.method in ("PUT", "DELETE") else ""
+        assert any(
+            re.search(pattern, each) and (f"-X {method}" in each if method else "-X" not in each) for each in shown
+        ), f"{route.method} {route.path} has no example"
+
+
+def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
+    secrets = [ADMIN_SECRET, api.token("read"), api.token("alg")]
+    for secret in secrets:
+        with closing(Client(api.port, secret)) as client:
+            client("GET", "/v1/admin/tokens")
+            client("GET", f"/v1/chart?symbol={secret}&interval=1m")
+            client("POST", "/v1/ingest/tick", {"secret": secret})
+    with closing(Client(api.port, ADMIN_SECRET)) as client:
+        status, made = client("POST", "/v1/admin/tokens", {"name": "n", "scope": "read"})
+    assert status == 201
+    seen = Path(f"/proc/{api.pid}/cmdline").read_text() + Path(f"/proc/{api.pid}/environ").read_text()
+    for process in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            seen += process.read_text(errors="replace")
+        except OSError:  # it ended meanwhile
+            continue
+    for file in api.state_dir.rglob("*"):
+        if file.is_file() and file.parent.name != "secrets":
+            seen += file.read_bytes().decode("latin-1")
+    for secret in [*secrets, made["token"]]:
+        assert secret not in seen
+
+
+def test_it_ends_cleanly(api: ApiProcess) -> None:
+    assert api.stop() == 0
+    assert "Traceback" not in api.log.read_text()
