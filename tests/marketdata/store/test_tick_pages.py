@@ -1,0 +1,143 @@
+"""Pages and streams of ticks."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from marketdata.errors import InvalidValue, NotFound
+from marketdata.store import ticks
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version
+from marketdata.tick import Retract, Tick, parse_tick
+
+from .brute_force import order
+from .conftest import RELAXED, START, history, insert, new_symbol, tick
+
+
+def on(page: ticks.Page) -> list[Tick]:
+    return [parse_tick(each) for each in json.loads(page.body)["ticks"]]
+
+
+def follow(conn: Connection, version: Version, symbol: str, **asked: object) -> list[Tick]:
+    """All pages, each in the order away from where the first began."""
+    page = ticks.read(conn, version, symbol, **asked)
+    found = on(page)
+    while page.next_cursor is not None:
+        page = ticks.read(conn, version, symbol, cursor=page.next_cursor, **asked)
+        assert page.body.endswith(f'"next_cursor":{json.dumps(page.next_cursor)}}}')
+        found += on(page)
+    return found
+
+
+def test_pages_hold_every_tick_once_in_order(conn: Connection, version: Version, loops) -> None:
+    @settings(max_examples=loops(quick=40, full=800), **RELAXED)
+    @given(data=st.data())
+    def holds(data: st.DataObject) -> None:
+        symbol = new_symbol()
+        held = data.draw(history(symbol))
+        ticks.ingest(conn, version, held)
+        bounds = st.none() | st.sampled_from([each.ts for each in held]) | st.integers(START, START + 10**12)
+        start, end = data.draw(bounds), data.draw(bounds)
+        limit = data.draw(st.sampled_from([1, 2, 7, 100]))
+        expected = [
+            (each.ts, each.seq, each.id)
+            for each in sorted(held, key=order)
+            if (start is None or each.ts >= start) and (end is None or each.ts <= end)
+        ]
+        sort = "asc" if start is not None else "desc"  # the way that the pages go
+        told = follow(conn, version, symbol, start=start, end=end, limit=limit, sort=sort)
+        assert [(each.ts, each.seq, each.id) for each in told] == (expected if start is not None else expected[::-1])
+        other = "desc" if sort == "asc" else "asc"
+        first, turned = (
+            on(ticks.read(conn, version, symbol, start=start, end=end, limit=limit, sort=way)) for way in (sort, other)
+        )
+        assert first == turned[::-1], "sort turns a page round, and chooses nothing"
+
+    holds()
+
+
+def test_a_tick_comes_back_as_it_was_sent(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    sent = [
+        tick(symbol, 'q"uo,te\\', START + 123_456, "0.5", "10", side="sell", block_number=7, block_hash="0xb", tx="é"),
+        tick(symbol, "z", START + 123_457, "12345678901234567890.5", "0", seq=-3),
+    ]
+    ticks.ingest(conn, version, sent)
+    assert on(ticks.read(conn, version, symbol)) == sent
+    lines = ticks.read(conn, version, symbol, format="ndjson").body.splitlines()
+    assert [parse_tick(json.loads(line)) for line in lines] == sent
+    rows = list(csv.DictReader(io.StringIO(ticks.read(conn, version, symbol, format="csv").body)))
+    assert [row["id"] for row in rows] == ['q"uo,te\\', "z"]
+    assert rows[0] | {"id": ""} == {
+        "symbol": symbol, "id": "", "ts": "2024-01-31T00:00:00.123456Z", "seq": "0", "price": "0.5", "size": "10",
+        "side": "sell", "block_number": "7", "block_hash": "0xb", "tx": "é",
+    }  # fmt: skip
+
+
+def test_zeros_that_another_client_stored_are_not_told(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    insert(conn, version, [tick(symbol, "a", START, "1.500", "20.0")])
+    assert '"price":"1.5","size":"20"' in ticks.read(conn, version, symbol).body
+
+
+def test_inserts_and_retractions_leave_the_pages_whole(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    sent = [tick(symbol, f"{n:02}", START + n // 3, block_number=n, block_hash=str(n % 2)) for n in range(20)]
+    ticks.ingest(conn, version, sent)
+    page = ticks.read(conn, version, symbol, start=0, limit=6)
+    seen = [each.id for each in on(page)]
+    new = [tick(symbol, "00x", START), tick(symbol, "05x", START + 1), tick(symbol, "07x", START + 2)]
+    ticks.ingest(conn, version, [*new, Retract(symbol, "1")])
+    while page.next_cursor:
+        page = ticks.read(conn, version, symbol, start=0, limit=6, cursor=page.next_cursor)
+        seen += [each.id for each in on(page)]
+    assert seen == [*(f"{n:02}" for n in range(6)), "05x", "06", "07x", *(f"{n:02}" for n in range(8, 20, 2))]
+
+
+def test_without_bounds_the_newest_in_the_asked_order(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, str(n), START + n) for n in range(9)])
+    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3))] == ["6", "7", "8"]
+    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3, sort="desc"))] == ["8", "7", "6"]
+    assert [each.id for each in on(ticks.read(conn, version, symbol, limit=3, end=START + 4))] == ["2", "3", "4"]
+
+
+@pytest.mark.parametrize("sort", ["asc", "desc"])
+@pytest.mark.parametrize("count", [0, 1, 5, 6, 11])
+def test_a_stream_holds_them_all(
+    conn: Connection, version: Version, monkeypatch: pytest.MonkeyPatch, sort: str, count: int
+) -> None:
+    monkeypatch.setattr(ticks, "STREAM_PAGE", 5)
+    symbol = new_symbol()
+    sent = [tick(symbol, f"{n:02}", START + n // 2) for n in range(count)]
+    ticks.ingest(conn, version, [*sent, tick(symbol, "before", START - 1)])
+    expected = sent if sort == "asc" else sent[::-1]
+    lines = "".join(ticks.stream(conn, version, symbol, start=START, sort=sort)).splitlines()
+    assert [parse_tick(json.loads(line)) for line in lines] == expected
+    text = "".join(ticks.stream(conn, version, symbol, start=START, sort=sort, format="csv"))
+    rows = csv.DictReader(io.StringIO(text))
+    assert [row["id"] for row in rows] == [each.id for each in expected]
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "====", "e30", "W10", "WzEsMiwzLDRd", "W3RydWUsMSwyLCIiXQ", "é", "W3RydWUsMSwxZTk5LCJhIl0"],
+)
+def test_a_cursor_that_is_none_is_refused(conn: Connection, version: Version, cursor: str) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    with pytest.raises(InvalidValue) as refused:
+        ticks.read(conn, version, symbol, cursor=cursor)
+    assert refused.value.errors[0].pointer == "/cursor"
+
+
+def test_an_unknown_symbol_is_refused_before_anything_is_told(conn: Connection, version: Version) -> None:
+    for ask in (ticks.read, ticks.stream):
+        with pytest.raises(NotFound, match="no:such"):
+            ask(conn, version, "no:such")

@@ -1,0 +1,106 @@
+"""Names of a version, what it is made of, and what is refused at the start."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from marketdata.errors import UsageError, VersionMissing
+from marketdata.store import candles, ticks
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version
+
+from .conftest import START, new_symbol, tick
+
+
+def test_the_names_give_the_version_back() -> None:
+    version = Version.of("md", 3)
+    assert (version.ticks_table, version.candles_function) == ("md_ticks_v3", "md_candles_v3")
+    assert Version.from_names("md_ticks_v3", "md_candles_v3") == version
+    assert Version.from_names("a_ticks_v1_ticks_v20", "mine").prefix == "a_ticks_v1"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "Md_ticks_v1", "md_ticks_v0", "md_ticks_v01", "md_ticks", "ticks_v1", 'a"_ticks_v1', "a" * 41 + "_ticks_v1",
+     "md_ticks_v1\n", "md_ticks_v1; DROP TABLE x"],
+)  # fmt: skip
+def test_a_table_that_cannot_be_one_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="TICKS_TABLE"):
+        Version.from_names(name, "md_candles_v1")
+
+
+@pytest.mark.parametrize("name", ["", "Candles", "a-b", 'x"y', "x()", "9a", "a" * 64, "a\n"])
+def test_a_function_that_cannot_be_one_is_refused(name: str) -> None:
+    with pytest.raises(UsageError, match="CANDLES_FUNCTION"):
+        Version.from_names("md_ticks_v1", name)
+
+
+def test_versions_count_from_one() -> None:
+    with pytest.raises(UsageError, match="from 1"):
+        Version.of("md", 0)
+
+
+def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
+    """PostgreSQL cuts a name that is too long, without a word."""
+    version = Version.of("p" * 40, 999_999)
+    version.create(conn)
+    version.check(conn)
+    assert ticks.ingest(conn, version, [tick("x:y", "a", START)]) == ["created"]
+    assert candles.read(conn, version, "x:y", "1m").count == 1
+
+
+def test_what_is_made_is_found(conn: Connection, version: Version) -> None:
+    version.check(conn)
+    with pytest.raises(psycopg.errors.DuplicateTable):
+        version.create(conn)
+    version.check(conn)
+
+
+@pytest.mark.parametrize(
+    ("table", "function", "error", "told"),
+    [
+        ("t_ticks_v9", "t_candles_v1", VersionMissing, "no table t_ticks_v9"),
+        ("t_ticks_v1", "t_candles_v9", VersionMissing, "no function t_candles_v9"),
+        ("t_ticks_v1", "u_candles_v2", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
+        ("t_ticks_v1", "t_vwap_v1", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
+        ("t_ticks_v1", "lower", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
+    ],
+)
+def test_what_does_not_belong_together_is_refused(
+    conn: Connection, version: Version, table: str, function: str, error: type[Exception], told: str
+) -> None:
+    other = Version.of("u", 2)
+    with conn.transaction(force_rollback=True):
+        other.create(conn)
+        other.check(conn)
+        with pytest.raises(error, match=told):
+            Version.from_names(table, function).check(conn)
+
+
+def test_another_function_of_the_same_table_may_be_named(conn: Connection, version: Version) -> None:
+    """What ties it to the table is the row type that it returns."""
+    with conn.transaction(force_rollback=True):
+        conn.execute(
+            """CREATE FUNCTION only_noon(symbol text, bucket text, "from" timestamptz, "to" timestamptz,
+                                         max_rows integer, fill text, shift integer, current text)
+               RETURNS SETOF t_candle_v1 LANGUAGE sql
+               AS 'SELECT * FROM t_candles_v1($1, $2, $3, $4, $5, $6, $7, $8) c WHERE extract(hour FROM c.t) = 12'"""
+        )
+        named = Version.from_names("t_ticks_v1", "only_noon")
+        named.check(conn)
+        symbol = new_symbol()
+        ticks.ingest(conn, named, [tick(symbol, "a", START), tick(symbol, "b", START + 12 * 3600 * 10**6)])
+        assert candles.read(conn, version, symbol, "1m").count == 2
+        assert candles.read(conn, named, symbol, "1m").count == 1
+
+
+def test_versions_know_nothing_of_one_another(conn: Connection, version: Version) -> None:
+    other = Version.of("t", 2)
+    with conn.transaction(force_rollback=True):
+        other.create(conn)
+        symbol = new_symbol()
+        ticks.ingest(conn, version, [tick(symbol, "a", START, "1")])
+        ticks.ingest(conn, other, [tick(symbol, "a", START, "2")])
+        closes = [candles.read(conn, each, symbol, "1m", format="ccxt").body for each in (version, other)]
+        assert closes[0] != closes[1]
