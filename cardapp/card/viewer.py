@@ -65,7 +65,10 @@ def _merged(current: State, patch: State) -> State:
     result = copy.deepcopy(current)
     for name, value in patch.items():
         inner = result.get(name)
-        result[name] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, dict) else value
+        if isinstance(inner, dict) and isinstance(value, dict):
+            result[name] = _merged(inner, value)
+        else:
+            result[name] = value + 0.0 if isinstance(value, float) else value  # -0.0 + 0.0 is 0.0
     return result
 
 

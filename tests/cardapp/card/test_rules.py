@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import json
+import math
 from typing import Any
 
 import pytest
@@ -15,6 +17,15 @@ from cardapp.card.progress import LastResult, Status
 from cardapp.errors import EditorSyncOff, InvalidValue, NotFound
 
 # -- viewer --------------------------------------------------------------------------------------------------------
+
+
+def test_a_negative_zero_is_kept_as_zero() -> None:
+    """JSON has it, a page's own arithmetic makes it, and two zeros that differ as text would be two states."""
+    merged = viewer.merge(viewer.FRESH, {"scroll": {"x": -0.0, "y": 7.5}}, 3)
+    assert json.dumps(merged.state["scroll"]) == '{"x": 0.0, "y": 7.5, "page_index": 0, "sheet_scroll_top": 0}'
+    assert merged.changed == ("scroll.y",)
+    stored = {"scale": 1, "scroll": {"sheet_scroll_top": -0.0}}
+    assert math.copysign(1, viewer.repair(stored, 3)["scroll"]["sheet_scroll_top"]) == 1
 
 
 def with_editor(sync: bool, control: bool) -> viewer.State:
