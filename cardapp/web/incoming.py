@@ -16,6 +16,7 @@ from cardapp.web.route import Route
 from cardapp.web.services import Services
 
 _FAULTS_SHOWN = 100
+_PARAMETERS = 50
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
@@ -35,9 +36,11 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
     properties = schemas.definition(schema)["properties"]
     found: dict[str, Any] = {}
     try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50)
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_PARAMETERS)
+    except UnicodeDecodeError as error:
+        raise InvalidValue("the query string is not percent-encoded UTF-8") from error
     except ValueError as error:
-        raise InvalidValue("the query string is not percent-encoded UTF-8, or has more than 50 parameters") from error
+        raise InvalidValue(f"the query string has more than {_PARAMETERS} parameters") from error
     for name, value in pairs:
         if name in found:
             message = "stands twice in the query"

@@ -112,6 +112,15 @@ def test_a_bad_query_is_refused(api: Any, query: str) -> None:
     api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")
 
 
+def test_a_query_that_cannot_be_read_is_told_its_one_reason(api: Any) -> None:
+    def detail(query: str) -> str:
+        found: str = api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")["detail"]
+        return found
+
+    assert detail("kind=%FF") == "the query string is not percent-encoded UTF-8"
+    assert detail("&".join(["kind=note"] * 51)) == "the query string has more than 50 parameters"
+
+
 def test_the_chain_verifies_after_everything(api: Any, services: Services, picture: bytes) -> None:
     api("PUT", ITEM, {"status": "approved"}, status=200)
     api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "a"}, status=201)
