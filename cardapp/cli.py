@@ -71,10 +71,10 @@ def _parser() -> argparse.ArgumentParser:
 def _serve(_options: argparse.Namespace) -> int:
     from cardapp import serve  # the other commands start without the web
 
-    settings = load(os.environ)
+    # First: a mistyped name may be why another setting is refused.
     for warning in unknown_names(os.environ):
         print(f"cardapp: {warning}", file=sys.stderr)
-    serve.run(settings)
+    serve.run(load(os.environ))
     return DONE
 
 

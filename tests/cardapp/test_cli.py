@@ -71,7 +71,12 @@ def test_verify_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     database.close()
 
 
-def test_a_bad_setting_is_wrong_use(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bad_setting_is_wrong_use_and_hides_no_mistyped_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CARD_API_PORT", "x")
+    monkeypatch.setenv("CARD_APIHOST", "::1")
     assert main(["serve"]) == 2
-    assert "CARD_API_PORT" in capsys.readouterr().err
+    hint, refused = capsys.readouterr().err.splitlines()
+    assert "did you mean CARD_API_HOST?" in hint
+    assert "CARD_API_PORT" in refused
