@@ -189,7 +189,7 @@ class McpError(CardAppError):
 
 
 class McpTimeout(McpError):
-    """A request was not answered in time; it was cancelled and a late answer is ignored."""
+    """A request was not answered in time. It was cancelled where the protocol allows it; a late answer is ignored."""
 
     code = "mcp_timeout"
 

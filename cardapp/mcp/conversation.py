@@ -51,15 +51,41 @@ _CANCEL_SEND_TIMEOUT = 1.0
 
 @dataclass
 class _Pending:
-    """A request that waits: what has come for it since the last look. Guarded by the conversation's condition."""
+    """A request that waits: for how long, for whom, and what has come for it since the last look.
 
+    Times are monotonic seconds. What has come is guarded by the conversation's condition.
+    """
+
+    request: Request
+    timeout: float
+    maximum: float
+    on_progress: OnProgress | None
+    cancel: threading.Event | None
+    cancellable: bool
+    started: float
     answer: Result | Failure | None = None
     progress: deque[tuple[float, float | None, str | None]] = field(
         default_factory=lambda: deque(maxlen=MAX_PROGRESS_WAITING)
     )
     last_done: float = -math.inf
-    last_sign: float = 0.0
-    """When the peer last gave a sign of work on it (monotonic seconds)."""
+    last_sign: float = -math.inf
+    """When the peer last gave a sign of work on it."""
+
+    def remaining(self) -> float:
+        """Seconds for which it may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not."""
+        if self.answer is not None:
+            return math.inf
+        method = self.request.method
+        if self.cancel is not None and self.cancel.is_set():
+            raise McpCancelled(f"{method} was cancelled")
+        latest = self.started + self.maximum
+        due = min(max(self.started, self.last_sign) + self.timeout, latest)
+        remaining = due - time.monotonic()
+        if remaining <= 0:
+            limit = "its maximum time" if due == latest else f"{self.timeout:g} s"
+            way_out = "it was cancelled, try again" if self.cancellable else "try again, or restart the server"
+            raise McpTimeout(f"{method} was not answered within {limit}; {way_out}")
+        return remaining
 
 
 class Conversation:
@@ -106,22 +132,8 @@ class Conversation:
         request = Request(next(self._ids), method, dict(params))
         if on_progress is not None:
             request.params["_meta"] = {**params.get("_meta", {}), "progressToken": request.id}
-        pending = _Pending(last_sign=time.monotonic())
-        latest = pending.last_sign + max(0.0, timeout if maximum is None else maximum)
-        line = self._encoded(request)
-        with self._changed:
-            self._raise_if_ended()
-            self._pending[request.id] = pending
-        try:
-            self._send(line, max(0.0, min(timeout, latest - pending.last_sign)))
-            answer = self._await(pending, method, timeout, latest, on_progress, cancel)
-        except BaseException as why:
-            if cancellable and self._end is None:
-                self._give_up(request, why)
-            raise
-        finally:
-            with self._changed:
-                del self._pending[request.id]
+        longest = max(0.0, timeout if maximum is None else maximum)
+        answer = self._ask(_Pending(request, timeout, longest, on_progress, cancel, cancellable, time.monotonic()))
         if isinstance(answer, Failure):
             raise McpRemoteError(answer.code, answer.message, answer.data)
         return answer.result
@@ -139,29 +151,38 @@ class Conversation:
 
     # -- the asking threads ----------------------------------------------------------------------------------------
 
-    def _await(
-        self,
-        pending: _Pending,
-        method: str,
-        timeout: float,
-        latest: float,
-        on_progress: OnProgress | None,
-        cancel: threading.Event | None,
-    ) -> Result | Failure:
+    def _ask(self, pending: _Pending) -> Result | Failure:
+        request = pending.request
+        line = self._encoded(request)
+        with self._changed:
+            self._raise_if_ended()
+            self._pending[request.id] = pending
+        try:
+            self._send(line, max(0.0, min(pending.timeout, pending.maximum)))
+            return self._await(pending)
+        except BaseException as why:
+            if pending.cancellable and self._end is None:
+                self._give_up(request, why)
+            raise
+        finally:
+            with self._changed:
+                del self._pending[request.id]
+
+    def _await(self, pending: _Pending) -> Result | Failure:
         while True:
             with self._changed:
                 if not pending.progress:
                     if pending.answer is not None:
                         return pending.answer
                     self._raise_if_ended()
-                remaining = _remaining(pending, method, timeout, latest, cancel)
+                remaining = pending.remaining()
                 if not pending.progress:
-                    self._changed.wait(remaining if cancel is None else min(remaining, _CANCEL_GLANCE))
+                    self._changed.wait(remaining if pending.cancel is None else min(remaining, _CANCEL_GLANCE))
                 news = list(pending.progress)
                 pending.progress.clear()
             for done, total, message in news:
-                if on_progress is not None:
-                    on_progress(done, total, message)
+                if pending.on_progress is not None:
+                    pending.on_progress(done, total, message)
 
     def _give_up(self, request: Request, why: BaseException) -> None:
         reason = why.detail if isinstance(why, McpError) else "the caller failed"
@@ -263,20 +284,6 @@ class Conversation:
             self._channel.send(encode(answer), _SEND_TIMEOUT)
         except ChannelClosed as why:
             self._finish(McpClosed(str(why)))
-
-
-def _remaining(pending: _Pending, method: str, timeout: float, latest: float, cancel: threading.Event | None) -> float:
-    """Seconds for which the request may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not."""
-    if pending.answer is not None:
-        return math.inf
-    if cancel is not None and cancel.is_set():
-        raise McpCancelled(f"{method} was cancelled")
-    due = min(pending.last_sign + timeout, latest)
-    remaining = due - time.monotonic()
-    if remaining <= 0:
-        limit = "its maximum time" if due == latest else f"{timeout:g} s"
-        raise McpTimeout(f"{method} was not answered within {limit}; it was cancelled, try again")
-    return remaining
 
 
 def _is_number(value: object) -> TypeGuard[int | float]:
