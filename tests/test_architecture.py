@@ -50,6 +50,7 @@ IMPURE_MODULES = {
 
 VAGUE_NAMES = {"common", "helper", "helpers", "manager", "managers", "misc", "util", "utils"}
 MODULE_LINES = 320
+FUNCTION_LINES = 40
 
 
 def part_of(name: str) -> str:
@@ -107,13 +108,15 @@ def import_faults(name: str, tree: ast.Module, package: str) -> Iterator[str]:
 
 
 def habit_faults(tree: ast.Module) -> Iterator[str]:
-    """Sleeping, and work done by the mere import of a module."""
+    """Sleeping, overlong functions, and work done by the mere import of a module."""
     for node in ast.walk(tree):
         sleeps = (isinstance(node, ast.Attribute) and node.attr == "sleep") or (
             isinstance(node, ast.ImportFrom) and node.module == "time" and any(a.name == "sleep" for a in node.names)
         )
         if sleeps:
             yield f"line {node.lineno}: wait on an event, do not sleep"
+        if isinstance(node, ast.FunctionDef) and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES:
+            yield f"line {node.lineno}: {length} lines; past {FUNCTION_LINES} a function wants to be two"
     for statement in tree.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             yield f"line {statement.lineno}: nothing starts at import"
@@ -179,6 +182,7 @@ def test_every_part_has_its_place() -> None:
         ("state.events", "import threading\nthreading.Thread().start()", "nothing starts at import"),
         ("state.utils", "", "the name says nothing"),
         ("state.events", "\n" * (MODULE_LINES + 1), "a module wants a wall"),
+        ("state.events", "def f():" + "\n    g()" * FUNCTION_LINES, "a function wants to be two"),
     ],
 )
 def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:

@@ -63,6 +63,21 @@ def load(conn: sqlite3.Connection, uuid: str) -> Publication | None:
     )
 
 
+_PUBLISH = """
+INSERT INTO publication (card_uuid, sync, key, page_index, operation_id, generation, stop_id, binding, instance,
+                         socket, source_sha256, observed, reason, updated_at, revision)
+VALUES (?, 'on', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, 1)
+ON CONFLICT (card_uuid) DO UPDATE SET
+  sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
+  generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
+  instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
+  previous_key = publication.key, previous_observed = publication.observed, observed = excluded.observed,
+  reason = NULL, updated_at = excluded.updated_at,
+  revision = revision + 1
+RETURNING revision
+"""
+
+
 def publish(
     conn: sqlite3.Connection,
     uuid: str,
@@ -81,19 +96,7 @@ def publish(
 ) -> int:
     """Publish a snapshot with sync on, and return the publication's revision."""
     row = conn.execute(
-        """
-        INSERT INTO publication (card_uuid, sync, key, page_index, operation_id, generation, stop_id, binding, instance,
-                                 socket, source_sha256, observed, reason, updated_at, revision)
-        VALUES (?, 'on', ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, NULL, ?, 1)
-        ON CONFLICT (card_uuid) DO UPDATE SET
-          sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
-          generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
-          instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
-          previous_key = publication.key, previous_observed = publication.observed, observed = excluded.observed,
-          reason = NULL, updated_at = excluded.updated_at,
-          revision = revision + 1
-        RETURNING revision
-        """,
+        _PUBLISH,
         (
             uuid,
             key,
