@@ -5,9 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 from marketdata.api.exchange import Reply, Request, answer
-from marketdata.api.incoming import json_body
+from marketdata.api.incoming import instant, json_body
 from marketdata.store import tokens
-from marketdata.tick import microseconds
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -23,7 +22,7 @@ def create_token(request: Request) -> Reply:
     """A new token. The answer holds it, and nothing else ever will."""
     body = json_body(request.environ, "TokenRequest")
     until = body.get("expires_at")
-    expires_at = None if until is None else _EPOCH + timedelta(microseconds=microseconds(until))
+    expires_at = None if until is None else _EPOCH + timedelta(microseconds=instant(until))
     with request.services.pool.transaction() as connection:
         made, text = tokens.create(connection, body["name"], body["scope"], expires_at)
     return answer({**made.as_json(), "token": text}, 201)

@@ -7,13 +7,12 @@ from functools import lru_cache
 from typing import Any
 
 from marketdata.api.exchange import CSV, JSON, Reply, Request
-from marketdata.api.incoming import query_of
+from marketdata.api.incoming import instant, query_of
 from marketdata.api.remembered import Answer
 from marketdata.api.revalidation import matches, weak_tag
 from marketdata.errors import InvalidValue
 from marketdata.interval import RESOLUTIONS, time_zone_shift
 from marketdata.store import candles
-from marketdata.tick import microseconds
 
 QUERY = "ChartQuery"
 _MEDIA_TYPES = {"csv": CSV}
@@ -64,7 +63,7 @@ def _asked(text: str) -> Mapping[str, Any]:
 
 def bounds(query: Mapping[str, Any]) -> dict[str, int | None]:
     """``start`` and ``end`` in microseconds of a query with startTime and endTime."""
-    start, end = (None if query.get(name) is None else microseconds(query[name]) for name in ("startTime", "endTime"))
+    start, end = (None if query.get(name) is None else instant(query[name]) for name in ("startTime", "endTime"))
     if start is not None and end is not None and end < start:
         raise InvalidValue.of("/endTime", "lies before startTime")
     return {"start": start, "end": end}

@@ -15,6 +15,7 @@ from marketdata.api import schemas
 from marketdata.api.exchange import JSON
 from marketdata.api.quick import accepts
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
+from marketdata.tick import microseconds
 
 BODY_BYTES = 8 * 1024 * 1024
 
@@ -97,6 +98,11 @@ def decoded(raw: bytes, decoder: json.JSONDecoder | None = None) -> Any:
     except (ValueError, ArithmeticError) as error:
         raise MalformedJson(f"the body is not JSON: {error}") from error
     return value
+
+
+def instant(value: Any) -> int:
+    """A time that the schema ``Instant`` takes, in microseconds since 1970."""
+    return microseconds(schemas.plain(value) if isinstance(value, Decimal) else value)
 
 
 def _typed(value: str, schema: Mapping[str, Any]) -> str | int:

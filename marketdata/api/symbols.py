@@ -6,11 +6,10 @@ from dataclasses import asdict
 from typing import Any
 
 from marketdata.api.exchange import Reply, Request, answer
-from marketdata.api.incoming import json_body
+from marketdata.api.incoming import instant, json_body
 from marketdata.errors import InvalidValue, NotFound
 from marketdata.store import coverage, leases, symbols
 from marketdata.store.coverage import Range
-from marketdata.tick import microseconds
 
 
 def list_symbols(request: Request) -> Reply:
@@ -37,7 +36,7 @@ def show_coverage(request: Request) -> Reply:
 def record_coverage(request: Request) -> Reply:
     """Note that a range was indexed, or that indexing it failed; what was noted of those times before is replaced."""
     body = json_body(request.environ, "CoverageRequest")
-    start, end = microseconds(body["from"]), microseconds(body["to"])
+    start, end = instant(body["from"]), instant(body["to"])
     if end <= start:
         raise InvalidValue.of("/to", "must lie after from")
     services = request.services

@@ -122,7 +122,7 @@ def test_a_name_twice_is_refused(api: Api) -> None:
     api.problem("POST", "/v1/admin/tokens", raw=raw, status=400, code="malformed_json")
 
 
-@pytest.mark.parametrize("identity", ["0", "x", "9" * 30, "1%27%20OR%201=1"])
+@pytest.mark.parametrize("identity", ["0", "x", "9" * 30, "1%27OR%271"])
 def test_an_unknown_token(api: Api, identity: str) -> None:
     api.problem("DELETE", f"/v1/admin/tokens/{identity}", status=404, code="unknown_token")
 
