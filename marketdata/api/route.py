@@ -59,6 +59,8 @@ class Route:
             found.add(503)
         if self.revalidated:
             found.add(304)
+        if self.parameters:
+            found.add(404)
         if self.body is not None:
             found |= {400, 413, 415}
         return tuple(sorted(found))
