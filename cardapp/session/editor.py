@@ -290,8 +290,8 @@ def _waiting(mode: str) -> str:
 
 def _outside(field: str, row: int, column: int, last: int) -> str:
     if field == "row":
-        return f"row {row} is outside the buffer, whose last row is {last}"
-    return f"column {column} is outside row {row}, which is {last} bytes long"
+        return f"is {row}, outside the buffer, whose last row is {last}"
+    return f"is {column}, outside row {row}, which is {last} bytes long"
 
 
 def _require_between(pointer: str, value: int, least: int) -> None:

@@ -17,7 +17,7 @@ class Publication:
     """``key`` is the full key of the snapshot, ``reason`` why sync is off (None while on).
 
     ``observed`` is what the replay saw there; ``previous_key`` and ``previous_observed`` are those of the publication
-    before it (None at the first), from which the allocator's difference is made.
+    of another snapshot before it (None at the first), from which the allocator's difference is made.
     """
 
     sync: Literal["on", "off"]
@@ -71,7 +71,10 @@ ON CONFLICT (card_uuid) DO UPDATE SET
   sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
   generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
   instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
-  previous_key = publication.key, previous_observed = publication.observed, observed = excluded.observed,
+  -- The same snapshot again is no predecessor of itself: what it changed would all be nothing.
+  previous_key = CASE WHEN key = excluded.key THEN previous_key ELSE key END,
+  previous_observed = CASE WHEN key = excluded.key THEN previous_observed ELSE observed END,
+  observed = excluded.observed,
   reason = NULL, updated_at = excluded.updated_at,
   revision = revision + 1
 RETURNING revision

@@ -81,6 +81,9 @@ class TestAllocator:
         second = api.get("/api/allocator")
         assert (second["key"], second["previous_key"]) == ("t1/b1/p1/s1/two", "t1/b1/p1/s1/one")
         assert second["difference"] == {"used": 8, "size": 0, "high_water": None, "added": [block], "removed": []}
+        publish("t1/b1/p1/s1/two", {**READING, "used": 32, "blocks": [block]}, generation=3)
+        again = api.get("/api/allocator")
+        assert (again["previous_key"], again["difference"]) == (second["previous_key"], second["difference"])
 
     def test_a_checkpoint_without_a_reading(self, api: Any, publish: Any) -> None:
         publish("t1/b1/p1/s1/one", None)
