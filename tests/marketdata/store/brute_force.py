@@ -108,9 +108,8 @@ class Asked:
     current: str = "include"
 
 
-def chart(symbol: str, ticks: Iterable[Tick], asked: Asked, now_ms: int, finalized: int | None) -> tuple[str, bool]:
-    """The whole answer in the format ``object``, and ``more``."""
-    made = candles(ticks, asked.interval, asked.shift)
+def chart(symbol: str, made: list[Candle], asked: Asked, now_ms: int, finalized: int | None) -> tuple[str, bool]:
+    """The whole answer in the format ``object``, and ``more``; ``made`` are all :func:`candles` of the interval."""
     now = now_ms * 1000
     chosen = _filled(made, asked, now) if asked.fill == "previous" else _held(made, asked, now)
     more = len(chosen) > asked.limit

@@ -63,7 +63,8 @@ _TIMES = st.builds(
     st.sampled_from([0, 0, 1, 999_999]),
 )
 _AMOUNTS = st.one_of(
-    st.sampled_from(["1", "1.0", "1.000", "3", "0.1", "0.3", "7.25", "99999999.99999999"]),
+    st.sampled_from(["1", "1.0", "1.000", "3", "0.5", "1.50", "0.25", "0.3", "7.25", "99999999.99999999"]),
+    st.sampled_from(["0.5", "1.50", "0.250"]),  # sums of these end in zeros as often as not
     st.decimals("0.000001", "1000000", places=6).map(lambda number: format(number, "f")),
     st.decimals("1e-30", "1e-20", places=30).map(lambda number: format(number, "f")),
 )

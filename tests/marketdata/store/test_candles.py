@@ -19,7 +19,8 @@ from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Retract, Tick
 
-from .brute_force import Asked, chart, rollups, text, vwap
+from . import brute_force
+from .brute_force import Asked, Candle, chart, rollups, text, vwap
 from .conftest import RELAXED, START, history, new_symbol, stored_rollups, tick
 
 SHIFTS = [0, 0, 330, -570, 60, -720, 840, 345, 1, -61]
@@ -47,9 +48,9 @@ def questions(draw: st.DrawFn, interval: str) -> Asked:
     )
 
 
-def check(conn: Connection, version: Version, symbol: str, held: list[Tick], asked: Asked, final: int | None) -> None:
+def check(conn: Connection, version: Version, symbol: str, made: list[Candle], asked: Asked, final: int | None) -> None:
     found = candles.read(conn, version, symbol, **vars(asked))
-    expected, more = chart(symbol, held, asked, found.state.as_of, final)
+    expected, more = chart(symbol, made, asked, found.state.as_of, final)
     assert found.body == expected
     assert (found.more, found.count) == (more, len(json.loads(expected)["candles"]))
 
@@ -71,7 +72,7 @@ def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> 
         assert stored_rollups(conn, version, symbol) == rollups(held)
         for interval in WIDTHS:
             for asked in data.draw(st.lists(questions(interval), min_size=3, max_size=3)):
-                check(conn, version, symbol, held, asked, final)
+                check(conn, version, symbol, brute_force.candles(held, interval, asked.shift), asked, final)
 
     holds()
 
@@ -95,9 +96,33 @@ def test_around_the_present(conn: Connection, version: Version, loops) -> None:
                     shift, limit = data.draw(st.sampled_from(SHIFTS)), data.draw(st.sampled_from([1, 3, 50]))
                     start = data.draw(st.sampled_from([None, now - 100_000 * SECOND, now - 5 * SECOND]))
                     asked = Asked(interval, start=start, limit=limit, fill=fill, shift=shift, current=current)
-                    check(conn, version, symbol, held, asked, 1)
+                    check(conn, version, symbol, brute_force.candles(held, interval, shift), asked, 1)
 
     holds()
+
+
+@pytest.fixture(scope="module")
+def dense(conn: Connection, version: Version) -> tuple[str, list[Tick]]:
+    """A symbol with a tick in every quarter of an hour of 70 days, and in every minute of one of them."""
+    symbol = new_symbol()
+    quarters = [tick(symbol, f"q{n}", START + n * 900 * SECOND, str(n % 97 + 1)) for n in range(70 * 96)]
+    minutes = [tick(symbol, f"m{n}", START + (86_400 * 33 + n * 60 + 1) * SECOND, str(n % 89 + 1)) for n in range(1440)]
+    ticks.ingest(conn, version, quarters)
+    ticks.ingest(conn, version, minutes)
+    return symbol, quarters + minutes
+
+
+@pytest.mark.parametrize("shift", [0, 60, 330, -585, 1])
+@pytest.mark.parametrize("interval", [each for each in WIDTHS if each != "1s"])
+def test_where_no_bucket_is_empty_so_many_rows_are_enough(
+    conn: Connection, version: Version, dense: tuple[str, list[Tick]], interval: str, shift: int
+) -> None:
+    """The rows read for a limit are counted; each bucket here takes as many as one can."""
+    symbol, held = dense
+    made = brute_force.candles(held, interval, shift)
+    for limit in (1, 2, 5):
+        for bounds in ({}, {"start": START}, {"start": START + 33 * DAY + 1}, {"end": START + 34 * DAY}):
+            check(conn, version, symbol, made, Asked(interval, limit=limit, shift=shift, **bounds), None)
 
 
 @pytest.mark.parametrize("interval", WIDTHS)
