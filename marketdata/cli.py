@@ -21,6 +21,7 @@ from marketdata.embedded import conninfo
 from marketdata.errors import MarketError, MissingRequirement, UsageError
 from marketdata.lease import database
 from marketdata.owner import serve
+from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
 
 if TYPE_CHECKING:
@@ -149,6 +150,7 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
 
             with connect(url, application_name="marketdata-bootstrap") as connection:
                 prepare(connection, settings, _tell)
+            _tell(f"tokens: {settings.secrets_dir / READ_TOKEN} and {settings.secrets_dir / WRITE_TOKEN}")
         api.run(replace(settings, database_url=url))
 
 

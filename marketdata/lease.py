@@ -60,12 +60,15 @@ class Lease:
             _wait_for_ending_owner(self._lock)
             owner = wait_for_owner(state_dir)
         except BaseException:
-            os.close(self._lock)
             os.close(self._wake)
             os.close(self._stop)
+            self._let_go()
             raise
         self._thread = threading.Thread(target=self._keep, args=(owner,), name="database-lease", daemon=True)
+        # A signal is for the main thread, which may wait for it with sigwait; a thread has the mask of its start.
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._thread.start()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         self._open = True
 
     def __enter__(self) -> Lease:
@@ -81,6 +84,9 @@ class Lease:
         os.close(self._stop)
         self._thread.join()
         os.close(self._wake)
+        self._let_go()
+
+    def _let_go(self) -> None:
         # While it is held exclusively nobody else comes, so nobody's database is ended.
         if not self._linger and locks.take(self._lock, locks.EXCLUSIVE):
             _end_owner(self._state_dir)
@@ -122,8 +128,8 @@ def wait_for_owner(state_dir: Path, wake: int | None = None) -> int:
                 _spawn(state_dir, lock)
                 started = True
             # Who was killed left its words: for an instant they stand there while the next one has the lock already.
-            elif (pid := locks.said(lock).get("pid")) and alive(pid):
-                return int(pid)
+            elif (said := locks.said(lock)).get("postgres") and alive(said["pid"]):
+                return int(said["pid"])
         finally:
             os.close(lock)
         if readable([] if wake is None else [wake], _POLL_SECONDS):
@@ -159,10 +165,15 @@ def _as_error(said: dict[str, Any]) -> errors.MarketError:
 def _end_owner(state_dir: Path) -> None:
     """End the owner, and with it the cluster; returns when both are gone. One that was started to stay does."""
     lock = locks.open_owner(state_dir)
+    deadline = monotonic() + START_SECONDS
     try:
-        said = locks.said(lock)
-        if said.get("pid") and not said.get("stays"):
-            end([said["pid"]], signal.SIGTERM, START_SECONDS)
+        while not locks.take(lock, locks.EXCLUSIVE) and monotonic() < deadline:
+            said = locks.said(lock)
+            if said.get("stays"):
+                return
+            if "pid" in said:  # one that was started just now says so soon
+                end([said["pid"]], signal.SIGTERM, START_SECONDS)
+            readable([], _POLL_SECONDS)
     finally:
         os.close(lock)
 

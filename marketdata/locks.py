@@ -5,8 +5,8 @@ locked with flock, so a lock is gone with its process, however that dies.
                   exclusively, and holds it so while it ends: a client that comes meanwhile waits, then finds no owner.
 ``owner.lock``    The owner holds it. Whoever gets it finds that there is none, starts one and hands the very lock over
                   to it, so there is never a second owner nor a moment without a decision. Its content is what the
-                  owner says: nothing while it is not ready, ``{"pid": …, "postgres": …, "stays": …}`` when it is,
-                  ``{"error": …, "code": …, "detail": …}`` when it gave up.
+                  owner says: its ``pid``, whether it ``stays``, and the process of ``postgres`` once that is
+                  ready; or ``error``, ``code`` and ``detail`` when it gave up.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ class Owner:
         """Returns when all is shut down; raises our error, which the clients are told too, when it cannot go on."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
         try:
+            self._say()
             self._cluster.prepare()
             self._clear()
             self._cluster.launch()
@@ -65,12 +66,12 @@ class Owner:
             if came is not None and came.si_signo != signal.SIGCHLD:
                 break
             if (status := self._cluster.process.poll()) is not None:
-                locks.say(self._lock)
+                self._say()
                 self._revive(status, was_ready=ready)
                 ready = False
             elif not ready and self._cluster.ready():
                 ready = True
-                locks.say(self._lock, pid=os.getpid(), postgres=self._cluster.process.pid, stays=self._stay)
+                self._say(postgres=self._cluster.process.pid)
             if self._stay or not self._unused():
                 idle_since = None
             elif idle_since is None:
@@ -78,6 +79,9 @@ class Owner:
             elif monotonic() - idle_since >= LINGER_SECONDS and locks.take(self._clients, locks.EXCLUSIVE):
                 break
         locks.say(self._lock)
+
+    def _say(self, **more: int) -> None:
+        locks.say(self._lock, pid=os.getpid(), stays=self._stay, **more)
 
     def _unused(self) -> bool:
         """True when no client holds its lock. It is not kept: whoever comes now finds the cluster running."""

@@ -88,10 +88,16 @@ def end(pids: list[int], how: signal.Signals, seconds: float) -> list[int]:
 
 
 def tie_to_this_process() -> Callable[[], None]:
-    """For a child, between fork and exec: SIGINT when this process dies, and no signal blocked as it may be here."""
+    """For a child, between fork and exec: SIGINT when this process dies, and no signal blocked or ignored.
+
+    A shell lets what it runs in the background ignore SIGINT. A program that had not set its own handlers yet would
+    then miss the one signal that is to end it.
+    """
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
     def tie() -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
+            signal.signal(number, signal.SIG_DFL)
         prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
         if os.getppid() != parent:  # it died before the line above
             os._exit(1)

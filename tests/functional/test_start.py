@@ -8,9 +8,11 @@ import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ SESSION = str(ROOT / "bin" / "card-session")
 READY = "Ctrl-C here ends it.\n"
 
 pytestmark = pytest.mark.functional
+
+
+@pytest.fixture
+def card_environment(card_environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """With the market data beside: in a folder of their own, since root's PostgreSQL has to pass through it."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield card_environment | {"MARKET_STATE_DIR": folder, "MARKET_API_PORT": "0"}
 
 
 @contextmanager
@@ -42,12 +51,14 @@ def started(environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str]
 
 
 def left_over(environment: dict[str, str]) -> list[str]:
-    """The command lines of all processes that were started with this state directory."""
+    """The command lines of all processes that were started with these state directories."""
     mark = f"CARD_STATE_DIR={environment['CARD_STATE_DIR']}".encode()
+    data = f"{environment['MARKET_STATE_DIR']}/cluster/data"  # where each process of PostgreSQL works
     found = []
     for place in Path("/proc").glob("[0-9]*"):
         try:
-            if mark in (place / "environ").read_bytes().split(b"\0"):
+            marked = mark in (place / "environ").read_bytes().split(b"\0")
+            if marked or os.readlink(place / "cwd") == data:
                 found.append((place / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue  # it ended meanwhile, or is somebody else's
@@ -55,8 +66,13 @@ def left_over(environment: dict[str, str]) -> list[str]:
 
 
 def identity(printed: str) -> dict[str, str]:
-    address = next(word for word in printed.split() if word.startswith("http://127.0.0.1:"))
-    with urllib.request.urlopen(f"{address}/api/identity", timeout=10) as answer:
+    return fetched(printed, "The card application answers at ", "/api/identity")
+
+
+def fetched(printed: str, words: str, path: str) -> dict[str, str]:
+    """What the service that is announced with these words has at the path."""
+    address = printed.partition(words)[2].split()[0].rstrip(";")
+    with urllib.request.urlopen(f"{address}{path}", timeout=10) as answer:
         found: dict[str, str] = json.load(answer)
     return found
 
@@ -65,7 +81,9 @@ def identity(printed: str) -> dict[str, str]:
 def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str], number: signal.Signals) -> None:
     with started(card_environment) as (process, printed):
         assert identity(printed)["id"] == "arena"
-        assert any("cardapp.container.host" in command for command in left_over(card_environment))
+        assert fetched(printed, "The market data API answers at ", "/ready")
+        running = " ".join(left_over(card_environment))
+        assert all(each in running for each in ("cardapp.container.host", "marketdata.owner", "/postgres -D"))
         os.killpg(process.pid, number)
         process.communicate(timeout=60)
         assert process.returncode == 0
@@ -124,16 +142,37 @@ def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: 
     assert left_over(card_environment) == []
 
 
-def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str]) -> None:
+@pytest.mark.parametrize("name", ["CARD_API_PORT", "MARKET_API_PORT"])
+def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str], name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
-        environment = card_environment | {"CARD_API_PORT": port}
+        environment = card_environment | {name: port}
         done = subprocess.run([START], env=environment, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
-    assert f"port {port}" in done.stderr
+    assert port in done.stderr
+    assert "in use" in done.stderr
     assert done.stdout == ""
     assert list(Path(environment["CARD_STATE_DIR"]).rglob("session.json")) == []
     assert left_over(environment) == []
+
+
+@pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
+def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str) -> None:
+    with started(card_environment) as (process, _printed):
+        for place in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):
+                mine = f"MARKET_STATE_DIR={card_environment['MARKET_STATE_DIR']}".encode()
+                command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+                if command.rstrip().endswith(module) and mine in (place / "environ").read_bytes():
+                    os.kill(int(place.name), signal.SIGKILL)
+        process.communicate(timeout=60)
+        assert process.returncode == 128 + signal.SIGKILL
+    assert gone_soon(card_environment)
+
+
+def gone_soon(environment: dict[str, str]) -> bool:
+    """What a killed service leaves ends by itself: its database stays for a moment, in case another client comes."""
+    return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
 def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:

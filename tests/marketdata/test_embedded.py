@@ -81,6 +81,17 @@ def test_what_the_cluster_is_like(cluster: Cluster) -> None:
     assert "database system is shut down" in cluster.last_words()
 
 
+def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        cluster.prepare()
+        cluster.launch()
+        cluster.process.send_signal(signal.SIGINT)  # before it can have set its handlers
+        cluster.process.wait(timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")

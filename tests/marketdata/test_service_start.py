@@ -1,0 +1,95 @@
+"""``marketdata api`` with nothing configured but a folder: it makes what it needs, serves, and ends without a trace."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from marketdata import secretfile
+from tests.marketdata.lease_process import SECONDS, Watched
+
+pytestmark = pytest.mark.functional
+
+
+@contextmanager
+def serving(state_dir: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """The process, and the address that it printed."""
+    environment = os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0"}
+    command = [sys.executable, "-P", "-m", "marketdata", "api"]
+    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process, process.stdout.readline().strip()
+    finally:
+        process.kill()
+        process.communicate(timeout=SECONDS)
+
+
+def answer(url: str, token: str = "", body: object = None) -> object:
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    data = None if body is None else json.dumps(body).encode()
+    request = urllib.request.Request(url, data, headers | {"Content-Type": "application/json"})
+    with urllib.request.urlopen(request, timeout=SECONDS) as found:
+        return json.load(found)
+
+
+TICK = {"symbol": "ETH:WETH-USDC", "id": "1", "ts": 1_700_000_000_000, "price": "1.5", "size": "2", "side": "buy"}
+
+
+def test_with_nothing_configured_it_serves_and_keeps_what_it_was_told(state_dir: Path) -> None:
+    watched = Watched(state_dir)
+    for status in ("created", "duplicate"):
+        with serving(state_dir) as (process, address):
+            token = secretfile.read_token(state_dir / "secrets" / "alg.json", scope="write").token
+            assert answer(f"{address}/v1/ingest/tick", token, TICK) == {"id": "1", "status": status}
+            read = secretfile.read_token(state_dir / "secrets" / "read.json", scope="read").token
+            assert answer(f"{address}/v1/ticks?symbol=ETH:WETH-USDC", read)
+            running = watched.processes()
+            process.terminate()
+            _out, said = process.communicate(timeout=SECONDS)
+            assert process.returncode == 0
+            assert watched.cluster.residents() == []
+            watched.assert_gone(running)
+        assert token not in said
+        assert read not in said
+        assert (state_dir / "v1.env").is_file()
+
+
+def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) -> None:
+    watched = Watched(state_dir)
+    for _ in range(loops(quick=2, full=20)):
+        with serving(state_dir) as (process, _address):
+            running = watched.processes()
+            for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 30:
+                process.send_signal(number)
+            assert process.wait(timeout=SECONDS) == 0
+            watched.assert_gone(running)
+
+
+def test_two_at_once_share_the_database(state_dir: Path) -> None:
+    watched = Watched(state_dir)
+    with serving(state_dir) as (first, _), serving(state_dir) as (second, address):
+        running = watched.processes()
+        first.terminate()
+        assert first.wait(timeout=SECONDS) == 0
+        assert answer(f"{address}/ready")
+        second.terminate()
+        assert second.wait(timeout=SECONDS) == 0
+        watched.assert_gone(running)
+
+
+def test_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:
+    watched = Watched(state_dir)
+    with serving(state_dir) as (process, _address):
+        running = watched.processes()
+        process.kill()
+        watched.assert_gone(running)
