@@ -100,18 +100,24 @@ def test_one_bad_apple_does_not_spoil_the_others(api: Api, tick: Make, admin: ps
     def send(name: str) -> None:
         statuses[name] = api("POST", INGEST, tick(symbol="ROBUST:A", id=name)).status_int
 
+    def waits_for_a_lock() -> bool:
+        row = admin.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+        return row is not None and row[0] > 0
+
+    first, *others = [threading.Thread(target=send, args=(name,)) for name in ["first-in-line", *ids]]
     try:
-        threads = [threading.Thread(target=send, args=(name,)) for name in ids]
         with admin.transaction():
-            admin.execute("LOCK TABLE md_symbols_v1")  # so that they gather
-            for thread in threads:
+            admin.execute("LOCK TABLE md_symbols_v1")
+            first.start()
+            eventually(waits_for_a_lock)
+            for thread in others:  # behind it they gather
                 thread.start()
-            eventually(lambda: api.service.services.ingestion.depth >= 7)
-        for thread in threads:
+            eventually(lambda: api.service.services.ingestion.depth == len(ids))
+        for thread in (first, *others):
             thread.join(30)
     finally:
         admin.execute("ALTER TABLE md_ticks_v1 DROP CONSTRAINT apple")
-    assert statuses == {name: 422 if name == "bad" else 201 for name in ids}
+    assert statuses == {name: 422 if name == "bad" else 201 for name in ["first-in-line", *ids]}
 
 
 def test_a_stalled_statement_ends(

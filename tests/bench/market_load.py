@@ -1,0 +1,114 @@
+"""Clients on kept-alive connections, in a process of their own so that the server alone is measured.
+
+One thread and one selector: a client costs a few microseconds a request, so that two cores suffice for both sides.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import selectors
+import socket
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+
+START = 1_700_000_000_000
+BATCH = 10_000
+
+
+@dataclass
+class _Client:
+    connection: socket.socket
+    received: bytes = b""
+    asked_at: float = 0.0
+
+
+def drive(port: int, make: Callable[[], bytes], clients: int, seconds: float) -> dict[str, object]:
+    """Each client sends what ``make`` gives as soon as it was answered; rate, latencies (s) and statuses."""
+    selector = selectors.DefaultSelector()
+    latencies: list[float] = []
+    statuses: Counter[str] = Counter()
+    began = time.perf_counter()
+    for _ in range(clients):
+        connection = socket.create_connection(("127.0.0.1", port))
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client = _Client(connection)
+        selector.register(connection, selectors.EVENT_READ, client)
+        _send(client, make())
+    while selector.get_map():
+        for key, _ in selector.select(60):
+            client = key.data
+            status = _receive(client)
+            if status is None:
+                continue
+            statuses[status] += 1
+            latencies.append(time.perf_counter() - client.asked_at)
+            if time.perf_counter() - began >= seconds:
+                selector.unregister(client.connection)
+                client.connection.close()
+            else:
+                _send(client, make())
+    took = time.perf_counter() - began
+    return {"rate": len(latencies) / took, "latencies": latencies, "statuses": statuses}
+
+
+def _send(client: _Client, request: bytes) -> None:
+    client.asked_at = time.perf_counter()
+    client.connection.sendall(request)
+
+
+def _receive(client: _Client) -> str | None:
+    data = client.connection.recv(1 << 18)
+    if not data:
+        raise SystemExit("the server closed a connection")
+    client.received += data
+    head, separator, body = client.received.partition(b"\r\n\r\n")
+    if not separator:
+        return None
+    place = head.lower().find(b"content-length: ")
+    length = int(head[place + 16 :].split(b"\r\n", 1)[0]) if place >= 0 else 0
+    if len(body) < length:
+        return None
+    client.received = b""
+    return head[9:12].decode()
+
+
+def requests(kind: str, token: str) -> Callable[[], bytes]:
+    """``tick``, ``batch``, or the path to GET, in which ``{n}`` becomes a number of its own each time."""
+    numbers = itertools.count(time.time_ns() // 1000)
+    authorization = f"Authorization: Bearer {token}\r\n"
+    head = f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\n{authorization}Content-Type: application/json\r\n"
+
+    def tick(number: int) -> str:
+        price = f"{100 + number % 50}.{number % 997:03}"
+        return (
+            f'{{"symbol":"BENCH:{number % 4}","id":"{number}","ts":{START + number % 10**8},'
+            f'"price":"{price}","size":"1.25","side":"buy"}}'
+        )
+
+    def post(body: str) -> bytes:
+        return f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode()
+
+    if kind == "tick":
+        return lambda: post(tick(next(numbers)))
+    if kind == "batch":
+        return lambda: post('{"ticks":[' + ",".join(tick(next(numbers)) for _ in range(BATCH)) + "]}")
+    before, numbered, after = f"GET {kind} HTTP/1.1\r\nHost: a\r\n{authorization}\r\n".partition("{n}")
+
+    def get() -> bytes:
+        return f"{before}{next(numbers) % 10**9 if numbered else ''}{after}".encode()
+
+    return get
+
+
+def main() -> None:
+    port, kind, clients, seconds = int(sys.argv[1]), sys.argv[2], int(sys.argv[3]), float(sys.argv[4])
+    token = sys.stdin.readline().strip()
+    print(json.dumps(drive(port, requests(kind, token), clients, seconds)))
+
+
+if __name__ == "__main__":
+    main()
