@@ -105,8 +105,8 @@ class Listener:
             if self._dispatcher is not None:
                 self._dispatcher.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
-            self._stopping.set()
-            self._in_loop(None)
+            # The loop ends itself: whoever woke it after its end would find its trigger closed.
+            self._in_loop(self._stopping.set)
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
             self._release()
@@ -181,12 +181,8 @@ class Listener:
         for server in self._servers:
             wasyncore.dispatcher.close(server)
 
-    def _in_loop(self, action: Callable[[], None] | None) -> None:
-        """Run ``action`` in the loop's thread and wait for it; without one the loop only wakes up."""
-        trigger = self._servers[0].trigger
-        if action is None:
-            trigger.pull_trigger()
-            return
+    def _in_loop(self, action: Callable[[], None]) -> None:
+        """Run ``action`` in the loop's thread and wait for it."""
         done = threading.Event()
 
         def act() -> None:
@@ -195,7 +191,7 @@ class Listener:
             finally:
                 done.set()
 
-        trigger.pull_trigger(act)
+        self._servers[0].trigger.pull_trigger(act)
         done.wait(_POLL_SECONDS)
 
 
