@@ -38,19 +38,15 @@ BEGIN
     END IF;
     INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
-    WITH placed AS (
-        SELECT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket, price, size, ts, seq, id, block_number,
-               row_number() OVER by_time = 1 AS is_first, lead(1) OVER by_time IS NULL AS is_last
-        FROM came WINDOW by_time AS (PARTITION BY symbol, date_bin('1 min', ts, '1969-01-06Z') ORDER BY ts, seq, id)
-    ), minute AS MATERIALIZED (
-        SELECT symbol, bucket,
-               trim_scale(min(price) FILTER (WHERE is_first)) AS open, trim_scale(max(price)) AS high,
-               trim_scale(min(price)) AS low, trim_scale(min(price) FILTER (WHERE is_last)) AS close,
+    WITH minute AS MATERIALIZED (
+        SELECT symbol, bucket, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
+               trim_scale(min(price)) AS low, trim_scale((array_agg(price))[count(*)]) AS close,
                trim_scale(sum(size)) AS volume, trim_scale(sum(price * size)) AS quote, count(*) AS n,
-               min(ts) AS first_ts, min(seq) FILTER (WHERE is_first) AS first_seq, min(id) FILTER (WHERE is_first) AS first_id,
-               max(ts) AS last_ts, min(seq) FILTER (WHERE is_last) AS last_seq, min(id) FILTER (WHERE is_last) AS last_id,
+               min(ts) AS first_ts, (array_agg(seq))[1] AS first_seq, (array_agg(id))[1] AS first_id,
+               max(ts) AS last_ts, (array_agg(seq))[count(*)] AS last_seq, (array_agg(id))[count(*)] AS last_id,
                max(block_number) AS max_block
-        FROM placed GROUP BY symbol, bucket
+        FROM (SELECT *, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM came ORDER BY symbol, bucket, ts, seq, id) ordered
+        GROUP BY symbol, bucket
     ), merged AS (
         SELECT symbol, 60 AS res, bucket, open, high, low, close, volume, quote, n,
                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block

@@ -1,0 +1,171 @@
+"""Ingest and candles in the database alone, at growing sizes.
+
+    python -m tests.bench.market_store 1000000 10000000 50000000
+
+A private cluster of the service's own making is filled through ``store.ticks.ingest`` in batches of 1000, a tick every
+five seconds, a symbol for each year of them. A candle's figure is that of ``store.candles.read``: the round trip over
+the UNIX socket and the answer's text included. Compare figures of one run, and shares rather than times.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from psycopg.conninfo import make_conninfo
+
+from marketdata.interval import DAY, SECOND, WIDTHS, bucket_open
+from marketdata.lease import Lease
+from marketdata.store import candles, migrations, ticks
+from marketdata.store.pool import Connection, connect
+from marketdata.store.version import Version
+from marketdata.tick import Tick
+from tests.bench.figures import Figure, median_ms, percentile, table
+
+START = 1_704_067_200 * SECOND
+GAP = 5 * SECOND
+A_YEAR = 366 * DAY // GAP
+BATCH = 1000
+BARE_EVERY = 10
+"""One batch in so many is stored in a second version too, whose rollup triggers are off."""
+
+STORED = ("1m", "15m", "1h", "4h", "1d")
+DERIVED = (
+    ("3m", 0), ("5m", 0), ("30m", 0), ("2h", 0), ("6h", 0), ("8h", 0), ("12h", 0), ("3d", 0), ("1w", 0), ("1M", 0),
+    ("1h", 330), ("4h", 60), ("4h", 330), ("12h", 60), ("1d", 60), ("1d", 330), ("1w", 60), ("1M", 330),
+)  # fmt: skip
+
+
+def main(sizes: list[int]) -> None:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder,
+        Lease(Path(folder), linger=False) as lease,
+    ):
+        for size in sizes:
+            print(f"\n{size:,} ticks\n\n{table(list(measure(lease.conninfo, size)))}", flush=True)
+
+
+def measure(cluster: str, size: int) -> Iterator[Figure]:
+    """The figures of a database of its own with ``size`` ticks, which is dropped afterwards."""
+    name = f"bench_{size}"
+    with connect(cluster) as admin:
+        admin.execute(f'CREATE DATABASE "{name}"')
+        try:
+            with connect(make_conninfo(cluster, dbname=name)) as conn:
+                yield from _measure(conn, size)
+        finally:
+            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+def _measure(conn: Connection, size: int) -> Iterator[Figure]:
+    migrations.migrate(conn)
+    conn.prepare_threshold = 0
+    version, bare = Version.of("full", 1), Version.of("bare", 1)
+    for each in (version, bare):
+        each.create(conn)
+    for trigger in ("rollups_insert", "rollups_delete"):
+        conn.execute(bare.query(f"ALTER TABLE {{ticks}} DISABLE TRIGGER {{{trigger}}}"))
+    symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
+    yield from _load(conn, version, bare, symbols, size)
+    conn.execute("VACUUM ANALYZE")
+    yield Figure("size of rollups, share of the ticks'", f"{_share_of_size(conn):.1%}")
+    for interval in STORED:
+        yield _candles(conn, version, symbols, size, interval, 0, "p50 <= 2 ms, p99 <= 5 ms")
+    yield _candles(conn, version, symbols, size, "1s", 0, "")
+    for interval, shift in DERIVED:
+        yield _candles(conn, version, symbols, size, interval, shift, "p50 <= 10 ms")
+    yield from _year(conn, version, symbols[0])
+
+
+def _load(conn: Connection, version: Version, bare: Version, symbols: list[str], size: int) -> Iterator[Figure]:
+    rng = random.Random(size)
+    full, without = [], []
+    for number in range(0, size, BATCH):
+        first = number // BATCH // len(symbols) * BATCH
+        batch = _batch(symbols[number // BATCH % len(symbols)], first, rng)
+        full.append(_seconds(lambda batch=batch: ticks.ingest(conn, version, batch)))
+        if number // BATCH % BARE_EVERY == 0:
+            without.append((_seconds(lambda batch=batch: ticks.ingest(conn, bare, batch)), full[-1]))
+    speed = len(full) * BATCH / sum(full)
+    yield Figure("ingest with rollups, batches of 1000", f"{speed:,.0f} ticks/s", ">= 60 000")
+    last = full[-max(1, len(full) // 10) :]
+    yield Figure("the last tenth of it", f"{len(last) * BATCH / sum(last):,.0f} ticks/s", ">= 60 000")
+    share = sum(bare_s for bare_s, _ in without) / sum(full_s for _, full_s in without)
+    yield Figure("share of the same ingest without rollups", f"{share:.2f}", ">= 0.75")
+
+
+def _batch(symbol: str, first: int, rng: random.Random) -> list[Tick]:
+    return [
+        Tick(
+            symbol=symbol,
+            id=f"{n:x}:{n % 7}",
+            ts=START + n * GAP + rng.randrange(GAP),
+            seq=n % 7,
+            price=f"{rng.randrange(90, 110)}.{rng.randrange(10**6):06}",
+            size=f"{rng.randrange(100)}.{rng.randrange(10**4):04}",
+            side=("buy", "sell")[n % 2],
+            block_number=None,
+            block_hash=None,
+            tx=None,
+        )
+        for n in range(first, first + BATCH)
+    ]
+
+
+def _share_of_size(conn: Connection) -> float:
+    row = conn.execute(
+        "SELECT sum(pg_total_relation_size(oid)) FILTER (WHERE relname LIKE 'full_rollups%_v1')"
+        " / sum(pg_total_relation_size(oid)) FILTER (WHERE relname = 'full_ticks_v1') FROM pg_class WHERE relkind = 'r'"
+    ).fetchone()
+    assert row is not None
+    return float(row[0])
+
+
+def _candles(
+    conn: Connection, version: Version, symbols: list[str], size: int, interval: str, shift: int, goal: str
+) -> Figure:
+    rng = random.Random(interval)
+    width = (WIDTHS[interval] or 31 * 86_400) * SECOND
+    span = size // len(symbols) * GAP
+    count = 0
+    times = []
+    for number in range(210):
+        # From anywhere that leaves 500 candles, or all there are; the first ones warm the caches and plans.
+        start = bucket_open(START + rng.randrange(max(1, span - 501 * width)), interval, shift)
+        asked: dict[str, Any] = {"start": start, "shift": shift, "limit": 500}
+        began = perf_counter()
+        count = candles.read(conn, version, rng.choice(symbols), interval, **asked).count
+        if number >= 10:
+            times.append(perf_counter() - began)
+    zone = f" at {shift // 60:+}:{shift % 60:02}" if shift else ""
+    told = f"p50 {percentile(times, 0.5):.2f} ms, p99 {percentile(times, 0.99):.2f} ms"
+    return Figure(f"{count} candles of {interval}{zone}", told, goal)
+
+
+def _year(conn: Connection, version: Version, symbol: str) -> Iterator[Figure]:
+    end = START + 366 * DAY - 1
+    ours = [_seconds(lambda: candles.read(conn, version, symbol, "1d", start=START, end=end)) for _ in range(50)][5:]
+    raw = version.query(
+        """SELECT date_bin('1 day', ts, '1970-01-01Z') AS day, (array_agg(price ORDER BY ts, seq, id))[1],
+                  max(price), min(price), (array_agg(price ORDER BY ts DESC, seq DESC, id DESC))[1], sum(size), count(*)
+           FROM {ticks} WHERE symbol = %s AND ts >= {instant}(%s) AND ts <= {instant}(%s) GROUP BY day ORDER BY day"""
+    )
+    theirs = [_seconds(lambda: conn.execute(raw, (symbol, START, end)).fetchall()) for _ in range(3)]
+    yield Figure("a year of daily candles", f"{median_ms(ours):.2f} ms")
+    yield Figure("the same from the ticks by plain SQL", f"{median_ms(theirs):,.0f} ms")
+    yield Figure("times faster", f"{median_ms(theirs) / median_ms(ours):,.0f}", ">= 5 000")
+
+
+def _seconds(work: Callable[[], object]) -> float:
+    began = perf_counter()
+    work()
+    return perf_counter() - began
+
+
+if __name__ == "__main__":
+    main([int(argument) for argument in sys.argv[1:]] or [1_000_000])
