@@ -46,8 +46,6 @@ _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
-_quiet = logging.getLogger(f"{__name__}.queue")
-_quiet.setLevel(logging.ERROR)  # a queue is normal under load; waitress warns at every single one
 
 
 class Listener:
@@ -175,7 +173,11 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 class _Dispatcher(ThreadedTaskDispatcher):
-    queue_logger = _quiet
+    def __init__(self) -> None:
+        super().__init__()
+        # A queue is normal under load; waitress would warn at every single one.
+        self.queue_logger = logging.getLogger(f"{__name__}.queue")
+        self.queue_logger.setLevel(logging.ERROR)
 
     def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
         threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
