@@ -152,10 +152,14 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CUR
 #variable_conflict use_column
 DECLARE
     before numeric;
+    first_tick CONSTANT timestamptz := (SELECT min(ts) FROM {ticks} WHERE symbol = name);
 BEGIN
-    earliest := greatest(earliest, {bucket_of}((SELECT min(ts) FROM {ticks} WHERE symbol = name), width, shift));
+    IF first_tick IS NULL THEN
+        RETURN;  -- all of it was retracted: greatest() would pass over the null
+    END IF;
+    earliest := greatest(earliest, {bucket_of}(first_tick, width, shift));
     latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift));
-    IF earliest > latest OR NOT isfinite(earliest) THEN  -- without any tick the minimum is null, and earliest is as it was
+    IF earliest > latest THEN
         RETURN;
     ELSIF forward THEN
         latest := least(latest, earliest + shift + (wanted - 1) * width - shift);

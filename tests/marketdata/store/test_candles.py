@@ -7,6 +7,7 @@ import re
 from decimal import Decimal
 from fractions import Fraction
 from time import time
+from typing import Literal
 
 import pytest
 from hypothesis import given, settings
@@ -201,6 +202,17 @@ def test_no_candle_is_an_answer_too(conn: Connection, version: Version, format: 
     found = candles.read(conn, version, symbol, "1m", end=START - DAY, format=format)
     assert (found.count, found.more) == (0, False)
     assert format == "csv" or json.loads(found.body) is not None
+
+
+@pytest.mark.parametrize("fill", ["none", "previous"])
+@pytest.mark.parametrize("start", [None, START - DAY, START + DAY])
+def test_a_symbol_whose_ticks_all_went_has_no_candles(
+    conn: Connection, version: Version, fill: Literal["none", "previous"], start: int | None
+) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=1, block_hash="h"), Retract(symbol, "h")])
+    for interval in WIDTHS:
+        assert candles.read(conn, version, symbol, interval, start=start, fill=fill).count == 0
 
 
 def test_vwap_settles_exact_ties_to_the_even_digit(conn: Connection, version: Version, loops) -> None:
