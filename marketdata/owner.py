@@ -42,7 +42,8 @@ class Owner:
 
     def run(self) -> None:
         """Returns when all is shut down; raises our error, which the clients are told too, when it cannot go on."""
-        signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+        # These and no others: a client that waits for its signals starts the owner with all of them blocked.
+        signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
         try:
             self._say()
             self._cluster.prepare()

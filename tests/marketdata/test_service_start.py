@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from marketdata import secretfile
-from tests.marketdata.lease_process import SECONDS, Watched
+from tests.marketdata.lease_process import SECONDS, Watched, kill
 
 pytestmark = pytest.mark.functional
 
@@ -73,6 +74,36 @@ def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) 
                 process.send_signal(number)
             assert process.wait(timeout=SECONDS) == 0
             watched.assert_gone(running)
+
+
+def blocked(pid: int) -> set[int]:
+    """The signals that the process does not let in."""
+    status = Path("/proc", str(pid), "status").read_text()
+    mask = int(next(line.split()[1] for line in status.splitlines() if line.startswith("SigBlk:")), 16)
+    return {number for number in signal.valid_signals() if mask >> (number - 1) & 1}
+
+
+def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) -> None:
+    watched = Watched(state_dir)
+    with serving(state_dir) as (process, _address):
+        endings = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
+        threads = {int(task.name) for task in Path(f"/proc/{process.pid}/task").iterdir()} - {process.pid}
+        assert all(endings <= blocked(thread) for thread in threads), (
+            "one that takes a signal keeps it from the main one"
+        )
+        first = watched.said()
+        kill(first["pid"])
+        # The service starts the next owner from a thread that lets no signal in.
+        for _ in range(SECONDS * 10):
+            if "postgres" in (said := watched.said()) and said["pid"] != first["pid"]:
+                break
+            threading.Event().wait(0.1)
+        assert said["pid"] != first["pid"]
+        assert blocked(said["pid"]) <= {*endings, signal.SIGCHLD}  # what it waits for; while it does, not even these
+        running = watched.processes()
+        process.terminate()
+        assert process.wait(timeout=SECONDS) == 0
+        watched.assert_gone(running)
 
 
 def test_two_at_once_share_the_database(state_dir: Path) -> None:
