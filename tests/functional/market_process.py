@@ -8,6 +8,7 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,10 @@ SECONDS = 60.0
 class ApiProcess:
     """``bin/marketdata-api`` without its launcher; ``port`` is 0 while it is down."""
 
-    def __init__(self, state_dir: Path, **settings: str) -> None:
+    def __init__(self, state_dir: Path, *, inside: Sequence[str] = (), **settings: str) -> None:
+        """``inside`` is a command that becomes the command which follows it."""
         self.state_dir = state_dir
+        self._inside = inside
         self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0"} | settings
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
@@ -28,7 +31,7 @@ class ApiProcess:
     def start(self) -> None:
         state = self.log.open("a")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "marketdata", "api"],
+            [*self._inside, sys.executable, "-P", "-m", "marketdata", "api"],
             cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=state, text=True,
         )  # fmt: skip
         state.close()

@@ -1,0 +1,166 @@
+"""A disk that is really full: a small file system of the cluster's own, in a mount namespace that ends with the API."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from marketdata.embedded import conninfo
+from tests.functional.market_process import ApiProcess, Client
+
+pytestmark = pytest.mark.functional
+
+BYTES = 160 << 20
+START = 1_700_000_000_000
+SYMBOL = "FULL:DISK"
+CHART = f"/v1/chart?symbol={SYMBOL}&interval=1d"
+MOUNT = 'mount -t tmpfs -o "size=$1,mode=0700" cluster "$2" && shift 2 && exec "$@"'
+Answer = tuple[int, Any]
+
+
+def inside(folder: Path) -> list[str]:
+    """A command that runs what follows it where ``folder`` is a small file system, seen by nobody else."""
+    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT, "sh", str(BYTES), str(folder)]
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[ApiProcess]:
+    folder = state_dir / "cluster"
+    folder.mkdir()
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("only root mounts, and only with unshare")
+    tried = subprocess.run([*inside(folder), "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"mounting is not allowed here: {tried.stderr.strip()}")
+    process = ApiProcess(state_dir, inside=inside(folder))
+    process.start()
+    yield process
+    process.stop()
+    assert not os.path.ismount(folder)
+
+
+class Disk:
+    """The file system that only the API's processes see, reached through one of them."""
+
+    def __init__(self, api: ApiProcess) -> None:
+        self._seen = Path(f"/proc/{api.pid}/root")
+        self._state_dir = api.state_dir
+        self._ballast = self._seen / str(api.state_dir / "cluster" / "ballast").lstrip("/")
+
+    def fill(self) -> None:
+        """Leave no block free; again takes what became free meanwhile."""
+        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):  # no space left
+            while True:
+                file.write(bytes(1 << 16))
+        assert os.statvfs(self._ballast).f_bavail == 0
+
+    def free(self) -> None:
+        self._ballast.unlink()
+
+    def ask(self, statement: str) -> list[tuple[Any, ...]]:
+        host = self._seen / str(self._state_dir / "cluster").lstrip("/")
+        with psycopg.connect(make_conninfo(conninfo(self._state_dir), host=str(host)), autocommit=True) as connection:
+            return connection.execute(statement).fetchall()
+
+
+class Writer:
+    """Sends ticks that nobody sent before, and knows which were acknowledged."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._number = 0
+        self.acknowledged: list[str] = []
+
+    def __call__(self, count: int = 1) -> Answer:
+        ticks = [self._tick(self._number + place) for place in range(count)]
+        self._number += count
+        status, answer = self._client("POST", "/v1/ingest/tick", ticks[0] if count == 1 else {"ticks": ticks})
+        if status < 300:
+            assert count == 1 or answer["rejected"] == []
+            self.acknowledged += [tick["id"] for tick in ticks]
+        return status, answer
+
+    def _tick(self, number: int) -> dict[str, Any]:
+        # A minute each, so that candles need room too.
+        at = START + number * 60_000
+        return {"symbol": SYMBOL, "id": f"{number:0128}", "ts": at, "price": f"{1 + number % 97}.5", "size": "1.25"}
+
+
+def eventually(ask: Callable[[], Answer], wanted: Callable[[Answer], bool]) -> Answer:
+    """Ask until the answer is the wanted one; meanwhile only 503 is right."""
+    waiting = threading.Event()
+    for _ in range(600):
+        status, answer = found = ask()
+        if wanted(found):
+            return found
+        assert status == 503 or status < 300, answer
+        waiting.wait(0.1)
+    pytest.fail(f"{found} to the end")
+
+
+def is_done(answer: Answer) -> bool:
+    return answer[0] < 300
+
+
+def is_exhausted(answer: Answer) -> bool:
+    return answer[0] == 503 and answer[1]["code"] == "database_exhausted"
+
+
+def is_refused(answer: Answer) -> bool:
+    return answer[0] == 503
+
+
+def assert_kept(disk: Disk, writer: Writer) -> None:
+    stored = {row[0] for row in disk.ask("SELECT id FROM md_ticks_v1")}
+    assert len(writer.acknowledged) > 500
+    assert set(writer.acknowledged) - stored == set()
+    counted = disk.ask("SELECT res, sum(n) FROM md_rollups_v1 GROUP BY res")
+    assert {total for _res, total in counted} == {len(stored)}
+
+
+def test_a_full_disk(api: ApiProcess) -> None:
+    """Tables cannot grow: writes are refused, reads go on. Then its log cannot either, which ends PostgreSQL. When
+    there is room again, the same process writes again, and what was acknowledged is there."""
+    disk = Disk(api)
+    pid = api.pid
+    with closing(Client(api.port, api.token("alg"))) as sender, closing(Client(api.port, api.token("read"))) as reader:
+        write = Writer(sender)
+        assert write(500)[0] == 200
+        # The write-ahead log has all of a fresh segment to itself, 16 MiB: it is not what runs full first.
+        disk.ask("SELECT pg_switch_wal()")
+        assert write()[0] == 201
+        disk.fill()
+        eventually(lambda: write(500), is_exhausted)
+        for _ in range(5):
+            disk.fill()
+            status, problem = write(500)
+            assert (status, problem["code"]) == (503, "database_exhausted")
+            assert reader("GET", CHART)[0] == 200
+            assert reader("GET", f"/v1/ticks?symbol={SYMBOL}")[0] == 200
+            assert reader("GET", "/ready")[0] == 200
+        disk.free()
+        assert write()[0] == 201
+        assert write(500)[0] == 200
+        assert_kept(disk, write)
+
+        disk.fill()
+        disk.ask("SELECT pg_switch_wal()")
+        eventually(write, is_refused)
+        assert reader("GET", CHART)[0] in (200, 503)
+        assert write()[0] == 503
+        disk.free()
+        eventually(write, is_done)
+        eventually(lambda: reader("GET", CHART), is_done)
+        assert write(500)[0] == 200
+        assert_kept(disk, write)
+    assert api.pid == pid
