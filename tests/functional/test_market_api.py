@@ -9,9 +9,11 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 
+from marketdata import token
 from marketdata.api.app import ROUTES
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 
@@ -57,10 +59,13 @@ def test_every_endpoint_has_an_example() -> None:
 
 def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
     secrets = [ADMIN_SECRET, api.token("read"), api.token("alg")]
-    for secret in secrets:
+    unusable = [token.generate(), secrets[1][:-1], secrets[1] + " twice", "ä" + secrets[1]]
+    for secret in [*secrets, *unusable]:
         with closing(Client(api.port, secret)) as client:
-            client("GET", "/v1/admin/tokens")
-            client("GET", f"/v1/chart?symbol={secret}&interval=1m")
+            told = [client(method, path) for method, path in (("GET", "/v1/admin/tokens"), ("POST", "/v1/ingest/tick"))]
+            told += [client("GET", path) for path in ("/v1/symbols", "/v1/nothing", "/metrics", "/openapi.json")]
+            assert not [each for each in told for known in (secret, *secrets) if known in str(each)]
+            client("GET", f"/v1/chart?symbol={quote(secret)}&interval=1m")
             client("POST", "/v1/ingest/tick", {"secret": secret})
     with closing(Client(api.port, ADMIN_SECRET)) as client:
         status, made = client("POST", "/v1/admin/tokens", {"name": "n", "scope": "read"})
@@ -74,7 +79,7 @@ def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
     for file in api.state_dir.rglob("*"):
         if file.is_file() and file.parent.name != "secrets":
             seen += file.read_bytes().decode("latin-1")
-    for secret in [*secrets, made["token"]]:
+    for secret in [*secrets, *unusable, made["token"]]:
         assert secret not in seen
 
 

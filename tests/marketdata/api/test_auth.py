@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from typing import Any
+
+import psycopg
 import pytest
 
 from marketdata import token
@@ -79,6 +83,34 @@ def test_unusable_tokens_are_told_apart_by_nothing(api: Api, database: str) -> N
         answers.add((response.body, str(headers)))
         assert response.headers["WWW-Authenticate"] == f'{REALM}, error="invalid_token"'
     assert len(answers) == 1
+
+
+def test_unknown_and_known_unusable_tokens_take_the_same_way(
+    api: Api, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What the database is asked is the same each time, as is the answer: nothing tells which token there once was."""
+    with connect(database) as connection:
+        revoked, revoked_text = tokens.create(connection, "revoked", "read")
+        tokens.revoke(connection, revoked.id)
+        expired, expired_text = tokens.create(connection, "expired", "read")
+        connection.execute("UPDATE api_tokens SET expires_at = now() WHERE id = %s::bigint", (expired.id,))
+    asked: list[str] = []
+    execute, here = psycopg.Cursor.execute, threading.get_ident()
+
+    def noted(cursor: psycopg.Cursor[Any], query: Any, *more: Any, **options: Any) -> psycopg.Cursor[Any]:
+        if threading.get_ident() == here:  # the service's own threads ask for other reasons
+            asked.append(str(query))
+        return execute(cursor, query, *more, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", noted)
+    ways = []
+    for text in (token.generate(), revoked_text, expired_text, token.generate()) * 2:  # twice: none is remembered
+        asked.clear()
+        response = api("GET", "/v1/symbols", authorization=f"Bearer {text}", status=401)
+        ways.append((tuple(asked), response.body, response.headers["WWW-Authenticate"]))
+    assert len(set(ways)) == 1
+    assert len(ways[0][0]) == 1
+    assert "token_sha256 = %s" in ways[0][0][0]
 
 
 def test_a_wrong_checksum_is_refused_before_the_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
