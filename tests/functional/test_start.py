@@ -77,11 +77,21 @@ def fetched(printed: str, words: str, path: str) -> dict[str, str]:
     return found
 
 
+def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
+    """What is printed for the market data can be pasted into a shell as it stands."""
+    way = printed[printed.index("    auth() {") : printed.index(READY)]
+    done = subprocess.run(["bash", "-euc", way], capture_output=True, text=True, timeout=60, check=True)
+    created, _, chart = done.stdout.partition("}")
+    assert '"created"' in created
+    assert '"2500.25"' in chart
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str], number: signal.Signals) -> None:
     with started(card_environment) as (process, printed):
         assert identity(printed)["id"] == "arena"
         assert fetched(printed, "The market data API answers at ", "/ready")
+        assert_the_shown_way_leads_to_a_candle(printed)
         running = " ".join(left_over(card_environment))
         assert all(each in running for each in ("cardapp.container.host", "marketdata.owner", "/postgres -D"))
         os.killpg(process.pid, number)
