@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from cardapp import __version__, rehearsal
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, UsageError
+from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, NoCard, UsageError
 from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
 
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _exit_code(error: CardAppError) -> int:
     if isinstance(error, MissingRequirement):
         return MISSING
-    return WRONG_USE if isinstance(error, UsageError) else FAILED
+    return WRONG_USE if isinstance(error, UsageError | NoCard) else FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -91,6 +91,8 @@ def _selftest(_options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     try:
         loaded = load_card(options.card)
+    except NoCard:
+        raise
     except InvalidCard as error:
         print(f"cardapp: {error.detail}", file=sys.stderr)
         for fault in error.errors[1:]:
@@ -99,11 +101,11 @@ def _check(options: argparse.Namespace) -> int:
     catalog = Catalog(loaded.card)
     counts = ", ".join(f"{count} {level}s" for level, count in catalog.counts.items() if level != "card")
     print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
-    findings = rehearsal.drifted(loaded, catalog)
+    findings = [*rehearsal.unknown_layout(loaded), *rehearsal.drifted(loaded, catalog)]
     for finding in findings:
         _report(finding)
     if findings:
-        print(f"{len(findings)} place(s) drifted")
+        print(f"{len(findings)} fault(s)")
         return FAILED
     return _replay(loaded, catalog) if options.replay else _say("every place fits its source")
 
@@ -126,7 +128,7 @@ def _say(text: str) -> int:
 
 
 def _report(finding: Finding) -> None:
-    print(f"  {finding.key}: {finding.code}: {finding.message}")
+    print(f"  {finding.key or 'card'}: {finding.code}: {finding.message}")
 
 
 class _Bar:

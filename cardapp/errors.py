@@ -68,6 +68,12 @@ class InvalidCard(InvalidValue):
     code = "invalid_card"
 
 
+class NoCard(InvalidCard):
+    """Where a card was named there is none."""
+
+    code = "no_card"
+
+
 class TooLarge(CardAppError):
     """A body is larger than its limit."""
 

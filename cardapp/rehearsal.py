@@ -17,8 +17,10 @@ from cardapp.card.source import LoadedCard
 from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable
 from cardapp.session import replay
 from cardapp.session.link import SessionLink, binding_of
+from cardapp.settings import ROOT
 
 _REPLAY_SECONDS = 30.0
+TEMPLATES = ROOT / "templates"
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,14 @@ class Finding:
     key: str
     code: str
     message: str
+
+
+def unknown_layout(loaded: LoadedCard) -> list[Finding]:
+    """A layout that does not ship has no file in ``templates/``."""
+    known = sorted(path.stem for path in TEMPLATES.glob("karta-*.json"))
+    if loaded.card.layout in known:
+        return []
+    return [Finding("", "unknown_layout", f"/layout {loaded.card.layout!r} is not known; known: {', '.join(known)}")]
 
 
 def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:

@@ -30,7 +30,7 @@ from cardapp.card.model import (
     Target,
     Task,
 )
-from cardapp.errors import FieldError, InvalidCard
+from cardapp.errors import FieldError, InvalidCard, NoCard
 from cardapp.schema import field_errors, validator
 
 SOURCE_NAME = "card_source.json"
@@ -56,7 +56,7 @@ def source_path(argument: str | Path) -> Path:
     if path.is_dir():
         path = path / SOURCE_NAME
     if not path.is_file():
-        raise InvalidCard(f"there is no card at {argument}: name a card's folder or its {SOURCE_NAME}")
+        raise NoCard(f"there is no card at {argument}: name a card's folder or its {SOURCE_NAME}")
     return path
 
 

@@ -13,7 +13,7 @@ from cardapp.container.directory import State
 from cardapp.container.lifecycle import Condition, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
-from cardapp.errors import CardAppError, MissingRequirement, UsageError
+from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
 
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
@@ -188,4 +188,4 @@ def _run(options: argparse.Namespace) -> int:
         return command(options)
     except CardAppError as error:
         print(f"card-session: {error.detail}", file=sys.stderr)
-        return 2 if isinstance(error, UsageError) else 3 if isinstance(error, MissingRequirement) else 1
+        return 2 if isinstance(error, NoCard | UsageError) else 3 if isinstance(error, MissingRequirement) else 1

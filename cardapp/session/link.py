@@ -86,7 +86,7 @@ class SessionLink:
         except (McpError, OSError) as error:
             raise SessionUnavailable(
                 f"session {choice.name!r} does not answer at {choice.socket} ({error}): "
-                f"bring it back with bin/card-session start, or look with bin/card-session list"
+                f"bring it back with bin/card-session reset {choice.name}, or look with bin/card-session list"
             ) from error
 
     def call(self, tool: str, arguments: dict[str, Any], *, seconds: float = CALL_SECONDS) -> dict[str, Any]:

@@ -83,4 +83,8 @@ def ending(error: CardAppError) -> str:
 
 def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
     """The program stands at the stop but is not what the card says."""
-    return SnapshotDrift(f"the snapshot drifted: {reason}", extra={"observed": observed})
+    return SnapshotDrift(
+        f"the snapshot drifted: {reason}. If the session's sources were edited, undo the edit or fetch them anew with "
+        "bin/card-session refresh; otherwise the card is wrong here",
+        extra={"observed": observed},
+    )

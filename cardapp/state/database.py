@@ -117,7 +117,7 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     Raises StateError when there is no file, or it is not one of ours.
     """
     if not path.is_file():
-        raise StateError(f"There is no database {path}. Name the file, or set CARD_STATE_DIR to where it lies.")
+        raise StateError(f"There is no database {path}. Set CARD_STATE_DIR or CARD_STATE_DATABASE to where it lies.")
     with translating(path):
         connection = _connect(path, "ro")
         try:

@@ -34,6 +34,13 @@ def test_check_finds_each_drifted_line(card: Path, capsys: pytest.CaptureFixture
     assert "it stands at line" in said
 
 
+def test_check_refuses_a_layout_that_does_not_ship(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    source = card / "card_source.json"
+    source.write_text(source.read_text().replace("karta-classic", "karta-nope"))
+    assert main(["check", str(card)]) == 1
+    assert "known: karta-classic" in capsys.readouterr().out
+
+
 def test_check_names_every_fault_of_the_source(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = json.loads((card / "card_source.json").read_text())
     source["uuid"] = "?"
@@ -46,7 +53,7 @@ def test_check_names_every_fault_of_the_source(card: Path, capsys: pytest.Captur
 
 
 def test_check_needs_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["check", str(tmp_path)]) == 1
+    assert main(["check", str(tmp_path)]) == 2
     assert "there is no card" in capsys.readouterr().err
     with pytest.raises(SystemExit) as ended:
         main(["check"])

@@ -70,7 +70,7 @@ def test_a_second_instance_is_refused_and_disturbs_nothing(environment: dict[str
         ("CARD_API_PORT", "eighty", 2, "CARD_API_PORT"),
         ("CARD_REPLAY_TIMEOUT", "0", 2, "CARD_REPLAY_TIMEOUT"),
         ("CARD_API_SOCKET", "/tmp/" + "x" * 120, 2, "107"),
-        ("CARD_SOURCE", "/nonexistent", 1, "there is no card"),
+        ("CARD_SOURCE", "/nonexistent", 2, "there is no card"),
     ],
 )
 def test_a_bad_setting_is_named(environment: dict[str, str], name: str, value: str, code: int, said: str) -> None:

@@ -76,7 +76,7 @@ void *arena_alloc(Arena *a, size_t size, size_t align, const char *label)
     if (!is_power_of_two(align) || align > ARENA_BASE_ALIGN) {
         return NULL;
     }
-    if (a->count == ARENA_MAX_BLOCKS) {
+    if (a->base == NULL || a->count == ARENA_MAX_BLOCKS) {
         return NULL;
     }
     size_t start = round_up(a->used, align);
