@@ -143,7 +143,7 @@ def test_wrong_use_is_exit_2(tool: SessionTool, card: TestCard, arguments: tuple
 
 def test_a_card_that_is_none_is_refused(tool: SessionTool, tmp_path: Path) -> None:
     done = tool.run("start", str(tmp_path))
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "card_source.json" in done.stderr
 
 
