@@ -47,6 +47,17 @@ def test_every_example_of_the_readme(api: ApiProcess) -> None:
     assert '"accepted":4' in done.stdout
 
 
+def test_the_first_steps_of_the_front_page(api: ApiProcess) -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    steps = page[page.index("    market=http://") : page.index("[marketdata/README.md]")]
+    steps = steps.replace("127.0.0.1:8787", f"127.0.0.1:{api.port}")
+    steps = steps.replace("/var/lib/marketdata", str(api.state_dir)).replace("curl -s", "curl -sS --fail-with-body")
+    done = subprocess.run(["bash", "-euc", steps], capture_output=True, text=True, timeout=SECONDS, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.startswith('{"id":"1","status":"created"}')
+    assert '"o":"2500.25"' in done.stdout
+
+
 def test_every_endpoint_has_an_example() -> None:
     shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", README)]
     for route in ROUTES:

@@ -150,6 +150,13 @@ def test_the_example_names_every_setting_and_can_be_used() -> None:
     assert named == {setting.name for setting in declared().values()}
 
 
+def test_the_front_page_names_every_setting() -> None:
+    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Their settings")[2].partition("\n### ")[0]
+    assert {setting.name for setting in declared().values()} == set(
+        re.findall(r"`([A-Z_]+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
+    )
+
+
 def test_the_example_can_be_used_with_every_line_switched_on(tmp_path: Path) -> None:
     file = tmp_path / "all.env"
     file.write_text(re.sub(r"^#([A-Z_]+=)", r"\1", (ROOT / "etc" / "vN.env.example").read_text(), flags=re.MULTILINE))
