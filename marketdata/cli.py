@@ -161,8 +161,7 @@ def _interrupt(_number: int, _frame: object) -> None:
 def _db(_options: argparse.Namespace, settings: Settings) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set: there is no private PostgreSQL to own")
-    _say(f'psql "{conninfo(settings.state_dir)}"')
-    serve(settings.state_dir, stay=True)
+    serve(settings.state_dir, announce=lambda: _say(f'psql "{conninfo(settings.state_dir)}"'))
 
 
 # -- the one-shot tasks ----------------------------------------------------------------------------------------------

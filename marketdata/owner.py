@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from time import monotonic
 
@@ -31,13 +32,16 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Owner:
-    """Runs the cluster until it is told to end or, unless ``stay``, nobody uses it any more. Main thread only."""
+    """Runs the cluster until nobody uses it any more. Main thread only.
 
-    def __init__(self, state_dir: Path, lock: int, *, stay: bool = False) -> None:
+    One with ``announce`` runs in the foreground and stays until it is told to end.
+    """
+
+    def __init__(self, state_dir: Path, lock: int, *, announce: Callable[[], None] | None = None) -> None:
         self._cluster = Cluster(state_dir)
         self._lock = lock
         self._clients = locks.open_clients(state_dir)
-        self._stay = stay
+        self._announce = announce
         self._deaths: list[float] = []
 
     def run(self) -> None:
@@ -73,7 +77,9 @@ class Owner:
             elif not ready and self._cluster.ready():
                 ready = True
                 self._say(postgres=self._cluster.process.pid)
-            if self._stay or not self._unused():
+                if self._announce is not None:
+                    self._announce()
+            if self._announce is not None or not self._unused():
                 idle_since = None
             elif idle_since is None:
                 idle_since = monotonic()
@@ -82,7 +88,7 @@ class Owner:
         locks.say(self._lock)
 
     def _say(self, **more: int) -> None:
-        locks.say(self._lock, pid=os.getpid(), stays=self._stay, **more)
+        locks.say(self._lock, pid=os.getpid(), stays=self._announce is not None, **more)
 
     def _unused(self) -> bool:
         """True when no client holds its lock. It is not kept: whoever comes now finds the cluster running."""
@@ -120,8 +126,11 @@ class Owner:
         raise errors.StateError(f"processes {left} of an earlier PostgreSQL do not end; end them, then try again")
 
 
-def serve(state_dir: Path, *, stay: bool) -> None:
-    """Own the cluster in this process until SIGTERM; StateError when another process owns it already."""
+def serve(state_dir: Path, *, announce: Callable[[], None]) -> None:
+    """Own the cluster in this process until SIGTERM, and ``announce`` it each time it has come up.
+
+    Raises StateError when another process owns it already.
+    """
     make_private(state_dir)
     lock = locks.open_owner(state_dir)
     try:
@@ -129,7 +138,7 @@ def serve(state_dir: Path, *, stay: bool) -> None:
             pid = locks.said(lock).get("pid", "(starting)")
             raise errors.StateError(f"process {pid} owns the database of {state_dir} already", code="owned")
         locks.say(lock)
-        Owner(state_dir, lock, stay=stay).run()
+        Owner(state_dir, lock, announce=announce).run()
     finally:
         os.close(lock)
 

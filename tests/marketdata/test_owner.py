@@ -249,7 +249,7 @@ def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, use
 def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     join()
     with pytest.raises(StateError, match=f"process {watched.said()['pid']} owns") as caught:
-        owner.serve(watched.state_dir, stay=True)
+        owner.serve(watched.state_dir, announce=lambda: None)
     assert caught.value.code == "owned"
 
 
