@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from cardapp.settings import ROOT
 from tests.bench.figures import Figure, percentile, spread
+from tests.bench.load import CLIENTS
 from tests.functional.serving import Sessions
 from tests.functional.test_crash import Server
 
-CLIENTS = 16
-REQUESTS = 150
 STARTS = 7
 
 
@@ -55,7 +51,7 @@ def _with_path(environment: dict[str, str]) -> dict[str, str]:
 def _loaded(port: int, name: str, method: str, path: str, bodies: tuple[str, ...]) -> Figure:
     """The clients run in a process of their own, so that the server alone is measured."""
     ended = subprocess.run(
-        [sys.executable, "-P", "-m", "tests.bench.api", str(port), method, path, *bodies],
+        [sys.executable, "-m", "tests.bench.load", str(port), method, path, *bodies],
         capture_output=True,
         text=True,
         check=True,
@@ -64,22 +60,6 @@ def _loaded(port: int, name: str, method: str, path: str, bodies: tuple[str, ...
     )
     seconds = json.loads(ended.stdout)
     return Figure(f"{name}, {CLIENTS} clients at once", spread(seconds))
-
-
-def _client(port: int, method: str, path: str, bodies: list[str], took: list[float], ready: threading.Barrier) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30)
-    headers = {"Content-Type": "application/json"} if bodies else {}
-    connection.connect()
-    ready.wait()
-    for number in range(REQUESTS):
-        body = bodies[number % len(bodies)] if bodies else None
-        began = time.perf_counter()
-        connection.request(method, path, body, headers)
-        answer = connection.getresponse()
-        answer.read()
-        took.append(time.perf_counter() - began)
-        assert answer.status == 200, answer.status
-    connection.close()
 
 
 def _start(environment: dict[str, str]) -> Figure:
@@ -96,20 +76,3 @@ def _first_answer(environment: dict[str, str]) -> float:
         return time.perf_counter() - began
     finally:
         server.kill()
-
-
-def _clients(port: int, method: str, path: str, bodies: list[str]) -> list[float]:
-    ready = threading.Barrier(CLIENTS)
-    took: list[list[float]] = [[] for _ in range(CLIENTS)]
-    target: Callable[..., None] = _client
-    threads = [threading.Thread(target=target, args=(port, method, path, bodies, each, ready)) for each in took]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert all(len(each) == REQUESTS for each in took), "a client failed"
-    return [second for each in took for second in each[5:]]
-
-
-if __name__ == "__main__":
-    print(json.dumps(_clients(int(sys.argv[1]), sys.argv[2], sys.argv[3], sys.argv[4:])))
