@@ -56,6 +56,8 @@ def said(file: int) -> dict[str, Any]:
 
 def say(file: int, **words: Any) -> None:
     """Say this instead of what was said; without words nothing."""
-    os.ftruncate(file, 0)
-    if words:
-        os.pwrite(file, json.dumps(words).encode(), 0)
+    if not words:
+        os.ftruncate(file, 0)
+        return
+    # Blanks cover the rest of what was said: a reader never meets an empty file in between.
+    os.pwrite(file, json.dumps(words).encode().ljust(os.fstat(file).st_size), 0)
