@@ -45,10 +45,12 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pat
 
 
 @pytest.fixture(params=USERS)
-def user(request: pytest.FixtureRequest, state_dir: Path) -> int | None:
+def user(request: pytest.FixtureRequest, state_dir: Path, loops: Callable[..., int]) -> int | None:
     """Whom the clients run as; None is whoever runs the tests. The state directory is theirs."""
     if request.param != "nobody":
         return None
+    if not loops(quick=0, full=1):
+        pytest.skip("as another user only with --full: each of these starts a cluster of its own")
     if python_for(NOBODY) is None:
         pytest.skip("the account nobody cannot reach this repository, or no Python that is new enough")
     os.chown(state_dir, NOBODY, NOBODY)
