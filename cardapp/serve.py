@@ -13,7 +13,8 @@ from cardapp.session.control import Control
 from cardapp.session.editor import Editor
 from cardapp.session.link import SessionLink
 from cardapp.session.record import CheckpointRecord
-from cardapp.session.watch import SessionView, SyncWatch
+from cardapp.session.view import SessionView
+from cardapp.session.watch import SyncWatch
 from cardapp.settings import Settings
 from cardapp.shelf import Shelf
 from cardapp.state import evidence

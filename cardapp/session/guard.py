@@ -113,23 +113,21 @@ class Guard:
 
 def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
     """Refuse a caller that expects another container."""
-    wrong = [name for name, value in actual.items() if expected[name] != value]
-    if wrong:
-        raise CheckpointRejected(
-            f"the chosen session's {', '.join(wrong)} differ from what was expected: read GET /api/session again",
-            code="binding_mismatch",
-            extra={"binding": actual},
-        )
+    _expect(expected, actual, "binding", "the chosen session", "GET /api/session")
 
 
 def expect_identity(expected: dict[str, Any], served: dict[str, str]) -> None:
     """Refuse a caller that expects another card, or another revision of it, than the served one."""
-    wrong = [name for name, value in served.items() if expected[name] != value]
+    _expect(expected, served, "identity", "the served card", "GET /api/identity")
+
+
+def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: str, source: str) -> None:
+    wrong = [name for name, value in actual.items() if expected[name] != value]
     if wrong:
         raise CheckpointRejected(
-            f"the served card's {', '.join(wrong)} differ from what was expected: read GET /api/identity again",
-            code="identity_mismatch",
-            extra={"identity": served},
+            f"{whose}'s {', '.join(wrong)} differ from what was expected: read {source} again",
+            code=f"{what}_mismatch",
+            extra={what: actual},
         )
 
 

@@ -13,7 +13,7 @@ import pytest
 from cardapp.errors import SessionUnavailable
 from cardapp.session.choice import Choice
 from cardapp.session.link import SessionLink
-from cardapp.session.watch import SessionView
+from cardapp.session.view import SessionView
 
 TOLD = {"container_id": "c", "instance": "i", "profile": "p", "target": "t"}
 
