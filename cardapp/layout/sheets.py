@@ -1,0 +1,166 @@
+"""The sheet model: a card laid out as pages of placed parts, the same for every emitter.
+
+A page is a block: it begins on a sheet of its own and flows on to as many as it needs. The card's front (title, text,
+activity diagram) opens the first page, the colophon closes the last. Parts come in reading order; each lies in a frame
+that is high enough for what it holds, so an emitter neither moves nor breaks anything. A part that does not fit is cut
+between paragraphs or lines, and both pieces say so (``continues``, ``continued``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from cardapp.card.model import Card, Identity, Level, Stop
+from cardapp.layout.template import Frame, Layout
+
+Kind = Literal["title", "goal", "text", "code", "diagram", "machine", "question", "notes", "colophon"]
+
+
+@dataclass(frozen=True)
+class Title:
+    """The heading of a card, task, block, phase or step: plain text. ``number`` counts from the task down ("2.1.3");
+    "" for the card."""
+
+    level: Level
+    text: str
+    number: str
+
+
+@dataclass(frozen=True)
+class Prose:
+    """CommonMark of the card: a ``goal`` or ``text`` part. A piece of a longer text is whole paragraphs of it, or, where
+    one paragraph is longer than a sheet, a run of its words."""
+
+    markdown: str
+
+
+@dataclass(frozen=True)
+class Question:
+    """CommonMark, and how many empty lines to write the answer on (0 on all pieces but the last)."""
+
+    markdown: str
+    answer_lines: int
+
+
+@dataclass(frozen=True)
+class CodeLine:
+    """One line of a source file. ``pieces`` are what fits the column, one below the other; without its tabs, which
+    became spaces, they make up the line. ``stops`` are the keys of the snapshots that stop here."""
+
+    number: int
+    pieces: tuple[str, ...]
+    stops: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Lines of ``file``; without a line there is ``missing``, a sentence that says why."""
+
+    file: str
+    lines: tuple[CodeLine, ...]
+    missing: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A diagram: the card's ``activity``, a block's ``state`` (``key`` is the block's) or the arena's ``memory`` at a
+    snapshot (``key`` is the snapshot's). It has to fit the part's frame."""
+
+    which: Literal["activity", "state", "memory"]
+    key: str
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What the machine must hold at a snapshot: ``expect`` pairs an expression with its value."""
+
+    title: str
+    expect: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Notes:
+    """A side note of a snapshot: where the program stands, and what else is worth watching."""
+
+    title: str
+    stop: Stop
+    watch: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Colophon:
+    """Who made this sheet how: sentences of plain text about the layout, the card's revision and the limitations."""
+
+    sentences: tuple[str, ...]
+
+
+Content = Title | Prose | Question | Code | Drawing | Machine | Notes | Colophon
+
+
+@dataclass(frozen=True)
+class Part:
+    """One thing on a sheet. ``key`` is its place in the card (for anchors, and to tell where an error lies); ``column``
+    a column of the grid or "all"; ``row`` counts the bands of the sheet: parts of one row stand side by side."""
+
+    kind: Kind
+    key: str
+    column: str
+    row: int
+    frame: Frame
+    content: Content
+    continued: bool = False
+    """It goes on from an earlier piece."""
+    continues: bool = False
+    """A further piece follows."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """The head of a sheet; ``continued`` on every sheet of a block but its first. Of the front, task and block are
+    ""."""
+
+    card: str
+    task: str
+    block: str
+    continued: bool
+
+
+@dataclass(frozen=True)
+class Footer:
+    """The foot of a sheet: the card's revision (``sha256`` is short: 12 hex digits) and "sheet ``number`` of
+    ``count``"."""
+
+    id: str
+    version: str
+    sha256: str
+    number: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """One side of paper. ``index`` counts from 0 over the document, ``page_index`` is the catalog's, ``number`` counts
+    the sheets of its page from 1; ``key`` is its block's, "" for the front and a colophon of its own."""
+
+    index: int
+    page_index: int
+    number: int
+    key: str
+    header: Header
+    footer: Footer
+    parts: tuple[Part, ...]
+
+
+@dataclass(frozen=True)
+class Document:
+    """A card on sheets. ``page_of`` gives the page of every position of the catalog, ``sheet_of`` the index of the sheet
+    on which it begins."""
+
+    card: Card
+    identity: Identity
+    layout: Layout
+    sheets: tuple[Sheet, ...]
+    page_of: Mapping[str, int]
+    sheet_of: Mapping[str, int]
