@@ -1,0 +1,148 @@
+"""What a diagram is: shapes, lines of text and arrows with their places, the same for every renderer.
+
+All lengths are millimetres; the origin is the top left corner, y grows downward. Text is plain, one line each, already
+broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` where a key has more
+than one shape in a diagram; a place that can be reached by a link is a key.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from cardapp.errors import InvalidValue
+
+Face = Literal["regular", "strong", "code"]
+Anchor = Literal["start", "middle", "end"]
+Tone = Literal["ink", "soft", "accent"]
+Shape = Literal["initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free"]
+"""``initial``, ``final`` and ``connector`` (the flow goes on elsewhere) are circles; ``call`` is an action with an
+activity of its own; ``used``, ``padding`` and ``free`` are stretches of memory."""
+
+LEAST_WIDTH, LEAST_HEIGHT = 30.0, 40.0
+
+
+@dataclass(frozen=True)
+class Room:
+    """What a diagram may take at most, in mm. Raises ``InvalidValue`` for less than a diagram can be drawn in."""
+
+    width: float
+    height: float
+
+    def __post_init__(self) -> None:
+        if self.width < LEAST_WIDTH or self.height < LEAST_HEIGHT:
+            raise InvalidValue(
+                f"A diagram cannot be drawn in {self.width:g} x {self.height:g} mm. "
+                f"Give it at least {LEAST_WIDTH:g} x {LEAST_HEIGHT:g} mm: a wider column, or a row of its own."
+            )
+
+
+@dataclass(frozen=True)
+class Point:
+    x: float
+    y: float
+
+
+@dataclass(frozen=True)
+class Box:
+    """A rectangle by its top left corner."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+    @property
+    def right(self) -> float:
+        return self.x + self.width
+
+    @property
+    def bottom(self) -> float:
+        return self.y + self.height
+
+    @property
+    def centre(self) -> Point:
+        return Point(self.x + self.width / 2, self.y + self.height / 2)
+
+
+@dataclass(frozen=True)
+class Text:
+    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``size`` is the font's em, ``width`` the estimated
+    length of the line."""
+
+    text: str
+    x: float
+    y: float
+    size: float
+    width: float
+    face: Face = "regular"
+    anchor: Anchor = "middle"
+    tone: Tone = "ink"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A shape that fills ``box``. ``title`` is its whole text, unbroken, for a tooltip and for who cannot see; ``href``
+    is the key it leads to, None where there is nothing to go to."""
+
+    id: str
+    shape: Shape
+    box: Box
+    title: str
+    lines: tuple[Text, ...] = ()
+    href: str | None = None
+
+
+@dataclass(frozen=True)
+class Edge:
+    """A line from the border of node ``source`` to that of node ``target``, with an arrow head at its end; its parts are
+    horizontal or vertical."""
+
+    id: str
+    source: str
+    target: str
+    points: tuple[Point, ...]
+    lines: tuple[Text, ...] = ()
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A swimlane: what belongs together lies in ``box``, its name in the part ``head`` of it."""
+
+    id: str
+    box: Box
+    head: Box
+    title: str
+    lines: tuple[Text, ...]
+    href: str | None = None
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A line across the memory with what it marks: ``pointer`` (the next free byte) or ``water`` (the greatest use)."""
+
+    id: str
+    kind: Literal["pointer", "water"]
+    start: Point
+    end: Point
+    title: str
+    lines: tuple[Text, ...]
+
+
+@dataclass(frozen=True)
+class Diagram:
+    """A picture of ``width`` x ``height`` mm. ``id`` is unique on a sheet: the kind of diagram, the key, and a number for
+    each after the first of several that belong together. ``title`` names it, ``description`` says in a sentence or two
+    what it shows."""
+
+    id: str
+    title: str
+    description: str
+    width: float
+    height: float
+    nodes: tuple[Node, ...]
+    edges: tuple[Edge, ...] = ()
+    partitions: tuple[Partition, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    notes: tuple[Text, ...] = ()
+    """Text that belongs to no shape, such as the offsets beside a memory map."""
