@@ -37,8 +37,8 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "private", "schema", "settings", "card", "shelf", "mcp", "neovim", "state", "session", "rehearsal",
-        "reports", "web", "serve", "cli", "__main__",
+        "errors", "private", "schema", "settings", "card", "layout", "shelf", "mcp", "neovim", "state", "session",
+        "rehearsal", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
     apart={"container": ("errors", "private", "schema", "card", "mcp", "neovim")},
@@ -46,6 +46,7 @@ CARD = House(
     imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
     dependency_homes={
         "bottle": ("web",),
+        "markdown_it": ("layout.text",),
         "pynvim": ("neovim",),
         "simple_websocket": ("web.listener",),
         "sqlite3": ("state",),
@@ -54,7 +55,7 @@ CARD = House(
         "jsonschema": ("schema", "card.source", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
-    pure=("errors", "schema", "card", "mcp.jsonrpc", "mcp.revisions"),
+    pure=("errors", "schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
 )  # fmt: skip
 
 MARKET = House(

@@ -1,0 +1,44 @@
+"""What stands between a card's characters and an output: visible marks for all outputs, one escape per context.
+
+A card was typed by people and a report tells what programs printed: any character may come.
+"""
+
+from __future__ import annotations
+
+import html as _html
+import re
+
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but for tab and line feed
+    "\u200b\u2028\u2029\u2060-\u2064\ufeff\ufff9-\ufffb"  # no width, or a line break where none is looked for
+    "\u202a-\u202e\u2066-\u2069"  # reorder what stands around them; scripts that run from the right need none
+    "\ud800-\udfff\ufdd0-\ufdef"  # halves of characters, and what no document may hold
+    + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
+    + "]"
+)
+_SAFE_SCHEME = re.compile("(?:https?://|mailto:)[!-~]+", re.IGNORECASE)
+_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+
+
+def visible(text: str) -> str:
+    """The text with a mark like ``‹U+0007›`` for every character that cannot be seen, reorders others or cannot be
+    written; tab and line feed stay. A text without such characters comes back as it is."""
+    return _UNSEEN.sub(lambda found: f"‹U+{ord(found[0]):04X}›", text)
+
+
+def html(text: object) -> str:
+    """For element content and quoted attributes of HTML."""
+    return _html.escape(visible(str(text)))
+
+
+def safe_url(url: str) -> str | None:
+    """The URL if it may be a link's address (web or mail, complete, only characters that a URL has), else None: then it
+    is shown as text. Still to be escaped for the output it goes into."""
+    return url if _SAFE_SCHEME.fullmatch(url) else None
+
+
+def percent_encoded(key: str) -> str:
+    """The key of a position for the fragment of a URL; the slashes stay."""
+    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in visible(key).encode()).replace(
+        "%2F", "/"
+    )
