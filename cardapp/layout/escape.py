@@ -16,7 +16,7 @@ _UNSEEN = re.compile(
     + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
     + "]"
 )
-_SAFE_SCHEME = re.compile("(?:https?://|mailto:)[!-~]+", re.IGNORECASE)
+_SAFE = re.compile("(?:https?://|mailto:)[!-~]+|#[a-z0-9/-]+", re.IGNORECASE)
 _UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
@@ -32,9 +32,9 @@ def html(text: object) -> str:
 
 
 def safe_url(url: str) -> str | None:
-    """The URL if it may be a link's address (web or mail, complete, only characters that a URL has), else None: then it
-    is shown as text. Still to be escaped for the output it goes into."""
-    return url if _SAFE_SCHEME.fullmatch(url) else None
+    """The URL if it may be a link's address (of the web or of mail, or a key of the card; complete, made of characters
+    that a URL has), else None: then it is shown as text. Still to be escaped for the output it goes into."""
+    return url if _SAFE.fullmatch(url) else None
 
 
 def percent_encoded(key: str) -> str:

@@ -3,10 +3,11 @@
 They are plain data without the markup of any output; an emitter escapes each string for the place it puts it in:
 
     Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule     quotes and lists hold blocks, at most 40 deep
-    Span  = Run | Image | Break                                          flat: styles are flags, a link is a member
+    Span  = Run | Break                                                  flat: styles are flags, a link is a member
 
 HTML in a text is text like any other. Nothing is dropped: a text nested deeper than that is one ``CodeBlock`` of its
-source, and a character that cannot be seen is a visible mark (``escape.visible``).
+source, a character that cannot be seen is a visible mark (``escape.visible``), and what a sheet cannot do (an image, as
+it has no files beside it; a link to an address that is not safe) is said in words, the same in every output.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from functools import cache
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from cardapp.layout.escape import visible
+from cardapp.layout.escape import safe_url, visible
 
 _DEEPEST = 42
 """Levels of the parser, of which a list takes two (list and item), a quote one, a paragraph and its content two."""
@@ -26,8 +27,8 @@ _DEEPEST = 42
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """``url`` is percent-encoded, of any scheme: an emitter makes it an address only if ``escape.safe_url`` lets it,
-    and shows it as text if not. ``title`` is plain text, "" for none."""
+    """``url`` is one that ``escape.safe_url`` lets through: of the web, a mail address, or ``#`` and a key of the card,
+    which an emitter links to if the card has it. ``title`` is plain text, "" for none."""
 
     url: str
     title: str
@@ -45,21 +46,11 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Image:
-    """A sheet has no files beside it: ``alt``, ``source`` and ``title`` are shown in the image's place."""
-
-    alt: str
-    source: str
-    title: str
-    link: Link | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class Break:
     """A line break that the author asked for."""
 
 
-Span = Run | Image | Break
+Span = Run | Break
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,32 +163,45 @@ def _content(tokens: Iterator[Token]) -> tuple[Span, ...]:
 def _spans(children: Iterable[Token]) -> Iterator[Span]:
     emphasis = strong = 0
     link: Link | None = None
+    address = ""
     for child in children:
         match child.type:
-            case "text" | "softbreak" | "code_inline":
-                text = "\n" if child.type == "softbreak" else visible(child.content)
-                yield Run(text, child.type == "code_inline", emphasis > 0, strong > 0, link)
+            case "text" | "softbreak" | "code_inline" | "image":
+                yield Run(_shown(child), child.type == "code_inline", emphasis > 0, strong > 0, link)
             case "em_open" | "em_close":
                 emphasis += child.nesting
             case "strong_open" | "strong_close":
                 strong += child.nesting
             case "link_open":
-                link = Link(str(child.attrs["href"]), visible(str(child.attrs.get("title", ""))))
+                link, address = _link(child)
             case "link_close":
+                yield Run(address)
                 link = None
-            case "image":
-                source, title = visible(str(child.attrs["src"])), visible(str(child.attrs.get("title", "")))
-                yield Image(_words(child.children or ()), source, title, link)
             case "hardbreak":
                 yield Break()
 
 
-def _words(children: Iterable[Token]) -> str:
-    """What an image's description says, without its styles."""
-    return "".join(
-        span.text if isinstance(span, Run) else span.alt if isinstance(span, Image) else " "
-        for span in _spans(children)
-    )
+def _link(opening: Token) -> tuple[Link | None, str]:
+    """The link, or the words that stand behind its text instead."""
+    url, title = str(opening.attrs["href"]), str(opening.attrs.get("title", ""))
+    if safe_url(url) is not None:
+        return Link(url, visible(title)), ""
+    return None, _behind(url, title)
+
+
+def _shown(token: Token) -> str:
+    if token.type == "softbreak":
+        return "\n"
+    if token.type != "image":
+        return visible(token.content)
+    alt = "".join(span.text if isinstance(span, Run) else " " for span in _spans(token.children or ()))
+    return f"[image: {alt}{_behind(str(token.attrs['src']), str(token.attrs.get('title', '')))}]"
+
+
+def _behind(*words: str) -> str:
+    """An address and a title that are no link, in parentheses behind what they belong to."""
+    said = " ".join(visible(word) for word in words if word)
+    return f" ({said})" if said else ""
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Span]:
