@@ -13,7 +13,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cardapp.card.model import Card, Identity, Level, Stop
+from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.template import Frame, Layout
+from cardapp.layout.text import Block
 
 Kind = Literal["title", "goal", "text", "code", "diagram", "machine", "question", "notes", "colophon"]
 
@@ -30,17 +32,17 @@ class Title:
 
 @dataclass(frozen=True)
 class Prose:
-    """CommonMark of the card: a ``goal`` or ``text`` part. A piece of a longer text is whole paragraphs of it, or, where
-    one paragraph is longer than a sheet, a run of its words."""
+    """A text of the card as ``text.parse`` reads it: a ``goal`` or ``text`` part. A piece of a longer text holds whole
+    blocks of it, or, where one block is longer than a sheet, some of its items, lines or words."""
 
-    markdown: str
+    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True)
 class Question:
-    """CommonMark, and how many empty lines to write the answer on (0 on all pieces but the last)."""
+    """A text, and how many empty lines to write the answer on (0 on all pieces but the last)."""
 
-    markdown: str
+    blocks: tuple[Block, ...]
     answer_lines: int
 
 
@@ -64,27 +66,24 @@ class Code:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A diagram: the card's ``activity``, a block's ``state`` (``key`` is the block's) or the arena's ``memory`` at a
-    snapshot (``key`` is the snapshot's). It has to fit the part's frame."""
+class Row:
+    """An expression of the card and its value, each in the pieces that fit its column, one below the other."""
 
-    which: Literal["activity", "state", "memory"]
-    key: str
+    expression: tuple[str, ...]
+    value: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """What the machine must hold at a snapshot: ``expect`` pairs an expression with its value."""
+    """What the machine must hold at a snapshot, as rows of a table with two columns."""
 
-    title: str
-    expect: tuple[tuple[str, str], ...]
+    rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True)
 class Notes:
     """A side note of a snapshot: where the program stands, and what else is worth watching."""
 
-    title: str
     stop: Stop
     watch: tuple[str, ...]
 
@@ -96,13 +95,19 @@ class Colophon:
     sentences: tuple[str, ...]
 
 
-Content = Title | Prose | Question | Code | Drawing | Machine | Notes | Colophon
+Content = Title | Prose | Question | Code | Diagram | Machine | Notes | Colophon
 
 
 @dataclass(frozen=True)
 class Part:
     """One thing on a sheet. ``key`` is its place in the card (for anchors, and to tell where an error lies); ``column``
-    a column of the grid or "all"; ``row`` counts the bands of the sheet: parts of one row stand side by side."""
+    a column of the grid or "all"; ``row`` counts the bands of the sheet: parts of one row stand side by side.
+
+    ``frame`` holds, from top to bottom: the padding of the component, the lines of ``caption`` in the size "label" with
+    ``CAPTION_GAP`` below, the content, ``CAPTION_GAP`` with a line for ``mark`` in the size "label", the padding
+    again; what is "" takes no room. ``caption`` is what kind of part it is and of what; ``mark`` says that it goes on.
+    A diagram was laid out for the room in its frame and is drawn as it is.
+    """
 
     kind: Kind
     key: str
@@ -110,10 +115,12 @@ class Part:
     row: int
     frame: Frame
     content: Content
+    caption: str = ""
+    mark: str = ""
     continued: bool = False
-    """It goes on from an earlier piece."""
+    """It goes on from an earlier piece (``caption`` says so)."""
     continues: bool = False
-    """A further piece follows."""
+    """A further piece follows (``mark`` says so)."""
 
 
 @dataclass(frozen=True)
@@ -155,8 +162,8 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Document:
-    """A card on sheets. ``page_of`` gives the page of every position of the catalog, ``sheet_of`` the index of the sheet
-    on which it begins."""
+    """A card on sheets. ``page_of`` gives the page of every position of the catalog, ``sheet_of`` the index of the
+    sheet on which it begins."""
 
     card: Card
     identity: Identity

@@ -69,9 +69,9 @@ class Grid:
 
 @dataclass(frozen=True)
 class Typography:
-    """``families`` (``text``, ``code``): font families, the wanted one first. ``sizes_pt`` and ``line_height`` (a factor
-    of the size) go by the names of sizes: title, block, phase, step, body, label, code. ``weights``: regular, strong
-    (100 to 900)."""
+    """``families`` (``text``, ``code``): font families, the wanted one first. ``sizes_pt`` (a point is 1/72 inch) and
+    ``line_height`` (a factor of the size) go by the names of sizes: title, block, phase, step, body, label, code.
+    ``weights``: regular, strong (100 to 900)."""
 
     families: Mapping[str, tuple[str, ...]]
     sizes_pt: Mapping[str, float]
@@ -82,7 +82,8 @@ class Typography:
 @dataclass(frozen=True)
 class Component:
     """How one kind of part looks and where it goes. ``column`` is a column's name or "all"; ``size`` names a type size;
-    ``color``, ``background`` and ``rule`` (a line at its left edge) name colours, None is none.
+    ``color``, ``background`` and ``rule`` (a line at its left edge; below a header, above a footer) name colours, None
+    is none. ``label`` is the word that its caption begins with.
 
     ``answer_lines`` (of the question) is how many empty lines to write on, ``line_numbers`` (of the code) whether lines
     are numbered, ``tick_box`` (of the title) whether a step has a box to tick.
@@ -94,6 +95,7 @@ class Component:
     color: str
     background: str | None
     rule: str | None
+    label: str
     answer_lines: int
     line_numbers: bool
     tick_box: bool

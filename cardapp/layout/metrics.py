@@ -1,0 +1,147 @@
+"""Widths of type, and the distances that sheet model and emitters share.
+
+The model must know how much room a text takes before anybody sets it. Widths are those of Noto Sans and Noto Sans Mono
+in thousandths of the em, by character for ASCII and by class, rounded up, for all else; so lines are never longer than
+reckoned, and a part's frame is never too small. A point is 1/72 inch, as in CSS and PDF (TeX calls it ``bp``).
+
+Within a text, code has the text's size in the code family, a heading is a strong line of the text's size, a block of
+code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Literal
+
+Face = Literal["regular", "strong", "code"]
+
+MM_PER_POINT = 25.4 / 72
+
+PADDING = 1.6
+"""Between the frame of a part that has a background and what it holds, on all four sides, in mm."""
+RULE, RULE_GAP = 0.6, 1.8
+"""A component's rule: how thick the line at the left edge is, and its distance from what it marks, in mm."""
+CAPTION_GAP = 0.6
+"""Below a part's caption and above its mark, in mm."""
+PARAGRAPH_GAP = 0.5
+"""Between two paragraphs or other blocks of one text, as a factor of the line's height."""
+ITEM_GAP = 0.15
+"""Between two items of a list whose paragraphs are tight, likewise."""
+INDENT = 4.0
+"""Of a list and of a quotation, for each level, in mm."""
+ANSWER_LINE = 7.5
+"""Height of an empty line to write on, in mm."""
+TABLE_SHARE = 0.6
+"""Of a table's width that the expressions of a machine part take; their values take the rest."""
+TABLE_GAP = 1.2
+"""Between the two columns of a table and between any of its rows' text and rule, in mm."""
+TAB = 4
+"""Columns between the tab stops of a source file."""
+
+_REGULAR = (
+    260, 269, 408, 646, 572, 831, 732, 225, 300, 300, 551, 572, 268, 322, 268, 372, 572, 572, 572, 572, 572, 572, 572,
+    572, 572, 572, 268, 268, 572, 572, 572, 434, 899, 639, 650, 632, 730, 556, 519, 728, 741, 339, 273, 619, 524, 907,
+    760, 781, 605, 781, 622, 549, 556, 731, 600, 930, 586, 566, 572, 329, 372, 329, 572, 444, 281, 561, 615, 480, 615,
+    564, 344, 615, 618, 258, 258, 534, 258, 935, 618, 605, 615, 615, 413, 479, 361, 618, 508, 786, 529, 510, 470, 380,
+    551, 380, 572,
+)  # fmt: skip
+_STRONG = (
+    260, 286, 472, 646, 572, 901, 750, 266, 339, 339, 545, 572, 285, 322, 285, 413, 572, 572, 572, 572, 572, 572, 572,
+    572, 572, 572, 285, 285, 572, 572, 572, 477, 897, 690, 672, 637, 740, 560, 549, 724, 765, 389, 331, 664, 565, 943,
+    813, 796, 628, 796, 660, 551, 579, 756, 650, 967, 667, 624, 579, 331, 413, 331, 572, 411, 362, 604, 633, 514, 633,
+    591, 387, 633, 657, 305, 305, 620, 305, 982, 657, 619, 633, 633, 454, 497, 434, 657, 569, 856, 578, 569, 488, 394,
+    551, 394, 572,
+)  # fmt: skip
+_PUNCTUATION = {
+    "…": (791, 855), "–": (500, 500), "—": (1000, 1000), "“": (359, 445), "”": (359, 445), "‘": (175, 217),
+    "’": (175, 217), "·": (268, 285), "×": (572, 572), "ß": (631, 711),
+}  # fmt: skip
+_CELL = 600
+_WIDE, _OTHER = 1300, 1050
+"""Beyond the tables: a full-width character or an emoji in whatever font has it, and any other character."""
+
+
+@lru_cache(maxsize=4096)
+def _unit(char: str, face: Face) -> int:
+    """The advance of one character in thousandths of the em. A letter with an accent is as wide as without; what only
+    marks another character takes no room."""
+    if face == "code":
+        return _CELL * _cells_of(char)
+    place = ord(char) - 32
+    if 0 <= place < len(_REGULAR):
+        return (_STRONG if face == "strong" else _REGULAR)[place]
+    if char in _PUNCTUATION:
+        return _PUNCTUATION[char][face == "strong"]
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    base = unicodedata.normalize("NFD", char)[0]
+    if base != char:
+        return _unit(base, face)
+    return _WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER
+
+
+def width(text: str, em: float, face: Face = "regular") -> float:
+    """How long ``text`` is on one line, in the unit of ``em``."""
+    return sum(_unit(char, face) for char in text) * em / 1000
+
+
+def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
+    """The lines of ``text`` where each may be ``room`` long (in the unit of ``em``): broken at spaces, and within a
+    word where that alone is longer than a line. A text without a word is one empty line."""
+    limit = room * 1000 / em
+    line, taken = "", 0.0
+    space = _unit(" ", face)
+    for word in text.split():
+        long = float(sum(_unit(char, face) for char in word))
+        if line and taken + space + long > limit:
+            yield line
+            line, taken = "", 0.0
+        if line:
+            line, taken = f"{line} {word}", taken + space + long
+            continue
+        *full, word = _broken(word, limit, face) if long > limit else [word]
+        yield from full
+        line, taken = word, float(sum(_unit(char, face) for char in word))
+    yield line
+
+
+def _broken(word: str, limit: float, face: Face) -> Iterator[str]:
+    start, taken = 0, 0.0
+    for place, char in enumerate(word):
+        wide = _unit(char, face)
+        if taken + wide > limit and place > start:
+            yield word[start:place]
+            start, taken = place, 0.0
+        taken += wide
+    yield word[start:]
+
+
+# -- code ----------------------------------------------------------------------------------------------------------
+
+
+def _cells_of(char: str) -> int:
+    if unicodedata.category(char) in ("Mn", "Me", "Cf"):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def columns(room: float, em: float) -> int:
+    """How many columns of code fit in ``room`` (in the unit of ``em``); at least 8, so that a line always goes on."""
+    return max(8, int(room * 1000 / em / _CELL + 1e-6))
+
+
+def chop(line: str, limit: int) -> tuple[str, ...]:
+    """A line of code in pieces of at most ``limit`` columns, its tabs turned to spaces; nothing else is changed."""
+    line = line.expandtabs(TAB)
+    if len(line) <= limit and line.isascii():
+        return (line,)
+    pieces, start, taken = [], 0, 0
+    for place, char in enumerate(line):
+        wide = _cells_of(char)
+        if taken + wide > limit:
+            pieces.append(line[start:place])
+            start, taken = place, 0
+        taken += wide
+    return (*pieces, line[start:])
