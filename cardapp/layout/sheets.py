@@ -17,12 +17,17 @@ from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.template import Frame, Layout
 from cardapp.layout.text import Block
 
-Kind = Literal["title", "goal", "text", "code", "diagram", "machine", "question", "notes", "colophon"]
+Kind = Literal[
+    "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "goal", "activity", "states",
+    "text", "code", "memory", "machine", "notes", "question", "colophon",
+]  # fmt: skip
+"""The name of the component that says how a part looks. ``intro`` is the text of a card, task, block or phase, ``text``
+that of a step; ``activity``, ``states`` and ``memory`` are diagrams."""
 
 
 @dataclass(frozen=True)
 class Title:
-    """The heading of a card, task, block, phase or step: plain text. ``number`` counts from the task down ("2.1.3");
+    """The content of every ``…_title``: the heading of a card, task, block, phase or step: plain text. ``number`` counts from the task down ("2.1.3");
     "" for the card."""
 
     level: Level
@@ -32,7 +37,7 @@ class Title:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text of the card as ``text.parse`` reads it: a ``goal`` or ``text`` part. A piece of a longer text holds whole
+    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``. A piece of a longer text holds whole
     blocks of it, or, where one block is longer than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]

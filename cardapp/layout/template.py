@@ -86,7 +86,7 @@ class Component:
     is none. ``label`` is the word that its caption begins with.
 
     ``answer_lines`` (of the question) is how many empty lines to write on, ``line_numbers`` (of the code) whether lines
-    are numbered, ``tick_box`` (of the title) whether a step has a box to tick.
+    are numbered, ``tick_box`` (of ``step_title``) whether a step has a box to tick.
     """
 
     name: str
