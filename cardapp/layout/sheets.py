@@ -27,8 +27,8 @@ that of a step; ``activity``, ``states`` and ``memory`` are diagrams."""
 
 @dataclass(frozen=True)
 class Title:
-    """The content of every ``…_title``: the heading of a card, task, block, phase or step: plain text. ``number`` counts from the task down ("2.1.3");
-    "" for the card."""
+    """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number`` counts
+    from the task down ("2.1.3"); "" for the card."""
 
     level: Level
     text: str
@@ -37,8 +37,8 @@ class Title:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``. A piece of a longer text holds whole
-    blocks of it, or, where one block is longer than a sheet, some of its items, lines or words."""
+    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``. A piece of a longer text holds
+    whole blocks of it, or, where one block is longer than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]
 

@@ -1,0 +1,125 @@
+"""Every name that a layout file may use and what it does: the one place where they are documented, with the defaults.
+
+The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; what is not here has no effect, and
+the checker says so. ``templates/README.md`` tells authors the same, and a test holds the two together.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+ALL = "all"
+"""The column that is the whole width of the body."""
+GUTTER = "gutter"
+"""Columns of this name hold nothing: they are the distance between two."""
+
+VARIANTS = {
+    "classic": "one column in reading order, with notes at its side",
+    "5a": "goal, code, diagram, machine state and question as a grid with a left and a right role",
+    "5b": "the five parts side by side",
+}
+
+ROLES = {
+    "guide": ("leads through the steps", ("intro", "goal", "step_title", "text", "question", "notes")),
+    "evidence": ("shows what the steps talk about", ("activity", "states", "code", "memory", "machine")),
+    "reading": (
+        "holds everything in reading order but the notes",
+        ("intro", "goal", "activity", "states", "step_title", "text", "code", "memory", "machine", "question"),
+    ),
+    "notes": ("holds the notes at the side", ("notes",)),
+}
+"""What a column is for: the components that stand in it where ``block_map`` says nothing else."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """What a component is, and its options where the file leaves them out. ``flag`` is its one further option."""
+
+    about: str
+    size: str
+    color: str = "ink"
+    background: str | None = None
+    rule: str | None = None
+    label: str = ""
+    flag: str = ""
+
+
+COMPONENTS = {
+    "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule"),
+    "card_title": Look("The card's title, on the front", "title"),
+    "task_title": Look("A task's title, above its first block", "block", "accent"),
+    "block_title": Look("A block's title", "block"),
+    "phase_title": Look("A phase's title", "phase", "accent"),
+    "step_title": Look("A step's title", "step", flag="tick_box"),
+    "intro": Look("The text of the card, a task, a block or a phase", "body"),
+    "goal": Look("A block's goal", "body", rule="accent", label="Goal"),
+    "activity": Look(
+        "UML activity: of the card on the front, of a block at its begin", "label", "ink_soft", label="The way"
+    ),
+    "states": Look("UML states of a block: its snapshots", "label", "ink_soft", label="States"),
+    "text": Look("A step's text", "body"),
+    "code": Look("A step's lines of source", "code", background="panel", label="Code", flag="line_numbers"),
+    "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory"),
+    "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine"),
+    "notes": Look("Where a snapshot stops, and what to watch", "label", "ink_soft", rule="current", label="Stop"),
+    "question": Look("A step's question", "body", background="accent_soft", label="Question", flag="answer_lines"),
+    "colophon": Look(
+        "At the end: layout, revision and limitations", "label", "ink_soft", rule="rule", label="Colophon"
+    ),
+    "footer": Look(
+        "The foot of every sheet: id, version, SHA-256 and the sheet's number", "label", "ink_soft", rule="rule"
+    ),
+}
+"""The parts of a card, in reading order. All of them are shown where a file has no ``components``."""
+
+FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "answer_lines": 2}
+UNPLACED = ("header", "footer", "card_title", "colophon")
+"""Components that always span the sheet: ``block_map`` cannot move them."""
+
+FORMATS = {
+    "A3": (297.0, 420.0),
+    "A4": (210.0, 297.0),
+    "A5": (148.0, 210.0),
+    "Letter": (215.9, 279.4),
+    "Legal": (215.9, 355.6),
+}
+"""Sheets of paper in mm, upright. Any other format needs its ``page_width`` and ``page_height`` in ``geometry_cm``."""
+
+GEOMETRY_CM = {
+    "page_width": ("of a format that is not known", 0.0),
+    "page_height": ("of a format that is not known", 0.0),
+    "margin_top": ("above the header", 1.2),
+    "margin_right": ("right of the last column", 1.5),
+    "margin_bottom": ("below the footer", 1.0),
+    "margin_left": ("left of the first column", 1.5),
+    "header": ("height of the header, with the distance to the parts", 1.0),
+    "footer": ("height of the footer, with the distance to the parts", 0.9),
+    "gutter": ("width of a gutter", 0.6),
+    "row_gap": ("between two parts, one below the other", 0.3),
+}
+"""Beside these, each column has its width under its own name; columns without share what is left."""
+
+FAMILIES = {"text": ("Noto Sans", "sans-serif"), "code": ("Noto Sans Mono", "monospace")}
+SIZES_PT = {"title": 20.0, "block": 14.0, "phase": 11.0, "step": 10.0, "body": 9.5, "label": 7.5, "code": 8.0}
+LINE_HEIGHT = {"title": 1.2, "block": 1.25, "phase": 1.3, "step": 1.35, "body": 1.45, "label": 1.4, "code": 1.4}
+OTHER_LINE_HEIGHT = 1.4
+"""Of a size that only the file names."""
+WEIGHTS = {"regular": 400, "strong": 700}
+
+COLORS = {
+    "paper": ("the sheet", "#ffffff"),
+    "ink": ("text", "#1c2128"),
+    "ink_soft": ("text that stands back", "#4f5965"),
+    "rule": ("lines", "#c9d0d8"),
+    "panel": ("behind code and values", "#f4f6f8"),
+    "accent": ("headings and links", "#0b5a8f"),
+    "accent_soft": ("behind questions", "#e4f0f8"),
+    "current": ("the mark of a stop, the pointer of the memory, the current position", "#8a4b00"),
+    "current_soft": ("behind a line at which the program stops, and the current position", "#fdf0dc"),
+    "arena_used": ("memory that was handed out", "#b9d0e2"),
+    "arena_padding": ("memory lost to alignment", "#e3b85f"),
+    "arena_free": ("memory that is free", "#edf0f3"),
+}
+
+LIMITATIONS = ("all", "html", "latex")
+"""Whose limitation it is: of every output, or of one. Shown by the checker and in the colophon."""
