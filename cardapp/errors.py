@@ -74,6 +74,18 @@ class NoCard(InvalidCard):
     code = "no_card"
 
 
+class InvalidLayout(InvalidValue):
+    """A layout file cannot be used; ``errors`` name the places."""
+
+    code = "invalid_layout"
+
+
+class NoLayout(InvalidLayout):
+    """Where a layout was named there is none."""
+
+    code = "no_layout"
+
+
 class TooLarge(CardAppError):
     """A body is larger than its limit."""
 

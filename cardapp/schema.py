@@ -46,6 +46,29 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
     return found
 
 
+def decode(raw: bytes) -> Any:
+    """The JSON in ``raw``; ``ValueError`` says what is wrong with it, in words that follow the file's name.
+
+    JSON lets a name stand twice and keeps the last; here that is a fault, since it would silently drop something."""
+    try:
+        return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_names)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"is not UTF-8 (byte {error.start})") from error
+    except RecursionError as error:
+        raise ValueError("is nested too deeply") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+
+
+def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"is ambiguous: the name {name!r} stands twice in one object")
+        found[name] = value
+    return found
+
+
 def pointer(parts: Iterable[str | int]) -> str:
     """The JSON pointer of a path into a document; "" is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)

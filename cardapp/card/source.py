@@ -31,7 +31,7 @@ from cardapp.card.model import (
     Task,
 )
 from cardapp.errors import FieldError, InvalidCard, NoCard
-from cardapp.schema import field_errors, validator
+from cardapp.schema import decode, field_errors, validator
 
 SOURCE_NAME = "card_source.json"
 MAX_SOURCE_BYTES = 64 * 1024 * 1024
@@ -93,25 +93,9 @@ def _checker() -> Validator:
 
 def _decode(raw: bytes, name: str) -> Any:
     try:
-        return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_keys)
-    except UnicodeDecodeError as error:
-        raise InvalidCard(f"{name} is not UTF-8 (byte {error.start})") from error
-    except RecursionError as error:
-        raise InvalidCard(f"{name} is nested too deeply") from error
-    except json.JSONDecodeError as error:
-        raise InvalidCard(f"{name} is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+        return decode(raw)
     except ValueError as error:
-        raise InvalidCard(f"{name}: {error}") from error
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """JSON lets a name stand twice and keeps the last; in a card that would silently drop an expectation."""
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"the name {key!r} stands twice in one object")
-        found[key] = value
-    return found
+        raise InvalidCard(f"{name} {error}") from error
 
 
 # -- rules beyond the schema ---------------------------------------------------------------------------------------

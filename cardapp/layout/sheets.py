@@ -27,8 +27,8 @@ that of a step; ``activity``, ``states`` and ``memory`` are diagrams."""
 
 @dataclass(frozen=True)
 class Title:
-    """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number`` counts
-    from the task down ("2.1.3"); "" for the card."""
+    """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number``
+    counts from the task down ("2.1.3"); "" for the card."""
 
     level: Level
     text: str

@@ -1,7 +1,7 @@
 """Every name that a layout file may use and what it does: the one place where they are documented, with the defaults.
 
-The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; what is not here has no effect, and
-the checker says so. ``templates/README.md`` tells authors the same, and a test holds the two together.
+The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; what is not here has no effect,
+and the checker says so. ``templates/README.md`` tells authors the same, and a test holds the two together.
 """
 
 from __future__ import annotations
