@@ -11,15 +11,17 @@ from dataclasses import dataclass
 from typing import Literal
 
 from cardapp.errors import InvalidValue
+from cardapp.layout.metrics import Face
 
-Face = Literal["regular", "strong", "code"]
 Anchor = Literal["start", "middle", "end"]
 Tone = Literal["ink", "soft", "accent"]
 Shape = Literal["initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free"]
 """``initial``, ``final`` and ``connector`` (the flow goes on elsewhere) are circles; ``call`` is an action with an
 activity of its own; ``used``, ``padding`` and ``free`` are stretches of memory."""
 
-LEAST_WIDTH, LEAST_HEIGHT = 30.0, 40.0
+HEAD_LENGTH, HEAD_BREADTH = 1.6, 1.5
+"""Of an arrow head."""
+LEAST_WIDTH, LEAST_HEIGHT = 40.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Room:
     height: float
 
     def __post_init__(self) -> None:
-        if self.width < LEAST_WIDTH or self.height < LEAST_HEIGHT:
+        if not (self.width >= LEAST_WIDTH and self.height >= LEAST_HEIGHT):
             raise InvalidValue(
                 f"A diagram cannot be drawn in {self.width:g} x {self.height:g} mm. "
                 f"Give it at least {LEAST_WIDTH:g} x {LEAST_HEIGHT:g} mm: a wider column, or a row of its own."
@@ -67,23 +69,29 @@ class Box:
 
 @dataclass(frozen=True)
 class Text:
-    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``size`` is the font's em, ``width`` the estimated
-    length of the line."""
+    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``em`` is the size of the type, ``width`` the length
+    of the line, estimated."""
 
     text: str
     x: float
     y: float
-    size: float
+    em: float
     width: float
     face: Face = "regular"
     anchor: Anchor = "middle"
     tone: Tone = "ink"
 
+    @property
+    def box(self) -> Box:
+        """What the line covers, from the top of its ascenders to the foot of its descenders."""
+        left = self.x - {"start": 0.0, "middle": self.width / 2, "end": self.width}[self.anchor]
+        return Box(left, self.y - 0.8 * self.em, self.width, 1.05 * self.em)
+
 
 @dataclass(frozen=True)
 class Node:
     """A shape that fills ``box``. ``title`` is its whole text, unbroken, for a tooltip and for who cannot see; ``href``
-    is the key it leads to, None where there is nothing to go to."""
+    is the key it leads to, None where there is nothing to go to; ``strokes`` are lines inside the shape."""
 
     id: str
     shape: Shape
@@ -91,18 +99,28 @@ class Node:
     title: str
     lines: tuple[Text, ...] = ()
     href: str | None = None
+    strokes: tuple[tuple[Point, ...], ...] = ()
 
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from the border of node ``source`` to that of node ``target``, with an arrow head at its end; its parts are
-    horizontal or vertical."""
+    """A line from the border of the node ``source`` to that of the node ``target``, where its arrow head is; each of its
+    parts is horizontal or vertical."""
 
-    id: str
     source: str
     target: str
     points: tuple[Point, ...]
     lines: tuple[Text, ...] = ()
+
+    @property
+    def head(self) -> tuple[Point, Point, Point]:
+        """The open arrow head: the end of one stroke, the tip, the end of the other."""
+        before, tip = self.points[-2:]
+        length = abs(tip.x - before.x) + abs(tip.y - before.y)
+        along = Point((tip.x - before.x) / length, (tip.y - before.y) / length)
+        back = Point(tip.x - along.x * HEAD_LENGTH, tip.y - along.y * HEAD_LENGTH)
+        aside = Point(-along.y * HEAD_BREADTH / 2, along.x * HEAD_BREADTH / 2)
+        return Point(back.x + aside.x, back.y + aside.y), tip, Point(back.x - aside.x, back.y - aside.y)
 
 
 @dataclass(frozen=True)
@@ -121,7 +139,6 @@ class Partition:
 class Mark:
     """A line across the memory with what it marks: ``pointer`` (the next free byte) or ``water`` (the greatest use)."""
 
-    id: str
     kind: Literal["pointer", "water"]
     start: Point
     end: Point
@@ -131,9 +148,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A picture of ``width`` x ``height`` mm. ``id`` is unique on a sheet: the kind of diagram, the key, and a number for
-    each after the first of several that belong together. ``title`` names it, ``description`` says in a sentence or two
-    what it shows."""
+    """A picture of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and a number
+    for each after the first of several that belong together. ``title`` names it, ``description`` says in a sentence what
+    it shows; ``notes`` are text that belongs to no shape."""
 
     id: str
     title: str
@@ -145,4 +162,3 @@ class Diagram:
     partitions: tuple[Partition, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[Text, ...] = ()
-    """Text that belongs to no shape, such as the offsets beside a memory map."""

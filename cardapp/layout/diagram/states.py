@@ -2,10 +2,82 @@
 
 from __future__ import annotations
 
-from cardapp.card.model import Block
-from cardapp.layout.diagram.model import Diagram, Room
+from collections.abc import Iterator
+
+from cardapp.card.model import Block, Snapshot, Stop
+from cardapp.layout.diagram.chain import Chain, Link, laid_out
+from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, one_line, plain
+from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room, Text
+
+_BESIDE = 1.4
+"""Between an arrow and what stands at its sides."""
+_LEAST_GAP = 5.0
+_PADDING = 2.0
+_VALUES = 4
+"""So many expectations are shown in a state; of more, the last line says how many."""
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
-    """The states of the block ``key`` (``task/block``), in as many diagrams as the room asks for."""
-    raise NotImplementedError
+    """The states of the block ``key`` (``task/block``), in as many diagrams as the room asks for.
+
+    At the arrow into a state stands, on the left, the step that leads there, and on the right the stop."""
+
+    def links(width: float) -> Iterator[Link]:
+        for phase in block.phases:
+            for step in phase.steps:
+                said = step.title
+                for snapshot in step.snapshots:
+                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, width)
+                    said = ""
+
+    count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
+    description = f"{count} {'state' if count == 1 else 'states'} of the program, in the order of the snapshots."
+    return laid_out(
+        Chain(f"state.{key}", f"States: {plain(block.title)}", description, lambda width: [*links(width)]), room
+    )
+
+
+def _state(key: str, step: str, snapshot: Snapshot, width: float) -> Link:
+    entry = _at_the_arrow(step, snapshot.stop, width / 2 - 2 * _BESIDE)
+    gap = max([_LEAST_GAP, *(line.box.bottom + 2.2 for line in entry)])
+    name = broken(plain(snapshot.title), width - 2 * _PADDING, NAME, "strong", most=2)
+    values = _values(snapshot, width - 2 * _PADDING)
+    rule = gap + height(len(name), NAME) + 2.2
+    bottom = rule + height(len(values), SMALL) + 1.8 if values else rule
+    box = Box(-width / 2, gap, width, bottom - gap)
+    lines = (
+        *centred(name, 0, (gap + rule) / 2, NAME, "strong"),
+        *below(values, -width / 2 + _PADDING, rule + 0.9, SMALL, "code"),
+    )
+    strokes = ((Point(box.x, rule), Point(box.right, rule)),) if values else ()
+    expected = "; ".join(f"{expression} = {value}" for expression, value in snapshot.expect)
+    title = plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
+    return Link((Node(key, "state", box, title, lines, key, strokes),), bottom + 0.6, entry=entry)
+
+
+def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[Text, ...]:
+    said = broken(plain(step), room, SMALL, most=2)
+    place = [one_line(plain(part), room, SMALL, "code") for part in (_where(stop), _hit(stop)) if part]
+    return (
+        *below(said, -_BESIDE, 0.8, SMALL, anchor="end", tone="soft"),
+        *below(place, _BESIDE, 0.8, SMALL, "code", tone="soft"),
+    )
+
+
+def _values(snapshot: Snapshot, room: float) -> list[str]:
+    shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
+    lines = [one_line(plain(f"{expression} = {value}"), room, SMALL, "code") for expression, value in shown]
+    more = len(snapshot.expect) - len(shown)
+    return [*lines, f"… {more} more"] if more else lines
+
+
+def _place(stop: Stop) -> str:
+    return " ".join(part for part in (_where(stop), _hit(stop)) if part)
+
+
+def _where(stop: Stop) -> str:
+    return f"{stop.function}()" if stop.function is not None else f"{stop.file}:{stop.line}"
+
+
+def _hit(stop: Stop) -> str:
+    return f"hit {stop.hits}" if stop.hits > 1 else ""

@@ -1,11 +1,173 @@
-"""A diagram as inline SVG: one user unit is one millimetre, colours are the style sheet's."""
+"""A diagram as inline SVG: one user unit is one millimetre, colours are the style sheet's.
+
+No element carries a style of its own, so a page may forbid inline styles. Where a line of text is ASCII its length is
+stated too: should the font be missing, the line still fits its shape.
+"""
 
 from __future__ import annotations
 
-from cardapp.layout.diagram.model import Diagram
+from collections.abc import Iterable, Iterator, Mapping
+
+from cardapp.layout.diagram import paint
+from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
+from cardapp.layout.escape import html, percent_encoded
 
 
 def render(diagram: Diagram, current: str | None = None) -> str:
-    """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to ``#KEY``; the shape of
-    ``current``, or of its nearest ancestor in the diagram, is marked."""
-    raise NotImplementedError
+    """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to ``#KEY``; the shape of the
+    position ``current``, or of its nearest ancestor in the diagram, is marked."""
+    name, size = html(diagram.id), f"{_n(diagram.width)} {_n(diagram.height)}"
+    width, height = size.split()
+    marked = _nearest(diagram, current)
+    return "".join(
+        (
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(diagram.id.partition(".")[0])}" id="{name}" ',
+            f'viewBox="0 0 {size}" width="{width}mm" height="{height}mm" ',
+            f'role="group" aria-labelledby="{name}.title {name}.desc">',
+            f'<title id="{name}.title">{html(diagram.title)}</title>',
+            f'<desc id="{name}.desc">{html(diagram.description)}</desc>',
+            *(_partition(partition) for partition in diagram.partitions),
+            *(_edge(edge) for edge in diagram.edges),
+            *(_node(node, diagram.id, current=node.id == marked) for node in diagram.nodes),
+            *(_mark(mark) for mark in diagram.marks),
+            *_texts(diagram.notes),
+            "</svg>\n",
+        )
+    )
+
+
+def style(colors: Mapping[str, str]) -> str:
+    """The style sheet of all diagrams of a page. A colour is the page's custom property (``--ink-soft`` for
+    ``ink_soft``) where it has one, else of ``colors``, or of the dark set on a dark screen."""
+    return "".join(_rules(colors))
+
+
+def _rules(colors: Mapping[str, str]) -> Iterator[str]:
+    yield f".diagram{{{_properties(colors)}max-width:100%;height:auto;overflow:visible}}\n"
+    yield f"@media screen and (prefers-color-scheme:dark){{.diagram{{{_properties(paint.DARK)}}}}}\n"
+    yield '.diagram text{font-family:"Noto Sans",sans-serif;stroke:none}\n'
+    yield '.diagram .strong{font-weight:700}.diagram .code{font-family:"Noto Sans Mono",monospace}\n'
+    yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
+    yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in paint.TONES.items()) + "\n"
+    for shape, look in paint.SHAPES.items():
+        yield f".diagram .{shape}>.shape{{{_painted(look)}}}\n"
+    yield f".diagram .final>.dot{{fill:{_color('ink')}}}\n"
+    yield f".diagram .lane{{{_painted(paint.LANE)}}}.diagram .head{{{_painted(paint.HEAD)}}}\n"
+    yield f".diagram .edge path{{{_painted(paint.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
+    yield f".diagram .stroke{{{_painted(paint.STROKE)}}}\n"
+    for kind, look in paint.MARKS.items():
+        yield f".diagram .{kind} path{{{_painted(look)}}}\n"
+    yield f".diagram .current>.shape{{{_painted(paint.CURRENT)}}}\n"
+    yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover .shape{{stroke:{_color('accent')}}}\n"
+    yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible .shape{{stroke:{_color('current')};"
+    yield "stroke-width:.7}\n"
+
+
+def _properties(colors: Mapping[str, str]) -> str:
+    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in paint.DARK)
+    return "".join(f"--diagram-{name}:var(--{name},{value});" for name, value in named)
+
+
+def _color(name: str | None) -> str:
+    return "none" if name is None else f"var(--diagram-{name.replace('_', '-')})"
+
+
+def _painted(look: paint.Paint) -> str:
+    rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{_n(look.width)}"
+    return rules + (f";stroke-dasharray:{_n(look.dashes[0])} {_n(look.dashes[1])}" if look.dashes else "")
+
+
+def _nearest(diagram: Diagram, current: str | None) -> str | None:
+    if current is None:
+        return None
+    keys = (node.href for node in diagram.nodes if node.href and f"{current}/".startswith(f"{node.href}/"))
+    return max(keys, key=len, default=None)
+
+
+def _partition(partition: Partition) -> str:
+    lane, head = (
+        _rectangle(partition.box, "lane", paint.LANE.radius),
+        _rectangle(partition.head, "head", paint.HEAD.radius),
+    )
+    name = f"<title>{html(partition.title)}</title>{''.join(_texts(partition.lines))}"
+    return f'<g class="partition">{lane}{head}{_linked(partition.href, name, "")}</g>'
+
+
+def _node(node: Node, diagram: str, *, current: bool) -> str:
+    strokes = "".join(f'<path class="stroke" d="{_path(stroke, 0)}"/>' for stroke in node.strokes)
+    content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
+    marked = (" current", ' aria-current="location"') if current else ("", "")
+    name = html(node.id)
+    attributes = f' class="node {node.shape}{marked[0]}" id="{html(diagram)}.{name}" data-key="{name}"{marked[1]}'
+    return _linked(node.href, content, attributes)
+
+
+def _linked(href: str | None, content: str, attributes: str) -> str:
+    if href is None:
+        return f"<g{attributes}>{content}</g>"
+    return f'<a href="#{html(percent_encoded(href))}"{attributes}>{content}</a>'
+
+
+def _shape(node: Node) -> str:
+    box, centre = node.box, node.box.centre
+    if node.shape in ("initial", "final", "connector"):
+        circle = f'<circle class="shape" cx="{_n(centre.x)}" cy="{_n(centre.y)}" r="{_n(box.width / 2)}"/>'
+        dot = f'<circle class="dot" cx="{_n(centre.x)}" cy="{_n(centre.y)}" r="{_n(paint.DOT * box.width / 2)}"/>'
+        return circle + dot if node.shape == "final" else circle
+    if node.shape == "decision":
+        corners = ((centre.x, box.y), (box.right, centre.y), (centre.x, box.bottom), (box.x, centre.y))
+        return f'<polygon class="shape" points="{" ".join(f"{_n(x)},{_n(y)}" for x, y in corners)}"/>'
+    return _rectangle(box, "shape", paint.SHAPES[node.shape].radius)
+
+
+def _rectangle(box: Box, name: str, radius: float) -> str:
+    corner = f' rx="{_n(radius)}"' if radius else ""
+    place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.width)}" height="{_n(box.height)}"'
+    return f'<rect class="{name}" {place}{corner}/>'
+
+
+def _edge(edge: Edge) -> str:
+    line, head = _path(edge.points, paint.EDGE.radius), _path(edge.head, 0)
+    return (
+        f'<g class="edge" data-from="{html(edge.source)}" data-to="{html(edge.target)}">'
+        f'<path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
+    )
+
+
+def _mark(mark: Mark) -> str:
+    line = _path((mark.start, mark.end), 0)
+    return (
+        f'<g class="{mark.kind}"><title>{html(mark.title)}</title><path d="{line}"/>{"".join(_texts(mark.lines))}</g>'
+    )
+
+
+def _path(points: tuple[Point, ...], radius: float) -> str:
+    """Lines from point to point, their corners rounded."""
+    drawn = [f"M{_n(points[0].x)} {_n(points[0].y)}"]
+    for before, corner, after in zip(points, points[1:], points[2:], strict=False):
+        near, far = _towards(corner, before, radius), _towards(corner, after, radius)
+        drawn.append(
+            f"L{_n(near.x)} {_n(near.y)}" + (f"Q{_n(corner.x)} {_n(corner.y)} {_n(far.x)} {_n(far.y)}" * (radius > 0))
+        )
+    drawn.append(f"L{_n(points[-1].x)} {_n(points[-1].y)}")
+    return "".join(drawn)
+
+
+def _towards(start: Point, goal: Point, distance: float) -> Point:
+    length = abs(goal.x - start.x) + abs(goal.y - start.y)
+    share = min(distance / length, 0.5) if length else 0.0
+    return Point(start.x + (goal.x - start.x) * share, start.y + (goal.y - start.y) * share)
+
+
+def _texts(lines: Iterable[Text]) -> Iterator[str]:
+    for line in lines:
+        length = f' textLength="{_n(line.width)}" lengthAdjust="spacingAndGlyphs"' if line.text.isascii() else ""
+        yield (
+            f'<text class="{line.face} {line.anchor} {line.tone}" x="{_n(line.x)}" y="{_n(line.y)}" '
+            f'font-size="{_n(line.em)}"{length}>{html(line.text)}</text>'
+        )
+
+
+def _n(length: float) -> str:
+    """A length with as many decimals as matter: 0.01 mm."""
+    return f"{length:.2f}".rstrip("0").rstrip(".")

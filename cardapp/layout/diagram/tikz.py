@@ -1,14 +1,144 @@
-"""A diagram as a TikZ picture: one unit is one millimetre, y grows downward as in the model."""
+"""A diagram as a TikZ picture: one unit is one millimetre, y grows downward as in the model.
+
+Plain TikZ, no library: styles and colours are named by ``preamble``, positions are the model's. The document brings the
+fonts (its main family, and its family of fixed width) and hyperref.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Iterator, Mapping
 
-from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.diagram import paint
+from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
+from cardapp.layout.latex.escape import line as escaped
 
-Escape = Callable[[str], str]
+_POINTS = 72 / 25.4
+_ANCHORS = {"start": "base west", "middle": "base", "end": "base east"}
+_FACES = {"regular": "", "strong": r"\bfseries", "code": r"\ttfamily"}
+
+_COMMANDS = r"""\newcommand\DiagramText[4]{\node[diagram/text, #1] at (#2) {#3\selectfont #4};}
+\newcommand\DiagramLink[4]{\node[diagram/text, anchor=north west] at (#1)
+  {\hyperlink{#4}{\makebox[#2mm]{\rule{0pt}{#3mm}}}};}
+"""
 
 
-def render(diagram: Diagram, text: Escape) -> str:
-    """The ``tikzpicture``; ``text`` makes LaTeX of plain text. Nodes link (``\\hyperlink``) to targets named by key."""
-    raise NotImplementedError
+def preamble(colors: Mapping[str, str]) -> str:
+    """What the document says once, after loading ``tikz`` and ``hyperref``: ``colors`` (``#rrggbb`` by the layout's
+    names) become ``diagram-ink`` and so on, paints become styles ``diagram/action`` and so on."""
+    named = (f"\\definecolor{{{_color(name)}}}{{HTML}}{{{value[1:].upper()}}}\n" for name, value in colors.items())
+    looks = {
+        **paint.SHAPES,
+        **paint.MARKS,
+        "lane": paint.LANE,
+        "head": paint.HEAD,
+        "edge": paint.EDGE,
+        "stroke": paint.STROKE,
+    }
+    styles = (f"  diagram/{name}/.style={{{_style(look)}}},\n" for name, look in looks.items())
+    return "".join(
+        (
+            *(line for name, line in zip(colors, named, strict=True) if name in paint.DARK),
+            "\\tikzset{\n  diagram/text/.style={inner sep=0pt, outer sep=0pt},\n",
+            *styles,
+            "}\n",
+            _COMMANDS,
+        )
+    )
+
+
+def render(diagram: Diagram) -> str:
+    """The ``tikzpicture``. Nodes link to the targets (``\\hypertarget``) that are named by their keys."""
+    return "\n".join(
+        (
+            "\\begin{tikzpicture}[x=1mm, y=-1mm, line join=round, line cap=round]",
+            f"\\useasboundingbox (0,0) rectangle ({_n(diagram.width)},{_n(diagram.height)});",
+            *(line for partition in diagram.partitions for line in _partition(partition)),
+            *(line for edge in diagram.edges for line in _edge(edge)),
+            *(line for node in diagram.nodes for line in _node(node)),
+            *(line for mark in diagram.marks for line in _mark(mark)),
+            *_texts(diagram.notes),
+            "\\end{tikzpicture}\n",
+        )
+    )
+
+
+def _color(name: str) -> str:
+    return f"diagram-{name.replace('_', '-')}"
+
+
+def _style(look: paint.Paint) -> str:
+    said = [f"line width={_n(look.width)}mm"]
+    said += [f"fill={_color(look.fill)}"] if look.fill else []
+    said += [f"draw={_color(look.stroke)}"] if look.stroke else []
+    said += [f"rounded corners={_n(look.radius)}mm"] if look.radius else []
+    said += [f"dash pattern=on {_n(look.dashes[0])}mm off {_n(look.dashes[1])}mm, line cap=butt"] if look.dashes else []
+    return ", ".join(said)
+
+
+def _partition(partition: Partition) -> Iterator[str]:
+    yield f"\\path[diagram/lane] {_rectangle(partition.box)};"
+    yield f"\\path[diagram/head] {_rectangle(partition.head)};"
+    yield from _texts(partition.lines)
+    yield from _link(partition.head, partition.href)
+
+
+def _node(node: Node) -> Iterator[str]:
+    centre = node.box.centre
+    if node.shape in ("initial", "final", "connector"):
+        yield f"\\path[diagram/{node.shape}] {_point(centre)} circle[radius={_n(node.box.width / 2)}mm];"
+        if node.shape == "final":
+            yield f"\\path[diagram/initial] {_point(centre)} circle[radius={_n(paint.DOT * node.box.width / 2)}mm];"
+    elif node.shape == "decision":
+        corners = (
+            Point(centre.x, node.box.y),
+            Point(node.box.right, centre.y),
+            Point(centre.x, node.box.bottom),
+            Point(node.box.x, centre.y),
+        )
+        yield f"\\path[diagram/decision] {_path(corners)} -- cycle;"
+    else:
+        yield f"\\path[diagram/{node.shape}] {_rectangle(node.box)};"
+    yield from (f"\\path[diagram/stroke] {_path(stroke)};" for stroke in node.strokes)
+    yield from _texts(node.lines)
+    yield from _link(node.box, node.href)
+
+
+def _edge(edge: Edge) -> Iterator[str]:
+    yield f"\\path[diagram/edge] {_path(edge.points)};"
+    yield f"\\path[diagram/edge, sharp corners] {_path(edge.head)};"
+    yield from _texts(edge.lines)
+
+
+def _mark(mark: Mark) -> Iterator[str]:
+    yield f"\\path[diagram/{mark.kind}] {_path((mark.start, mark.end))};"
+    yield from _texts(mark.lines)
+
+
+def _texts(lines: Iterable[Text]) -> Iterator[str]:
+    for line in lines:
+        look = f"anchor={_ANCHORS[line.anchor]}, text={_color(paint.TONES[line.tone])}"
+        points = _n(line.em * _POINTS)
+        font = f"\\normalfont{_FACES[line.face]}\\fontsize{{{points}bp}}{{{points}bp}}"
+        yield f"\\DiagramText{{{look}}}{{{_n(line.x)},{_n(line.y)}}}{{{font}}}{{{escaped(line.text)}}}"
+
+
+def _link(box: Box, href: str | None) -> Iterator[str]:
+    """An empty box as large as the shape, so that all of it can be clicked."""
+    if href is not None:
+        yield f"\\DiagramLink{{{_n(box.x)},{_n(box.y)}}}{{{_n(box.width)}}}{{{_n(box.height)}}}{{{href}}}"
+
+
+def _rectangle(box: Box) -> str:
+    return f"{_point(Point(box.x, box.y))} rectangle {_point(Point(box.right, box.bottom))}"
+
+
+def _path(points: tuple[Point, ...]) -> str:
+    return " -- ".join(_point(point) for point in points)
+
+
+def _point(point: Point) -> str:
+    return f"({_n(point.x)},{_n(point.y)})"
+
+
+def _n(length: float) -> str:
+    return f"{length:.3f}".rstrip("0").rstrip(".")

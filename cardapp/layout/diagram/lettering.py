@@ -1,0 +1,69 @@
+"""Lines of text in their places: the type sizes of the diagrams, and blocks of lines that stand on a grid of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cardapp.layout.diagram.model import Anchor, Text, Tone
+from cardapp.layout.escape import visible
+from cardapp.layout.metrics import Face, width, wrap
+
+NAME, SMALL = 2.5, 2.15
+"""The em of names, and of what is said beside them, in mm: 7.1 and 6.1 points."""
+
+ELLIPSIS = "…"
+_LEADING = 1.28
+_CAPITAL = 0.714
+"""The height of a capital letter in ems: what the eye centres a line by."""
+
+
+def plain(text: str) -> str:
+    """A title as one line of characters that can be seen."""
+    return " ".join(visible(text).split())
+
+
+def broken(text: str, room: float, em: float, face: Face = "regular", most: int = 3) -> tuple[str, ...]:
+    """``text`` in at most ``most`` lines no longer than ``room``, with an ellipsis for what is left out; () for ""."""
+    lines: list[str] = []
+    for line in wrap(text, room, em, face):
+        if len(lines) == most:
+            lines[-1] = _shortened(lines[-1], room, em, face)
+            break
+        lines.append(line)
+    return tuple(line for line in lines if line)
+
+
+def one_line(text: str, room: float, em: float, face: Face = "regular") -> str:
+    """``text`` on one line no longer than ``room``, with an ellipsis for what is left out."""
+    return next(iter(broken(text, room, em, face, most=1)), "")
+
+
+def _shortened(line: str, room: float, em: float, face: Face) -> str:
+    while line and width(line + ELLIPSIS, em, face) > room:
+        line = line[:-1]
+    return line.rstrip() + ELLIPSIS
+
+
+def height(count: int, em: float) -> float:
+    """The room that ``count`` lines take, one below the other."""
+    return count * em * _LEADING
+
+
+def below(
+    lines: Sequence[str], x: float, top: float, em: float, face: Face = "regular", anchor: Anchor = "start",
+    tone: Tone = "ink",
+) -> tuple[Text, ...]:  # fmt: skip
+    """Lines one below the other, from ``top`` on."""
+    first = top + em * (_LEADING + _CAPITAL) / 2
+    return tuple(
+        Text(line, x, first + number * em * _LEADING, em, width(line, em, face), face, anchor, tone)
+        for number, line in enumerate(lines)
+    )
+
+
+def centred(
+    lines: Sequence[str], x: float, middle: float, em: float, face: Face = "regular", anchor: Anchor = "middle",
+    tone: Tone = "ink",
+) -> tuple[Text, ...]:  # fmt: skip
+    """Lines one below the other, their middle at height ``middle``."""
+    return below(lines, x, middle - height(len(lines), em) / 2, em, face, anchor, tone)

@@ -1,0 +1,63 @@
+"""What the parts of a diagram are painted with, for every renderer: names of the layout's colours, line widths, radii."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cardapp.layout.diagram.model import Shape, Tone
+
+
+@dataclass(frozen=True)
+class Paint:
+    """``fill`` and ``stroke`` name colours of the layout, None is none; ``width`` of the line and ``radius`` of the
+    corners in mm."""
+
+    fill: str | None
+    stroke: str | None
+    width: float = 0.3
+    radius: float = 0.0
+    dashes: tuple[float, float] | None = None
+
+
+SHAPES: dict[Shape, Paint] = {
+    "initial": Paint("ink", None),
+    "final": Paint("paper", "ink", 0.4),
+    "connector": Paint("paper", "ink_soft"),
+    "action": Paint("paper", "ink_soft", radius=1.6),
+    "call": Paint("paper", "ink_soft", radius=1.6),
+    "decision": Paint("accent_soft", "accent"),
+    "state": Paint("panel", "ink_soft", radius=2.2),
+    "used": Paint("arena_used", "ink_soft", 0.2),
+    "padding": Paint("arena_padding", "ink_soft", 0.2),
+    "free": Paint("arena_free", "ink_soft", 0.2),
+}
+CURRENT = Paint("current_soft", "current", 0.7)
+"""Over the paint of the shape at which the reader is."""
+
+LANE = Paint("panel", "rule", 0.25, 0.8)
+HEAD = Paint("accent_soft", None, radius=0.8)
+EDGE = Paint(None, "ink_soft", 0.3, 1.2)
+STROKE = Paint(None, "ink_soft", 0.25)
+"""Lines inside a shape."""
+MARKS = {"pointer": Paint(None, "current", 0.6), "water": Paint(None, "ink_soft", 0.35, dashes=(1.2, 0.8))}
+TONES: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
+
+FAMILIES = {"regular": "Noto Sans", "strong": "Noto Sans", "code": "Noto Sans Mono"}
+DOT = 0.55
+"""The disc inside a final node, as a factor of the node."""
+
+DARK = {
+    "paper": "#15191e",
+    "ink": "#e8ebee",
+    "ink_soft": "#a9b3bd",
+    "rule": "#3a444e",
+    "panel": "#1e242b",
+    "accent": "#7fbfe8",
+    "accent_soft": "#1d3546",
+    "current": "#f0b45a",
+    "current_soft": "#3f2f14",
+    "arena_used": "#2f5068",
+    "arena_padding": "#7a5a1c",
+    "arena_free": "#262d35",
+}
+"""The colours on a dark screen, where the page does not say its own."""
