@@ -29,8 +29,8 @@ PARAGRAPH_GAP = 0.5
 """Between two paragraphs or other blocks of one text, as a factor of the line's height."""
 ITEM_GAP = 0.15
 """Between two items of a list whose paragraphs are tight, likewise."""
-INDENT = 4.0
-"""Of a list and of a quotation, for each level, in mm."""
+INDENT, INDENTED_LEVELS = 4.0, 4
+"""Of a list, a quotation and a block of code, in mm; what stands deeper is not indented further."""
 ANSWER_LINE = 7.5
 """Height of an empty line to write on, in mm."""
 TABLE_SHARE = 0.6

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from cardapp.card.model import Card, Identity, Level, Stop
+from cardapp.card.model import Card, Identity, Level
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.template import Frame, Layout
 from cardapp.layout.text import Block
@@ -37,8 +37,8 @@ class Title:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``. A piece of a longer text holds
-    whole blocks of it, or, where one block is longer than a sheet, some of its items, lines or words."""
+    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``; and the ``colophon``. A piece of
+    a longer text holds whole blocks of it, or, of a block longer than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]
 
@@ -86,21 +86,21 @@ class Machine:
 
 
 @dataclass(frozen=True)
-class Notes:
-    """A side note of a snapshot: where the program stands, and what else is worth watching."""
+class Note:
+    """A line or two of plain text in words, and below it code, in the pieces that fit the column; one may be empty."""
 
-    stop: Stop
-    watch: tuple[str, ...]
+    text: str
+    code: tuple[str, ...]
 
 
 @dataclass(frozen=True)
-class Colophon:
-    """Who made this sheet how: sentences of plain text about the layout, the card's revision and the limitations."""
+class Notes:
+    """Side notes of a snapshot: where the program stands, and what else is worth watching."""
 
-    sentences: tuple[str, ...]
+    entries: tuple[Note, ...]
 
 
-Content = Title | Prose | Question | Code | Diagram | Machine | Notes | Colophon
+Content = Title | Prose | Question | Code | Diagram | Machine | Notes
 
 
 @dataclass(frozen=True)

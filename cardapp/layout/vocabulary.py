@@ -72,7 +72,18 @@ COMPONENTS = {
 }
 """The parts of a card, in reading order. All of them are shown where a file has no ``components``."""
 
+OPTIONS = {
+    "size": "the name of a type size",
+    "color": "the name of a colour, of its text",
+    "background": "the name of a colour behind it, or null",
+    "rule": "the name of the colour of the line at its left edge (below the header, above the footer), or null",
+    "label": 'the word that its caption begins with; "" is none',
+}
+"""Of every component."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "answer_lines": 2}
+"""Of one component each: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, how many
+lines to write on a question has."""
+MOST_ANSWER_LINES = 12
 UNPLACED = ("header", "footer", "card_title", "colophon")
 """Components that always span the sheet: ``block_map`` cannot move them."""
 

@@ -1,0 +1,212 @@
+"""A layout file: from its document, valid by ``card-template.v1.schema.json``, to a :class:`Layout`.
+
+The schema leaves most of a file open. What is open and not in the vocabulary has no effect and becomes a warning that
+says what is known; sizes that leave no room for a card are refused.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from cardapp.layout import vocabulary
+from cardapp.layout.geometry import page_and_grid
+from cardapp.layout.notices import Notices, Place
+from cardapp.layout.template import Component, Grid, Layout, Typography
+from cardapp.layout.vocabulary import Look
+from cardapp.schema import shown
+
+_COLOR = re.compile(r"#[0-9a-fA-F]{6}")
+_FAMILY = re.compile(r"[A-Za-z0-9][A-Za-z0-9 .-]{0,63}")
+_ROOT = (
+    "$schema", "schema", "id", "name", "version", "approved", "description", "tokens", "components", "block_map",
+    "emitters", "limitations",
+)  # fmt: skip
+_TYPOGRAPHY_PLACE: Place = ("tokens", "typography")
+
+
+def build(document: Mapping[str, Any]) -> Layout:
+    """The layout in a document that meets the schema; :class:`InvalidLayout` where its sizes cannot hold a card."""
+    notices = Notices()
+    notices.unknown((), document, _ROOT)
+    tokens = document["tokens"]
+    notices.unknown(("tokens",), tokens, ("page", "grid", "typography", "colors"))
+    page, grid = page_and_grid(tokens, notices)
+    typography = _typography(tokens.get("typography", {}), notices)
+    colors = _colors(tokens.get("colors", {}), notices)
+    components = _components(document, grid, typography, colors, notices)
+    _unused(tokens, typography, components, notices)
+    limitations = document.get("limitations", {})
+    notices.unknown(("limitations",), limitations, vocabulary.LIMITATIONS)
+    return Layout(
+        id=document["id"],
+        name=document["name"],
+        version=document["version"],
+        approved=document.get("approved", ""),
+        description=document["description"],
+        page=page,
+        grid=grid,
+        typography=typography,
+        colors=colors,
+        components=components,
+        html=document["emitters"]["html"],
+        latex=document["emitters"]["latex"],
+        limitations={name: tuple(limitations[name]) for name in vocabulary.LIMITATIONS if name in limitations},
+        warnings=notices.all,
+    )
+
+
+# -- typography and colours ----------------------------------------------------------------------------------------
+
+
+def _typography(given: Mapping[str, Any], notices: Notices) -> Typography:
+    place = _TYPOGRAPHY_PLACE
+    notices.unknown(place, given, ("families", "sizes_pt", "line_height", "weights"))
+    sizes = _numbers((*place, "sizes_pt"), given, vocabulary.SIZES_PT, 9.0, (4, 72), notices)
+    heights = dict.fromkeys(sizes, vocabulary.OTHER_LINE_HEIGHT) | vocabulary.LINE_HEIGHT
+    heights = _numbers((*place, "line_height"), given, heights, vocabulary.OTHER_LINE_HEIGHT, (1, 3), notices)
+    notices.unknown((*place, "line_height"), heights, sizes)
+    weights = _numbers((*place, "weights"), given, vocabulary.WEIGHTS, 400, (100, 900), notices)
+    notices.unknown((*place, "weights"), weights, vocabulary.WEIGHTS)
+    return Typography(
+        families=_families(given.get("families", {}), notices),
+        sizes_pt=sizes,
+        line_height={name: heights[name] for name in sizes},
+        weights={name: round(weights[name]) for name in vocabulary.WEIGHTS},
+    )
+
+
+def _numbers(
+    place: Place,
+    given: Mapping[str, Any],
+    defaults: Mapping[str, float],
+    other: float,
+    bounds: tuple[float, float],
+    notices: Notices,
+) -> dict[str, float]:
+    """The defaults, and over them what the object at ``place`` says; ``other`` is the default of a name that is new."""
+    found = dict(defaults)
+    for name, value in notices.mapping(place, given.get(place[-1], {})).items():
+        found[name] = notices.number((*place, name), value, *bounds, defaults.get(name, other))
+    return found
+
+
+def _families(given: Any, notices: Notices) -> dict[str, tuple[str, ...]]:
+    place = (*_TYPOGRAPHY_PLACE, "families")
+    given = notices.mapping(place, given)
+    notices.unknown(place, given, vocabulary.FAMILIES)
+    found = {}
+    for name, default in vocabulary.FAMILIES.items():
+        value = given.get(name, default)
+        names = tuple(value) if isinstance(value, list | tuple) else (value,)
+        if not names or not all(isinstance(each, str) and _FAMILY.fullmatch(each) for each in names):
+            notices.add((*place, name), f"must be a font family or an array of them; {default[0]} is used")
+            names = default
+        found[name] = names
+    return found
+
+
+def _colors(given: Mapping[str, str], notices: Notices) -> dict[str, str]:
+    found = {name: color for name, (_, color) in vocabulary.COLORS.items()}
+    for name, color in given.items():
+        if _COLOR.fullmatch(color):
+            found[name] = color.lower()
+            continue
+        default = found.setdefault(name, found["ink"])
+        notices.add(("tokens", "colors", name), f"must be #rrggbb, not {shown(color)}; {default} is used")
+    return found
+
+
+def _unused(
+    tokens: Mapping[str, Any], typography: Typography, components: Mapping[str, Component], notices: Notices
+) -> None:
+    """Names that a file makes up for colours and sizes have an effect where a component asks for them."""
+    parts = components.values()
+    colors = {color for part in parts for color in (part.color, part.background, part.rule) if color}
+    notices.unknown(("tokens", "colors"), tokens.get("colors", {}), (*vocabulary.COLORS, *sorted(colors)))
+    sizes = dict.fromkeys((*vocabulary.SIZES_PT, *(part.size for part in parts)))
+    notices.unknown((*_TYPOGRAPHY_PLACE, "sizes_pt"), typography.sizes_pt, sizes)
+
+
+# -- components and their columns ----------------------------------------------------------------------------------
+
+
+def _components(
+    document: Mapping[str, Any],
+    grid: Grid,
+    typography: Typography,
+    colors: Mapping[str, str],
+    notices: Notices,
+) -> dict[str, Component]:
+    """The components that are shown: all, or those that the file names and does not set to false."""
+    known = vocabulary.COMPONENTS
+    given = document.get("components", dict.fromkeys(known, True))
+    notices.unknown(("components",), given, known)
+    columns = _block_map(document.get("block_map", {}), grid, notices)
+    return {
+        name: _component(name, given[name], columns[name], typography, colors, notices)
+        for name in known
+        if given.get(name, False) is not False
+    }
+
+
+def _component(
+    name: str, given: Any, column: str, typography: Typography, colors: Mapping[str, str], notices: Notices
+) -> Component:
+    look, place = vocabulary.COMPONENTS[name], ("components", name)
+    options = {} if given is True else notices.mapping(place, given)
+    notices.unknown(place, options, (*vocabulary.OPTIONS, *filter(None, [look.flag])))
+
+    def choice(option: str, default: str, known: Mapping[str, Any]) -> str:
+        return notices.name((*place, option), options.get(option, default), known, default)
+
+    def color_or_none(option: str, default: str | None) -> str | None:
+        value = options.get(option, default)
+        return None if value is None else notices.name((*place, option), value, colors, default or "rule")
+
+    label = options.get("label", look.label)
+    if not isinstance(label, str):
+        notices.add((*place, "label"), f"must be a string, not {shown(label)}; {look.label!r} is used")
+        label = look.label
+    return Component(
+        name=name,
+        column=column,
+        size=choice("size", look.size, typography.sizes_pt),
+        color=choice("color", look.color, colors),
+        background=color_or_none("background", look.background),
+        rule=color_or_none("rule", look.rule),
+        label=label,
+        answer_lines=int(_flag("answer_lines", look, options, place, notices)),
+        line_numbers=bool(_flag("line_numbers", look, options, place, notices)),
+        tick_box=bool(_flag("tick_box", look, options, place, notices)),
+    )
+
+
+def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, notices: Notices) -> float:
+    """The value of a component's own option; 0 of the components that do not have it."""
+    if look.flag != option:
+        return 0
+    default = vocabulary.FLAGS[option]
+    value = options.get(option, default)
+    if isinstance(default, bool):
+        if isinstance(value, bool):
+            return value
+        notices.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
+        return default
+    return notices.number((*place, option), value, 0, vocabulary.MOST_ANSWER_LINES, default)
+
+
+def _block_map(given: Mapping[str, Any], grid: Grid, notices: Notices) -> dict[str, str]:
+    """The column of every component: what the file says, else the one whose role holds it, else all of them."""
+    movable = [name for name in vocabulary.COMPONENTS if name not in vocabulary.UNPLACED]
+    notices.unknown(("block_map",), given, movable)
+    found = dict.fromkeys(vocabulary.COMPONENTS, vocabulary.ALL)
+    for column in reversed(grid.columns):
+        if column.role:
+            found |= dict.fromkeys(vocabulary.ROLES[column.role][1], column.name)
+    known = dict.fromkeys((vocabulary.ALL, *(column.name for column in grid.columns)))
+    for name in movable:
+        if name in given:
+            found[name] = notices.name(("block_map", name), given[name], known, found[name])
+    return found
