@@ -1,7 +1,7 @@
 """A flow that goes one way, laid out downward: it wraps into columns, and goes on in further diagrams.
 
-The fewest columns are taken that hold the flow, each as wide as it may be, and their heights are evened out. Arrows from
-column to column run in the gutters between them and above and below all shapes, so nothing is crossed.
+The fewest columns are taken that hold the flow, each as wide as it may be, and their heights are evened out. Arrows
+from column to column run in the gutters between them and above and below all shapes, so nothing is crossed.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ class Lane:
 
 @dataclass(frozen=True)
 class Link:
-    """One piece of the flow, never divided: nodes below each other on the line x = 0, from y = 0 down. The first node is
-    entered, the last one left; ``entry`` and ``leave`` are what stands at these arrows."""
+    """One piece of the flow, never divided: nodes below each other on the line x = 0, from y = 0 down. The first node
+    is entered, the last one left; ``entry`` and ``leave`` are what stands at these arrows."""
 
     nodes: tuple[Node, ...]
     height: float
@@ -54,8 +54,8 @@ class Link:
 
 @dataclass(frozen=True)
 class Chain:
-    """A flow: ``links`` makes its pieces for shapes of a given width; ``left`` and ``right`` is room that a column needs
-    beside the shapes."""
+    """A flow: ``links`` makes its pieces for shapes of a given width; ``left`` and ``right`` is room that a column
+    needs beside the shapes."""
 
     id: str
     title: str

@@ -1,4 +1,4 @@
-"""Lines of text in their places: the type sizes of the diagrams, and blocks of lines that stand on a grid of their own."""
+"""Lines of text in their places: the type sizes of the diagrams, lines broken to fit, and blocks of them."""
 
 from __future__ import annotations
 

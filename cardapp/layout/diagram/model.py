@@ -15,9 +15,12 @@ from cardapp.layout.metrics import Face
 
 Anchor = Literal["start", "middle", "end"]
 Tone = Literal["ink", "soft", "accent"]
-Shape = Literal["initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free"]
+Shape = Literal[
+    "initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free", "folded",
+]  # fmt: skip
 """``initial``, ``final`` and ``connector`` (the flow goes on elsewhere) are circles; ``call`` is an action with an
-activity of its own; ``used``, ``padding`` and ``free`` are stretches of memory."""
+activity of its own; ``used``, ``padding``, ``free`` and ``folded`` (several in one) are stretches of memory."""
+MarkKind = Literal["pointer", "water"]
 
 HEAD_LENGTH, HEAD_BREADTH = 1.6, 1.5
 """Of an arrow head."""
@@ -69,8 +72,8 @@ class Box:
 
 @dataclass(frozen=True)
 class Text:
-    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``em`` is the size of the type, ``width`` the length
-    of the line, estimated."""
+    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``em`` is the size of the type, ``width`` the
+    length of the line, estimated."""
 
     text: str
     x: float
@@ -104,8 +107,8 @@ class Node:
 
 @dataclass(frozen=True)
 class Edge:
-    """A line from the border of the node ``source`` to that of the node ``target``, where its arrow head is; each of its
-    parts is horizontal or vertical."""
+    """A line from the border of the node ``source`` to that of the node ``target``, where its arrow head is; each of
+    its parts is horizontal or vertical."""
 
     source: str
     target: str
@@ -139,7 +142,7 @@ class Partition:
 class Mark:
     """A line across the memory with what it marks: ``pointer`` (the next free byte) or ``water`` (the greatest use)."""
 
-    kind: Literal["pointer", "water"]
+    kind: MarkKind
     start: Point
     end: Point
     title: str
@@ -148,9 +151,9 @@ class Mark:
 
 @dataclass(frozen=True)
 class Diagram:
-    """A picture of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and a number
-    for each after the first of several that belong together. ``title`` names it, ``description`` says in a sentence what
-    it shows; ``notes`` are text that belongs to no shape."""
+    """A picture of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and a
+    number for each after the first of several that belong together. ``title`` names it, ``description`` says in a
+    sentence what it shows; ``notes`` are text that belongs to no shape."""
 
     id: str
     title: str

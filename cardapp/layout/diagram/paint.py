@@ -1,4 +1,4 @@
-"""What the parts of a diagram are painted with, for every renderer: names of the layout's colours, line widths, radii."""
+"""What the parts of a diagram are painted with: names of the layout's colours, widths of lines, radii of corners."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ SHAPES: dict[Shape, Paint] = {
     "used": Paint("arena_used", "ink_soft", 0.2),
     "padding": Paint("arena_padding", "ink_soft", 0.2),
     "free": Paint("arena_free", "ink_soft", 0.2),
+    "folded": Paint("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
 }
 CURRENT = Paint("current_soft", "current", 0.7)
 """Over the paint of the shape at which the reader is."""

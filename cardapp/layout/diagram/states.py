@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from cardapp.card.model import Block, Snapshot, Stop
 from cardapp.layout.diagram.chain import Chain, Link, laid_out
-from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, one_line, plain
+from cardapp.layout.diagram.lettering import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
 from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room, Text
+from cardapp.layout.metrics import width
 
 _BESIDE = 1.4
 """Between an arrow and what stands at its sides."""
@@ -22,33 +23,30 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
 
     At the arrow into a state stands, on the left, the step that leads there, and on the right the stop."""
 
-    def links(width: float) -> Iterator[Link]:
+    def links(shape: float) -> Iterator[Link]:
         for phase in block.phases:
             for step in phase.steps:
                 said = step.title
                 for snapshot in step.snapshots:
-                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, width)
+                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, shape)
                     said = ""
 
     count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
     description = f"{count} {'state' if count == 1 else 'states'} of the program, in the order of the snapshots."
     return laid_out(
-        Chain(f"state.{key}", f"States: {plain(block.title)}", description, lambda width: [*links(width)]), room
+        Chain(f"state.{key}", f"States: {plain(block.title)}", description, lambda shape: [*links(shape)]), room
     )
 
 
-def _state(key: str, step: str, snapshot: Snapshot, width: float) -> Link:
-    entry = _at_the_arrow(step, snapshot.stop, width / 2 - 2 * _BESIDE)
+def _state(key: str, step: str, snapshot: Snapshot, room: float) -> Link:
+    entry = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
     gap = max([_LEAST_GAP, *(line.box.bottom + 2.2 for line in entry)])
-    name = broken(plain(snapshot.title), width - 2 * _PADDING, NAME, "strong", most=2)
-    values = _values(snapshot, width - 2 * _PADDING)
+    name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
     rule = gap + height(len(name), NAME) + 2.2
-    bottom = rule + height(len(values), SMALL) + 1.8 if values else rule
-    box = Box(-width / 2, gap, width, bottom - gap)
-    lines = (
-        *centred(name, 0, (gap + rule) / 2, NAME, "strong"),
-        *below(values, -width / 2 + _PADDING, rule + 0.9, SMALL, "code"),
-    )
+    values = _values(snapshot, room / 2 - _PADDING, rule + 0.9)
+    bottom = max([rule, *(line.box.bottom + 1.3 for line in values)])
+    box = Box(-room / 2, gap, room, bottom - gap)
+    lines = (*centred(name, 0, (gap + rule) / 2, NAME, "strong"), *values)
     strokes = ((Point(box.x, rule), Point(box.right, rule)),) if values else ()
     expected = "; ".join(f"{expression} = {value}" for expression, value in snapshot.expect)
     title = plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
@@ -57,18 +55,27 @@ def _state(key: str, step: str, snapshot: Snapshot, width: float) -> Link:
 
 def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[Text, ...]:
     said = broken(plain(step), room, SMALL, most=2)
-    place = [one_line(plain(part), room, SMALL, "code") for part in (_where(stop), _hit(stop)) if part]
+    place = broken(plain(_place(stop)), room, SMALL, "code", most=2)
     return (
         *below(said, -_BESIDE, 0.8, SMALL, anchor="end", tone="soft"),
         *below(place, _BESIDE, 0.8, SMALL, "code", tone="soft"),
     )
 
 
-def _values(snapshot: Snapshot, room: float) -> list[str]:
+def _values(snapshot: Snapshot, half: float, top: float) -> tuple[Text, ...]:
+    """Expressions at the left, their values at the right, ``half`` from the middle each."""
     shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
-    lines = [one_line(plain(f"{expression} = {value}"), room, SMALL, "code") for expression, value in shown]
-    more = len(snapshot.expect) - len(shown)
-    return [*lines, f"… {more} more"] if more else lines
+    expressions, values = [], []
+    for expression, value in shown:
+        values.append(one_line(plain(value), half, SMALL, "code"))
+        taken = width(values[-1], SMALL, "code") + _BESIDE
+        expressions.append(one_line(plain(expression), 2 * half - taken, SMALL, "code"))
+    if more := len(snapshot.expect) - len(shown):
+        expressions.append(f"{ELLIPSIS} {more} more")
+    return (
+        *below(expressions, -half, top, SMALL, "code", tone="soft"),
+        *below(values, half, top, SMALL, "code", "end"),
+    )
 
 
 def _place(stop: Stop) -> str:

@@ -18,10 +18,11 @@ def render(diagram: Diagram, current: str | None = None) -> str:
     position ``current``, or of its nearest ancestor in the diagram, is marked."""
     name, size = html(diagram.id), f"{_n(diagram.width)} {_n(diagram.height)}"
     width, height = size.split()
+    kind = diagram.id.partition(".")[0]
     marked = _nearest(diagram, current)
     return "".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(diagram.id.partition(".")[0])}" id="{name}" ',
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(kind)}" id="{name}" ',
             f'viewBox="0 0 {size}" width="{width}mm" height="{height}mm" ',
             f'role="group" aria-labelledby="{name}.title {name}.desc">',
             f'<title id="{name}.title">{html(diagram.title)}</title>',

@@ -1,0 +1,131 @@
+"""What an arena is made of, from its base to its end: blocks, the padding between them, and what is free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
+
+Use = Literal["used", "padding", "free", "folded"]
+
+
+@dataclass(frozen=True)
+class Stretch:
+    """A block that was handed out, in bytes from the arena's base. ``label`` is "" where the program keeps none."""
+
+    offset: int
+    size: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Arena:
+    """What is known of an arena at a snapshot, in bytes; None is not known. ``blocks`` are in the order of their
+    offsets, and may be fewer than there are."""
+
+    base: int | None
+    size: int | None
+    used: int | None
+    high_water: int | None
+    blocks: tuple[Stretch, ...]
+
+
+@dataclass(frozen=True)
+class Zone:
+    """Bytes of one use, from ``start`` up to ``end``; None is the arena's end where that is not known."""
+
+    use: Use
+    start: int
+    end: int | None
+    name: str
+
+    @property
+    def size(self) -> int:
+        return (self.end or self.start) - self.start
+
+    @property
+    def amount(self) -> str:
+        if self.end is None:
+            return ""
+        return "1 byte" if self.size == 1 else f"{self.size} bytes"
+
+
+def seen(reading: Mapping[str, Any]) -> Arena | None:
+    """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None for
+    one that holds no such values."""
+    try:
+        blocks = (
+            Stretch(int(block["offset"]), int(block["size"]), str(block.get("label") or ""))
+            for block in reading["blocks"]
+        )
+        water = reading["high_water"]
+        arena = Arena(
+            int(reading["base"]),
+            int(reading["size"]),
+            int(reading["used"]),
+            None if water is None else int(water),
+            tuple(sorted(blocks, key=lambda block: block.offset)),
+        )
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return arena if (arena.size or 0) > 0 and (arena.used or 0) >= 0 else None
+
+
+def promised(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
+    """The arena as far as the card says what it must be: the values that the snapshot expects of the recipe's
+    expressions. None where these do not tell how much is used."""
+    values = {expression: number for expression, value in snapshot.expect if (number := _number(value)) is not None}
+    texts = dict(snapshot.expect)
+    used = values.get(recipe.used)
+    if used is None:
+        return None
+    water = values.get(recipe.high_water) if recipe.high_water else None
+    blocks = tuple(_promised_blocks(recipe.blocks, values, texts)) if recipe.blocks else ()
+    return Arena(values.get(recipe.base), values.get(recipe.size), used, water, blocks)
+
+
+def _promised_blocks(
+    recipe: BlockRecipe, values: Mapping[str, int], texts: Mapping[str, str]
+) -> Iterator[Stretch]:  # fmt: skip
+    for index in range(max(0, min(values.get(recipe.count, 0), len(values)))):
+        offset, size = (values.get(expression.replace("$i", str(index))) for expression in (recipe.offset, recipe.size))
+        if offset is not None and size is not None:
+            label = texts.get((recipe.label or "").replace("$i", str(index)), "")
+            yield Stretch(offset, size, label.strip('"'))
+
+
+def _number(value: str) -> int | None:
+    try:
+        number = int(value, 0)
+    except ValueError:
+        return None
+    return number if number >= 0 else None
+
+
+def zones(arena: Arena) -> list[Zone]:
+    """The arena from its base to its end without a hole; blocks that overlap end where the next one begins."""
+    found: list[Zone] = []
+    end = 0
+    for number, block in enumerate(arena.blocks):
+        if block.offset > end:
+            found.append(Zone("padding", end, block.offset, "padding"))
+        following = arena.blocks[number + 1].offset if number + 1 < len(arena.blocks) else block.offset + block.size
+        start = max(end, block.offset)
+        end = max(start, min(block.offset + block.size, following))
+        found.append(Zone("used", start, end, block.label or f"block {number}"))
+    used = max(end, arena.used or 0)
+    if used > end:
+        found.append(Zone("used", end, used, "in use"))
+    return found + list(_free(arena, used))
+
+
+def _free(arena: Arena, used: int) -> Iterator[Zone]:
+    water = max(arena.high_water or 0, used)
+    if arena.size is not None:
+        water = min(water, max(arena.size, used))
+    if water > used:
+        yield Zone("free", used, water, "free again")
+    if arena.size is None or arena.size > water:
+        yield Zone("free", water, arena.size, "free")
