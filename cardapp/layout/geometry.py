@@ -79,7 +79,7 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
             f"leaves {width / 10:.1f} x {body.height / 10:.1f} cm of {page.width / 10:g} x {page.height / 10:g} cm for "
-            f"the parts, which need {_LEAST_COLUMN / 10:g} x {_LEAST_BODY / 10:g}: make margins, header or footer smaller",
+            f"the parts, which need {_LEAST_COLUMN / 10:g} x {_LEAST_BODY / 10:g}: make margins smaller",
         )
     return header, body, footer
 

@@ -101,13 +101,15 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
         if line:
             line, taken = f"{line} {word}", taken + space + long
             continue
-        *full, word = _broken(word, limit, face) if long > limit else [word]
+        *full, word = broken(word, room, em, face) if long > limit else [word]
         yield from full
         line, taken = word, float(sum(_unit(char, face) for char in word))
     yield line
 
 
-def _broken(word: str, limit: float, face: Face) -> Iterator[str]:
+def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
+    """``word`` in pieces that are at most ``room`` long, yet at least one character."""
+    limit = room * 1000 / em
     start, taken = 0, 0.0
     for place, char in enumerate(word):
         wide = _unit(char, face)

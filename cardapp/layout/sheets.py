@@ -37,8 +37,8 @@ class Title:
 
 @dataclass(frozen=True)
 class Prose:
-    """A text of the card as ``text.parse`` reads it: a ``goal``, ``intro`` or ``text``; and the ``colophon``. A piece of
-    a longer text holds whole blocks of it, or, of a block longer than a sheet, some of its items, lines or words."""
+    """A text of the card as ``text.parse`` reads it (``goal``, ``intro``, ``text``), and the ``colophon``. A piece of a
+    longer text holds whole blocks of it, or, of a block longer than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]
 

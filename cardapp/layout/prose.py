@@ -1,0 +1,219 @@
+"""How much of a text fits: heights of its blocks, and the cut between what stays and what goes on.
+
+Nothing is measured beyond the cut, so a text costs what its length is, on however many sheets it ends.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import islice
+
+from cardapp.layout import metrics
+from cardapp.layout.metrics import Face
+from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
+
+_SLACK = 0.98
+"""Of a line that is filled: renderers round, kern and break a little differently."""
+_PIECES = re.compile(r"[ \t\n]+|[^ \t\n]+")
+_LEAST_LINES = 2
+"""A paragraph leaves no single line at the end of a sheet."""
+_RULE_LINES = 0.5
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The room and type of a text, in mm: ``em`` and ``line`` are its size and line height, ``code_em`` and
+    ``code_line`` those of its blocks of code; ``level`` is how deep it stands in lists and quotations."""
+
+    width: float
+    em: float
+    line: float
+    code_em: float
+    code_line: float
+    strong: bool = False
+    level: int = 0
+
+    def inside(self, indent: float = metrics.INDENT) -> Setting:
+        """The setting within a list or quotation."""
+        room = self.width - indent if self.level < metrics.INDENTED_LEVELS else self.width
+        return replace(self, width=room, level=self.level + 1)
+
+
+@dataclass(frozen=True)
+class Taken:
+    """The blocks that fit, how high they are, and those that do not: () at the end of a text."""
+
+    blocks: tuple[Block, ...]
+    height: float
+    rest: tuple[Block, ...]
+
+
+def take(blocks: tuple[Block, ...], room: float, setting: Setting) -> Taken:
+    """As many ``blocks`` as ``room`` mm hold; the last of them may be a piece of one."""
+    height, gap = 0.0, 0.0
+    for place, block in enumerate(blocks):
+        found = _take_block(block, room - height - gap, setting)
+        if found.rest:
+            height += gap + found.height if found.blocks else 0.0
+            return Taken(blocks[:place] + found.blocks, height, found.rest + blocks[place + 1 :])
+        height += gap + found.height
+        gap = _gap_after(block, setting)
+    return Taken(blocks, height, ())
+
+
+def _gap_after(block: Block, setting: Setting) -> float:
+    is_tight = isinstance(block, Paragraph) and block.tight
+    return (metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP) * setting.line
+
+
+def _take_block(block: Block, room: float, setting: Setting) -> Taken:
+    match block:
+        case Paragraph(spans):
+            return _take_paragraph(block, spans, room, setting)
+        case Heading(_, spans):
+            return _take_paragraph(block, spans, room, replace(setting, strong=True))
+        case CodeBlock():
+            return _take_code(block, room, setting.inside())
+        case Quote():
+            found = take(block.blocks, room, setting.inside())
+            kept: tuple[Block, ...] = (Quote(found.blocks),) if found.blocks else ()
+            return Taken(kept, found.height, (Quote(found.rest),) if found.rest else ())
+        case Bullets():
+            return _take_items(block, room, setting)
+        case _:
+            height = _RULE_LINES * setting.line
+            return Taken((block,), height, ()) if height <= room else Taken((), 0.0, (block,))
+
+
+# -- lists and code ------------------------------------------------------------------------------------------------
+
+
+def indent(bullets: Bullets, em: float) -> float:
+    """How far the items of a list stand in, in mm where the type's ``em`` is: wide enough for its last number."""
+    if bullets.start is None:
+        return metrics.INDENT
+    return max(metrics.INDENT, metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
+
+
+def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
+    inner = setting.inside(indent(bullets, setting.em))
+    height, gap = 0.0, 0.0
+    for place, item in enumerate(bullets.items):
+        found = take(item, room - height - gap, inner)
+        if found.rest:
+            kept = (found.blocks,) if found.blocks else ()
+            height += gap + found.height if kept else 0.0
+            items = bullets.items[:place] + kept
+            start = None if bullets.start is None else bullets.start + place
+            rest = Bullets((found.rest, *bullets.items[place + 1 :]), start)
+            return Taken((replace(bullets, items=items),) if items else (), height, (rest,))
+        # An item without a block still has its mark.
+        height += gap + max(found.height, setting.line)
+        gap = _gap_after(item[-1], setting) if item else metrics.ITEM_GAP * setting.line
+    return Taken((bullets,), height, ())
+
+
+def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
+    most = int(room / setting.code_line + 1e-6)
+    columns = metrics.columns(setting.width, setting.code_em)
+    taken = 0
+    lines = block.text.split("\n")
+    for place, line in enumerate(lines):
+        pieces = metrics.chop(line, columns)
+        if taken + len(pieces) > most:
+            split = most - taken
+            kept, rest = "".join(pieces[:split]), "".join(pieces[split:])
+            before, after = lines[:place] + ([kept] if split else []), [rest, *lines[place + 1 :]]
+            stays = (replace(block, text="\n".join(before)),) if before else ()
+            return Taken(stays, most * setting.code_line, (replace(block, text="\n".join(after)),))
+        taken += len(pieces)
+    return Taken((block,), taken * setting.code_line, ())
+
+
+# -- paragraphs ----------------------------------------------------------------------------------------------------
+
+
+def _take_paragraph(block: Paragraph | Heading, spans: tuple[Span, ...], room: float, setting: Setting) -> Taken:
+    most = int(room / setting.line + 1e-6)
+    lengths = list(islice(line_lengths(spans, setting), max(0, most) + 1))
+    if len(lengths) <= most:
+        return Taken((block,), len(lengths) * setting.line, ())
+    if most < _LEAST_LINES:
+        return Taken((), 0.0, (block,))
+    kept, rest = _cut(spans, sum(lengths[:most]))
+    return Taken((replace(block, spans=kept),), most * setting.line, (replace(block, spans=rest),))
+
+
+def _length(span: Span) -> int:
+    return len(span.text) if isinstance(span, Run) else 1
+
+
+def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
+    """The spans before and after ``length`` characters, of which a break is one."""
+    for place, span in enumerate(spans):
+        if length < _length(span):
+            before, after = spans[:place], spans[place + 1 :]
+            if isinstance(span, Run) and length:
+                before = (*before, replace(span, text=span.text[:length]))
+                span = replace(span, text=span.text[length:])
+            return before, (span, *after)
+        length -= _length(span)
+    return spans, ()
+
+
+def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
+    """How many characters stand on each line of a paragraph; spaces and the break at its end belong to it."""
+    limit = setting.width * _SLACK
+    characters, taken = 0, 0.0
+    for count, wide, kind in _atoms(spans, limit, setting):
+        if kind == "word" and characters and taken + wide > limit:
+            yield characters
+            characters, taken = 0, 0.0
+        characters += count
+        taken += wide
+        if kind == "break":
+            yield characters
+            characters, taken = 0, 0.0
+    if characters:
+        yield characters
+
+
+def _atoms(spans: tuple[Span, ...], limit: float, setting: Setting) -> Iterator[tuple[int, float, str]]:
+    """What a line is not broken within, as (characters, width in mm, "word", "space" or "break"). A word may reach over
+    several spans; one that is longer than a line comes in pieces."""
+    word: list[tuple[str, Face]] = []
+    for span in spans:
+        if isinstance(span, Break):
+            yield from _word(word, limit, setting.em)
+            word = []
+            yield 1, 0.0, "break"
+            continue
+        face: Face = "code" if span.code else "strong" if span.strong or setting.strong else "regular"
+        for piece in _PIECES.findall(span.text):
+            if not piece.isspace():
+                word.append((piece, face))
+                continue
+            yield from _word(word, limit, setting.em)
+            word = []
+            yield len(piece), _width(" ", face) * setting.em, "space"
+    yield from _word(word, limit, setting.em)
+
+
+def _word(pieces: list[tuple[str, Face]], limit: float, em: float) -> Iterator[tuple[int, float, str]]:
+    if not pieces:
+        return
+    whole = sum(_width(piece, face) for piece, face in pieces) * em
+    if whole <= limit:
+        yield sum(len(piece) for piece, _ in pieces), whole, "word"
+        return
+    for piece, face in pieces:
+        for part in metrics.broken(piece, limit, em, face):
+            yield len(part), _width(part, face) * em, "word"
+
+
+@lru_cache(maxsize=16384)
+def _width(word: str, face: Face) -> float:
+    return metrics.width(word, 1.0, face)
