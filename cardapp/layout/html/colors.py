@@ -1,0 +1,78 @@
+"""The colours of a layout turned for a dark screen: paper becomes the darkest, ink the lightest, hues stay.
+
+Reckoned in OKLab (Björn Ottosson, 2020), in which equal steps of lightness look equal, so what could be told apart or
+read on paper can be on the screen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+_DARKEST, _LIGHTEST = 0.205, 0.95
+"""Lightness (0 to 1) that white and black become."""
+_Triple = tuple[float, float, float]
+
+
+def dark(colors: Mapping[str, str]) -> dict[str, str]:
+    """Each colour (``#rrggbb``) by its name, as it is on a dark screen."""
+    return {name: _turned(color) for name, color in colors.items()}
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast ratio of two colours, 1 to 21 (WCAG 2.2)."""
+    low, high = sorted((_luminance(one), _luminance(other)))
+    return (high + 0.05) / (low + 0.05)
+
+
+def _luminance(color: str) -> float:
+    red, green, blue = _linear(color)
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+
+def _turned(color: str) -> str:
+    lightness, a, b = _oklab(_linear(color))
+    turned = _DARKEST + (1 - lightness) * (_LIGHTEST - _DARKEST)
+    for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0):  # less colourful until a screen has it
+        channels = _rgb((turned, a * share, b * share))
+        if all(-1e-4 <= channel <= 1 + 1e-4 for channel in channels):
+            break
+    return "#" + "".join(f"{_encoded(channel):02x}" for channel in channels)
+
+
+def _linear(color: str) -> _Triple:
+    red, green, blue = (int(color[at : at + 2], 16) / 255 for at in (1, 3, 5))
+    return _decoded(red), _decoded(green), _decoded(blue)
+
+
+def _decoded(channel: float) -> float:
+    return channel / 12.92 if channel <= 0.04045 else float(((channel + 0.055) / 1.055) ** 2.4)
+
+
+def _encoded(channel: float) -> int:
+    channel = min(max(channel, 0.0), 1.0)
+    return round(255 * (channel * 12.92 if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055))
+
+
+def _oklab(channels: _Triple) -> _Triple:
+    red, green, blue = channels
+    long = math.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue)
+    middle = math.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue)
+    short = math.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue)
+    return (
+        0.2104542553 * long + 0.7936177850 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.4285922050 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.8086757660 * short,
+    )
+
+
+def _rgb(lab: _Triple) -> _Triple:
+    lightness, a, b = lab
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    middle = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    return (
+        4.0767416621 * long - 3.3077115913 * middle + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * middle - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * middle + 1.7076147010 * short,
+    )

@@ -1,0 +1,137 @@
+"""The whole HTML file of a card: head, contents, and every sheet with its header, parts and footer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+
+from cardapp.card.catalog import Catalog
+from cardapp.layout.escape import html, percent_encoded
+from cardapp.layout.html.parts import Parts
+from cardapp.layout.html.style import style
+from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
+)
+"""No script, no other file, wherever it is opened. The parts' places stand in their ``style``."""
+
+
+def render(document: Document) -> Iterator[str]:
+    """The file in pieces, a sheet each."""
+    catalog = Catalog(document.card)
+    titles = {item.key: item.title for item in catalog.items}
+    parts = Parts(document.layout, titles)
+    anchors = _Anchors(document, titles)
+    yield _head(document)
+    yield _contents(document, catalog)
+    yield f'<main id="{_MAIN}" tabindex="-1">\n'
+    if "card_title" not in document.layout.components:
+        yield f'<h1 class="unseen">{html(document.card.title)}</h1>\n'
+    for _, page in groupby(document.sheets, lambda sheet: sheet.page_index):
+        yield "<article>\n"
+        for sheet in page:
+            yield _sheet(sheet, document, parts, anchors)
+        yield "</article>\n"
+    yield "</main>\n</body>\n</html>\n"
+
+
+_MAIN = "sheets."
+"""Ids of our own end with or hold a full stop, which no id of a card does."""
+
+
+class _Anchors:
+    """Which part is the anchor of which position: its own first, or, where a layout shows none of its own, the first
+    within it, or the part before."""
+
+    def __init__(self, document: Document, titles: Mapping[str, str]) -> None:
+        self._open = {key for key in titles if key}
+        self._further: dict[int, list[str]] = defaultdict(list)
+        owned = {part.key for sheet in document.sheets for part in sheet.parts}
+        for key in titles:
+            if key and key not in owned:
+                self._further[document.sheet_of[key]].append(key)
+
+    def of(self, part: Part) -> str:
+        """The position that the part is the first of; "" where it is none."""
+        if part.key not in self._open:
+            return ""
+        self._open.remove(part.key)
+        return part.key
+
+    def further(self, sheet: Sheet) -> Mapping[int, Sequence[str]]:
+        """The positions without a part, by the place on the sheet of the part at which they are found."""
+        found: dict[int, list[str]] = defaultdict(list)
+        for key in self._further.get(sheet.index, ()):
+            found[_nearest(key, sheet.parts)].append(key)
+        return found
+
+
+def _nearest(key: str, parts: Sequence[Part]) -> int:
+    within = (place for place, part in enumerate(parts) if part.key.startswith(f"{key}/"))
+    above = (place for place, part in enumerate(parts) if part.key and key.startswith(f"{part.key}/"))
+    return next(within, max(above, default=0))
+
+
+def _head(document: Document) -> str:
+    card, layout, identity = document.card, document.layout, document.identity
+    return (
+        f'<!DOCTYPE html>\n<html lang="{html(card.language)}">\n<head>\n<meta charset="utf-8">\n'
+        f'<meta http-equiv="Content-Security-Policy" content="{html(CONTENT_SECURITY_POLICY)}">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        '<meta name="color-scheme" content="light dark">\n'
+        f'<meta name="card" content="{html(identity.id)} {html(identity.version)} {html(identity.source_sha256)}">\n'
+        f'<meta name="layout" content="{html(layout.id)} {html(layout.version)}">\n'
+        f"<title>{html(card.title)}</title>\n<style>\n{style(layout)}</style>\n</head>\n"
+        f'<body class="emitter-{layout.html}">\n<a class="skip" href="#{_MAIN}" lang="en">To the sheets</a>\n'
+    )
+
+
+def _contents(document: Document, catalog: Catalog) -> str:
+    """The tasks and blocks with their sheets; on the screen only, on paper the first diagram shows them."""
+    entries = []
+    for number, task in enumerate(document.card.tasks, 1):
+        blocks = "".join(
+            f"<li>{_entry(document, f'{task.id}/{block.id}', f'{number}.{place}', block.title)}</li>\n"
+            for place, block in enumerate(task.blocks, 1)
+        )
+        entries.append(f"<li>{_entry(document, task.id, str(number), task.title)}\n<ul>\n{blocks}</ul></li>\n")
+    return (
+        '<nav aria-labelledby="contents.">\n<p id="contents." lang="en">Contents</p>\n'
+        f"<ul>\n{''.join(entries)}</ul>\n</nav>\n"
+    )
+
+
+def _entry(document: Document, key: str, number: str, title: str) -> str:
+    sheet = document.sheet_of[key] + 1
+    return (
+        f'<a href="#{html(percent_encoded(key))}"><span class="number">{number}</span> '
+        f'<span class="name" dir="auto">{html(title)}</span> <span class="sheet-number">{sheet}</span></a>'
+    )
+
+
+def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) -> str:
+    further = anchors.further(sheet)
+    drawn = "".join(
+        parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)
+    )
+    shown = document.layout.components
+    header = _header(sheet.header) if "header" in shown else ""
+    footer = _footer(sheet.footer) if "footer" in shown else ""
+    return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{drawn}{footer}</section>\n'
+
+
+def _header(header: Header) -> str:
+    trail = " › ".join(html(title) for title in (header.task, header.block) if title)
+    more = ' <span class="more" lang="en">continued</span>' if header.continued else ""
+    card = f'<span dir="auto">{html(header.card)}</span>'
+    return f'<header class="header">{card}<span dir="auto">{trail}{more}</span></header>\n'
+
+
+def _footer(footer: Footer) -> str:
+    return (
+        f'<footer class="footer" lang="en"><span>{html(footer.id)} {html(footer.version)}</span>'
+        f"<span>source <code>{html(footer.sha256)}</code></span>"
+        f"<span>sheet {footer.number} of {footer.count}</span></footer>\n"
+    )

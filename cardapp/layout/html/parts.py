@@ -1,0 +1,126 @@
+"""The parts of a sheet as HTML: each an element in its frame, of a kind that says what it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from cardapp.card.model import LEVELS, Level
+from cardapp.layout.diagram import svg
+from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.escape import html, percent_encoded
+from cardapp.layout.html.prose import prose
+from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.template import Layout
+
+
+class Parts:
+    """Draws the parts of one document: ``layout`` says how they look, ``titles`` maps every position to its title."""
+
+    def __init__(self, layout: Layout, titles: Mapping[str, str]) -> None:
+        self._layout = layout
+        self._titles = titles
+        self._ranks = _ranks(layout)
+
+    def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
+        """The part in its frame. ``anchor`` is the position that it stands for, "" for none; ``further`` are positions
+        without a part of their own that are found here."""
+        name, inner, attributes = self._element(part)
+        marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
+        identity = f' id="{html(anchor)}"' if anchor else ""
+        more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
+        return (
+            f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'
+            f"{marks}{inner}</{name}>\n"
+        )
+
+    def rank(self, level: Level) -> int:
+        """Of a position's heading: 1 for the card. What the layout does not show takes no rank, so none is skipped."""
+        return self._ranks[level]
+
+    def _element(self, part: Part) -> tuple[str, str, str]:
+        """The element's name, what is in it, and further attributes."""
+        content = part.content
+        match content:
+            case Title():
+                return f"h{self.rank(content.level)}", self._title(content), ' dir="auto"'
+            case Prose():
+                return "div", _captioned("p", part, self._prose(part, content)), ""
+            case Question():
+                lines = '<div class="answer"></div>' * content.answer_lines
+                return "div", _captioned("p", part, self._prose(part, content) + lines), ""
+            case Code():
+                return "figure", _captioned("figcaption", part, self._code(content)), ""
+            case Diagram():
+                return "figure", _captioned("figcaption", part, svg.render(content)), ""
+            case Machine():
+                return "figure", _captioned("figcaption", part, _machine(content)), ""
+            case Notes():
+                return "aside", _captioned("p", part, _notes(content)), ""
+
+    def _title(self, title: Title) -> str:
+        number = f'<span class="number">{title.number}</span> ' if title.number else ""
+        ticked = title.level == "step" and self._layout.components["step_title"].tick_box
+        box = '<span class="tick" aria-hidden="true"></span>' if ticked else ""
+        return f"{number}<span>{html(title.text)}</span>{box}"
+
+    def _prose(self, part: Part, content: Prose | Question) -> str:
+        level = LEVELS[part.key.count("/") + 1 if part.key else 0]
+        return prose(content.blocks, self.rank(level), self._titles)
+
+    def _code(self, code: Code) -> str:
+        if not code.lines:
+            return f'<p class="missing">{html(code.missing)}</p>\n'
+        numbers = " numbered" if self._layout.components["code"].line_numbers else ""
+        lines = "".join(self._line(line) for line in code.lines)
+        return f'<pre class="source{numbers}" dir="ltr"><code>{lines}</code></pre>\n'
+
+    def _line(self, line: CodeLine) -> str:
+        stops = "".join(
+            f'<a class="stop" href="#{html(percent_encoded(key))}" title="{html(self._titles[key])}">▶</a>'
+            for key in line.stops
+        )
+        pieces = "".join(f'<span class="piece">{html(piece)}</span>' for piece in line.pieces)
+        state = " at" if line.stops else ""
+        return f'<span class="line{state}" data-number="{line.number}">{stops}{pieces}\n</span>'
+
+
+def _ranks(layout: Layout) -> dict[Level, int]:
+    found: dict[Level, int] = {"card": 1}
+    rank = 1
+    for level in LEVELS[1:]:
+        rank += f"{level}_title" in layout.components
+        found[level] = rank
+    return found
+
+
+def _place(part: Part) -> str:
+    frame = part.frame
+    place = f"--x:{frame.x:.2f};--y:{frame.y:.2f};--w:{frame.width:.2f};--h:{frame.height:.2f}"
+    return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
+
+
+def _captioned(element: str, part: Part, inner: str) -> str:
+    caption = f'<{element} class="caption">{html(part.caption)}</{element}>\n' if part.caption else ""
+    mark = f'<p class="mark">{html(part.mark)}</p>\n' if part.mark else ""
+    return f"{caption}{inner}{mark}"
+
+
+def _machine(machine: Machine) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value)}</td></tr>\n'
+        for row in machine.rows
+    )
+    head = '<tr><th scope="col">Expression</th><th scope="col">Value</th></tr>'
+    return f'<table dir="ltr"><thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
+
+
+def _pieces(pieces: Iterable[str]) -> str:
+    return "".join(f"<code>{html(piece)}</code>" for piece in pieces)
+
+
+def _notes(notes: Notes) -> str:
+    return "".join(
+        (f"<p>{html(note.text)}</p>\n" if note.text else "")
+        + (f'<p class="listed" dir="ltr">{_pieces(note.code)}</p>\n' if note.code else "")
+        for note in notes.entries
+    )

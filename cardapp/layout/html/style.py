@@ -1,0 +1,132 @@
+"""The style sheet of a file: the layout's tokens as custom properties, its paper as ``@page``, and ``sheet.css``."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+
+from cardapp.layout import metrics
+from cardapp.layout.diagram import svg
+from cardapp.layout.html.colors import dark
+from cardapp.layout.template import Component, Layout, Typography
+
+_FONTS = (
+    ("Noto Sans", "NotoSans-Regular", "400 599", "normal", ""),
+    ("Noto Sans", "NotoSans-Bold", "600 900", "normal", ""),
+    ("Noto Sans", "NotoSans-Italic", "400 900", "italic", ""),
+    ("Noto Sans Mono", "NotoSansMono-Regular", "400 900", "normal", ""),
+    ("Noto Sans Signs", "NotoSansMath-Regular", "400 900", "normal", ""),
+    ("Noto Sans Signs", "NotoSansSymbols2-Regular", "400 900", "normal", "U+2423,U+23CE,U+25A0-2612,U+2713-2718"),
+)
+_CONTENTS_PX = 340
+"""The width of the contents beside the sheets, where a window has room for them."""
+_DESK_PX = 32
+"""What a window shows of the desk beside a whole sheet at least."""
+_DISTANCES = {
+    "padding": metrics.PADDING,
+    "rule-width": metrics.RULE,
+    "rule-gap": metrics.RULE_GAP,
+    "caption-gap": metrics.CAPTION_GAP,
+    "paragraph-gap": metrics.PARAGRAPH_GAP,
+    "item-gap": metrics.ITEM_GAP,
+    "indent": metrics.INDENT,
+    "answer": metrics.ANSWER_LINE,
+    "table-share": metrics.TABLE_SHARE,
+    "table-gap": metrics.TABLE_GAP,
+}
+_GENERIC = frozenset({"serif", "sans-serif", "monospace", "system-ui", "ui-serif", "ui-sans-serif", "ui-monospace"})
+_FAMILY = re.compile('[^"\\\\\n]+')
+
+
+def style(layout: Layout) -> str:
+    """The whole style sheet, fonts included."""
+    return "".join(
+        (
+            _fonts(),
+            *_tokens(layout),
+            svg.style(layout.colors),
+            _file("sheet.css"),
+            *_components(layout),
+            *_media(layout),
+        )
+    )
+
+
+@cache
+def _fonts() -> str:
+    return "".join(_font(*font) for font in _FONTS)
+
+
+def _font(family: str, name: str, weight: str, slant: str, characters: str) -> str:
+    content = base64.b64encode(files(__package__).joinpath("fonts", f"{name}.woff2").read_bytes()).decode()
+    source = f'url("data:font/woff2;base64,{content}") format("woff2")'
+    only = f"unicode-range:{characters};" if characters else ""
+    return f'@font-face{{font-family:"{family}";font-weight:{weight};font-style:{slant};{only}src:{source}}}\n'
+
+
+@cache
+def _file(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+def _tokens(layout: Layout) -> Iterator[str]:
+    """The layout's tokens as custom properties; ``--u`` is a millimetre of the sheet on whatever shows it."""
+    page, type_ = layout.page, layout.typography
+    yield f":root{{color-scheme:light dark;--u:{page.width_px / page.width:.5f}px;"
+    yield f"--width:{page.width:g};--height:{page.height:g};{_colors(layout.colors)}"
+    yield f"--text:{_family(type_, 'text')};--code:{_family(type_, 'code')};"
+    yield f"--regular:{type_.weights['regular']};--strong:{type_.weights['strong']};"
+    for name in type_.sizes_pt:
+        yield f"--{name}-size:{_em(type_, name):.4f};--{name}-line:{type_.line_height[name]:g};"
+    yield from (f"--{name}:{length:g};" for name, length in _DISTANCES.items())
+    grid = layout.grid
+    yield f"--body-x:{grid.body.x:.2f};--body-width:{grid.body.width:.2f};--header-y:{grid.header.y:.2f};"
+    yield f"--footer-bottom:{grid.footer.y + grid.footer.height:.2f};"
+    yield "}\n"
+
+
+def _colors(colors: Mapping[str, str]) -> str:
+    return "".join(f"--{name.replace('_', '-')}:{value};" for name, value in colors.items())
+
+
+def _family(type_: Typography, name: str) -> str:
+    """The families in their order; the signs that they lack come from ours before the reader's."""
+    named = [family for family in type_.families[name] if family not in _GENERIC and _FAMILY.fullmatch(family)]
+    generic = [family for family in type_.families[name] if family in _GENERIC]
+    return ",".join((*(f'"{family}"' for family in (*named, "Noto Sans Signs")), *generic))
+
+
+def _em(type_: Typography, size: str) -> float:
+    return type_.sizes_pt[size] * metrics.MM_PER_POINT
+
+
+def _components(layout: Layout) -> Iterator[str]:
+    for name, component in layout.components.items():
+        yield f".{name}{{{''.join(_look(name, component))}}}\n"
+
+
+def _look(name: str, component: Component) -> Iterator[str]:
+    size = component.size
+    yield f"font-size:calc(var(--{size}-size)*var(--u));line-height:var(--{size}-line);"
+    yield f"color:var(--{_css(component.color)});"
+    if component.background:
+        yield f"background:var(--{_css(component.background)});padding:calc(var(--padding)*var(--u));"
+    if component.rule:
+        yield f"--rule-color:var(--{_css(component.rule)});"
+
+
+def _css(name: str) -> str:
+    return name.replace("_", "-")
+
+
+def _media(layout: Layout) -> Iterator[str]:
+    """The paper, the dark screen, and windows that have room for the contents beside a sheet or for no whole sheet."""
+    page = layout.page
+    # The sheet has its margins inside: with others around it, the browser would add lines of its own there.
+    yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
+    yield f"@media screen and (prefers-color-scheme:dark){{:root{{{_colors(dark(layout.colors))}}}}}\n"
+    yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
+    yield f"@media screen and (max-width:{page.width_px + _DESK_PX:g}px){{{_file('narrow.css')}}}\n"
