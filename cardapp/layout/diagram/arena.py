@@ -105,7 +105,7 @@ def _number(value: str) -> int | None:
 
 
 def zones(arena: Arena) -> list[Zone]:
-    """The arena from its base to its end without a hole; blocks that overlap end where the next one begins."""
+    """The arena from its base to its end without a hole, in one zone at least; blocks that overlap end where the next one begins."""
     found: list[Zone] = []
     end = 0
     for number, block in enumerate(arena.blocks):
@@ -118,7 +118,7 @@ def zones(arena: Arena) -> list[Zone]:
     used = max(end, arena.used or 0)
     if used > end:
         found.append(Zone("used", end, used, "in use"))
-    return found + list(_free(arena, used))
+    return [*found, *_free(arena, used)] or [Zone("free", 0, 0, "free")]
 
 
 def _free(arena: Arena, used: int) -> Iterator[Zone]:

@@ -36,21 +36,22 @@ def memory_map(key: str, title: str, arena: Arena, room: Room) -> Diagram:
     sheet = _Sheet(key, arena, zones(arena), room)
     zoned = sheet.columns()
     columns = [sheet.column(number, len(zoned), column) for number, column in enumerate(zoned)]
-    base = (
-        ()
-        if arena.base is None
-        else below((f"base {arena.base:#x}",), sheet.stack_left, 0.2, SMALL, "code", tone="soft")
-    )
+    length = len(columns) * sheet.pitch(len(columns)) - _GUTTER
+    base = () if arena.base is None else _base(arena.base, sheet.stack_left, length)
     return Diagram(
         id=f"memory.{key}",
         title=f"Memory: {plain(title)}",
         description=described(arena),
-        width=len(columns) * sheet.pitch(len(columns)) - _GUTTER,
+        width=length,
         height=max(column.nodes[-1].box.bottom for column in columns) + _MARGIN,
         nodes=tuple(node for column in columns for node in column.nodes),
         marks=tuple(mark for column in columns for mark in column.marks),
         notes=(*base, *(note for column in columns for note in column.notes)),
     )
+
+
+def _base(base: int, left: float, right: float) -> tuple[Text, ...]:
+    return below((one_line(f"base {base:#x}", right - left, SMALL, "code"),), left, 0.2, SMALL, "code", tone="soft")
 
 
 def described(arena: Arena) -> str:
@@ -66,7 +67,8 @@ def strip(key: str, title: str, arena: Arena, length: float) -> Diagram:
     """The arena as one bar of ``length`` mm, to scale."""
     found = zones(arena)
     scale = length / max(found[-1].end or found[-1].start, 1)
-    nodes = tuple(_bar(key, number, zone, scale, length) for number, zone in enumerate(found))
+    ends = [*(zone.start * scale for zone in found[1:]), length]
+    nodes = tuple(_bar(f"{key}:{number}", *of, scale) for number, of in enumerate(zip(found, ends, strict=True)))
     bottom = _STRIP + 2 * _OVERHANG
     marks = tuple(
         Mark(kind, Point(x, 0), Point(x, bottom), f"{', '.join(names)} at offset {offset}", ())
@@ -76,13 +78,12 @@ def strip(key: str, title: str, arena: Arena, length: float) -> Diagram:
     return Diagram(f"strip.{key}", f"Memory: {plain(title)}", described(arena), length, bottom, nodes, marks=marks)
 
 
-def _bar(key: str, number: int, zone: Zone, scale: float, length: float) -> Node:
-    end = length if zone.end is None else zone.end * scale
+def _bar(name: str, zone: Zone, end: float, scale: float) -> Node:
     box = Box(zone.start * scale, _OVERHANG, end - zone.start * scale, _STRIP)
-    name = plain(zone.name)
-    fits = width(name, SMALL) + 1 <= box.width
-    lines = centred((name,), box.centre.x, box.centre.y, SMALL) if fits else ()
-    return Node(f"{key}:{number}", zone.use, box, _whole(zone), lines)
+    said = plain(zone.name)
+    fits = width(said, SMALL) + 1 <= box.width
+    lines = centred((said,), box.centre.x, box.centre.y, SMALL) if fits else ()
+    return Node(name, zone.use, box, _whole(zone), lines)
 
 
 def _whole(zone: Zone) -> str:
@@ -111,8 +112,8 @@ class _Sheet:
     @property
     def stack_left(self) -> float:
         """Where the zones begin, behind the longest offset."""
-        longest = max(width(str(zone.end or zone.start), SMALL, "code") for zone in self.zones)
-        return min(longest, _MOST_OFFSET) + _OFFSET_GAP
+        last = self.zones[-1].end or self.zones[-1].start
+        return min(width(str(last), SMALL, "code"), _MOST_OFFSET) + _OFFSET_GAP
 
     @property
     def _beside(self) -> float:
@@ -160,7 +161,7 @@ class _Sheet:
             box = Box(left, top, stack, _LEAST[zone.use] + growth * zone.size)
             made.add(f"{self.key}:{number}:{len(made.nodes)}", zone, box)
             top = box.bottom
-        made.mark(self.arena, top + _MARGIN)
+        made.mark(self.arena, self._top - _MARGIN, top + _MARGIN)
         return made
 
 
@@ -187,21 +188,22 @@ class _Column:
         label = one_line(str(offset), _MOST_OFFSET, SMALL, "code")
         self.notes += centred((label,), self.left - _OFFSET_GAP, y, SMALL, "code", "end", "soft")
 
-    def mark(self, arena: Arena, bottom: float) -> None:
-        """The marks that lie in the column; what they say stays above ``bottom``."""
+    def mark(self, arena: Arena, top: float, bottom: float) -> None:
+        """The marks that lie in the column; what they say stays between ``top`` and ``bottom``."""
         for kind, names, offset in _marks(arena):
             y = self._height_of(offset)
             if y is not None:
                 half = height(len(names), SMALL) / 2
-                lines = centred(names, self.right + _MARK_GAP, min(y, bottom - half), SMALL, anchor="start")
+                lines = centred(
+                    names, self.right + _MARK_GAP, max(top + half, min(y, bottom - half)), SMALL, anchor="start"
+                )
                 start, end = Point(self.left, y), Point(self.right + _MARK_GAP - 0.8, y)
                 self.marks.append(Mark(kind, start, end, f"{', '.join(names)} at offset {offset}", lines))
 
     def _height_of(self, offset: int) -> float | None:
-        for zone, node in zip(self.zones, self.nodes, strict=True):
-            if zone.start <= offset <= (zone.start if zone.end is None else zone.end) and zone.use != "folded":
-                return node.box.y + node.box.height * (offset - zone.start) / max(zone.size, 1)
-        return None
+        """Where one zone ends and the next begins at ``offset``; a mark inside a zone would say nothing."""
+        ends = (node.box.bottom for zone, node in zip(self.zones, self.nodes, strict=True) if zone.end == offset)
+        return next(ends, self.nodes[0].box.y if self.zones[0].start == offset else None)
 
 
 def _packed(found: Sequence[Zone], limit: float) -> list[list[Zone]]:
