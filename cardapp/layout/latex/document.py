@@ -1,0 +1,109 @@
+"""The whole LaTeX file of a card, for one run of lualatex: preamble, bookmarks, and every sheet with all its parts."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from cardapp.card.catalog import Catalog, depth
+from cardapp.layout.latex.escape import line
+from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
+from cardapp.layout.latex.preamble import named_where_missing, preamble
+from cardapp.layout.sheets import Document, Footer, Header, Sheet
+from cardapp.layout.template import Component, Frame
+
+CARD = "card"
+"""The name of the card's own anchor: its key is empty."""
+_RULE, _RULE_GAP = 0.25, 1.4
+"""Of header and footer, in mm: how thick the rule is, and its distance from the text."""
+
+
+def render(document: Document) -> str:
+    """The file's text, to be written as UTF-8."""
+    body = "\n".join(_body(document))
+    characters = sorted({char for char in body if ord(char) > 0x7E})
+    head = preamble(document.card, document.identity, document.layout, characters)
+    return f"{head}\n\\begin{{document}}\n{named_where_missing(characters)}\n{body}\n\\end{{document}}\n"
+
+
+def place_of(tex: str, number: int) -> str:
+    """The part (kind and key) that the line ``number`` (from 1) of a file by ``render`` belongs to; "" before all."""
+    above = (each for each in reversed(tex.split("\n")[:number]) if each.startswith(MARK))
+    return next(above, MARK).removeprefix(MARK)
+
+
+def _body(document: Document) -> Iterator[str]:
+    catalog = Catalog(document.card)
+    parts = Parts(document.layout, {item.key for item in catalog.items})
+    owned = {part.key for sheet in document.sheets for part in sheet.parts}
+    partless: dict[int, list[str]] = defaultdict(list)
+    for item in catalog.items:
+        if item.key not in owned:
+            partless[document.sheet_of[item.key]].append(item.key)
+    yield from _bookmarks(catalog)
+    for sheet in document.sheets:
+        yield r"\begin{CardSheet}"
+        yield from _around(document, sheet, parts)
+        yield from (_anchor(key, document.layout.grid.body) for key in partless[sheet.index])
+        for part in sheet.parts:
+            if part.key in owned:
+                owned.remove(part.key)
+                yield _anchor(part.key, part.frame)
+            yield from parts.draw(part)
+        yield r"\end{CardSheet}"
+
+
+def _anchor(key: str, frame: Frame) -> str:
+    return rf"\CardAnchor{{{key or CARD}}}{{{frame.x:.3f}}}{{{frame.y:.3f}}}"
+
+
+def _bookmarks(catalog: Catalog) -> Iterator[str]:
+    """The card's outline, down to the steps, with the numbers that the titles have."""
+    numbers: list[int] = []
+    for item in catalog.items:
+        if item.level in ("card", "snapshot"):
+            continue
+        deep = depth(item.level)
+        numbers[deep - 1 :] = [numbers[deep - 1] + 1 if len(numbers) >= deep else 1]
+        number = ".".join(map(str, numbers))
+        yield rf"\bookmark[level={deep - 1},dest={item.key}]{{{number} {line(item.title)}}}"
+
+
+# -- header and footer ---------------------------------------------------------------------------------------------
+
+
+def _around(document: Document, sheet: Sheet, parts: Parts) -> Iterator[str]:
+    shown, grid = document.layout.components, document.layout.grid
+    if header := shown.get("header"):
+        yield from _band("header", grid.header, header, parts, _header(sheet.header))
+    if footer := shown.get("footer"):
+        yield from _band("footer", grid.footer, footer, parts, _footer(sheet.footer))
+
+
+def _band(kind: str, frame: Frame, component: Component, parts: Parts, three: str) -> Iterator[str]:
+    """A line of text along the outer edge of a frame, and the component's rule on its inner side."""
+    yield f"{MARK}{kind}"
+    line = parts.line(component.size)
+    head = kind == "header"
+    top = frame.y if head else frame.y + frame.height - line
+    if component.rule:
+        below = top + line + _RULE_GAP if head else top - _RULE_GAP - _RULE
+        yield fill(component.rule, Frame(frame.x, below, frame.width, _RULE))
+    band = Frame(frame.x, top, frame.width, line)
+    yield rf"\begin{{CardPart}}{{{kind}}}{numbers(band)}{{{component.color}}}"
+    yield parts.type(component.size)
+    yield three
+    yield r"\end{CardPart}"
+
+
+def _header(header: Header) -> str:
+    trail = r" \CardTrail{} ".join(line(title) for title in (header.task, header.block) if title)
+    more = " · continued" if header.continued else ""
+    return rf"\CardHeader{{{line(header.card)}}}{{{trail}{more}}}"
+
+
+def _footer(footer: Footer) -> str:
+    return (
+        rf"\CardFooter{{{line(f'{footer.id} {footer.version}')}}}{{source \CardCode{{{footer.sha256}}}}}"
+        rf"{{sheet {footer.number} of {footer.count}}}"
+    )

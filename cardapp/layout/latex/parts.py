@@ -1,0 +1,130 @@
+"""The parts of a sheet as LaTeX: each in its frame, filled by the distances of the sheet model."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterator
+
+from cardapp.layout import metrics
+from cardapp.layout.diagram import tikz
+from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.latex.escape import code, text
+from cardapp.layout.latex.prose import Prose as Writer
+from cardapp.layout.measure import TICK_BOX, Measure
+from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.template import Frame, Layout
+
+
+class Parts:
+    """Draws the parts of one document; ``keys`` are the positions that a link may lead to."""
+
+    def __init__(self, layout: Layout, keys: Container[str]) -> None:
+        self._layout = layout
+        self._measure = Measure(layout)
+        self._prose = Writer(keys, self.type("code"))
+
+    def type(self, size: str) -> str:
+        """The command for the type of a size."""
+        points = self._layout.typography.sizes_pt[size]
+        return rf"\CardType{{{points:g}}}{{{points * self._layout.typography.line_height[size]:.4g}}}"
+
+    def line(self, size: str) -> float:
+        """The distance of two lines of a size, in mm."""
+        return self._measure.line(size)
+
+    def draw(self, part: Part) -> Iterator[str]:
+        """The lines of a part. The first is a comment that says which, for who reads errors by their lines."""
+        component = self._layout.components[part.kind]
+        frame, padding = part.frame, self._measure.padding(part.kind)
+        rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+        width, height = self._measure.width(part.kind), frame.height - 2 * padding
+        yield f"{MARK}{part.kind} {part.key}"
+        if component.background:
+            yield fill(component.background, frame)
+        if component.rule:
+            yield fill(component.rule, Frame(frame.x, frame.y, metrics.RULE, frame.height))
+        inner = Frame(frame.x + rule + padding, frame.y + padding, width, height)
+        yield rf"\begin{{CardPart}}{{{part.kind} {part.key}}}{numbers(inner)}{{{component.color}}}"
+        if part.caption:
+            yield rf"{{{self.type('label')}\color{{card-ink_soft}}\CardParagraph{{\bfseries {text(part.caption)}}}}}"
+            yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
+        yield self.type(component.size)
+        yield from self._content(part)
+        if part.mark:
+            yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
+            yield rf"{self.type('label')}\color{{card-ink_soft}}\CardParagraph{{\itshape {text(part.mark)}}}"
+        yield r"\end{CardPart}"
+
+    def _content(self, part: Part) -> Iterator[str]:
+        content = part.content
+        match content:
+            case Title():
+                yield from self._title(part, content)
+            case Prose(blocks):
+                yield from self._prose.blocks(blocks, self._measure.setting(part.kind))
+            case Question(blocks, answer_lines):
+                yield from self._prose.blocks(blocks, self._measure.setting(part.kind))
+                yield from [rf"\CardAnswer{{{metrics.ANSWER_LINE:g}}}"] * answer_lines
+            case Code():
+                yield from self._code(content)
+            case Diagram():
+                yield rf"\hbox{{{tikz.render(content)}}}\nointerlineskip"
+            case Machine():
+                yield from self._machine(content)
+            case Notes():
+                yield from _notes(content)
+
+    def _title(self, part: Part, title: Title) -> Iterator[str]:
+        component = self._layout.components[part.kind]
+        number = rf"\CardNumber{{{title.number}}}" if title.number else ""
+        if component.tick_box:
+            em = self._measure.em(component.size)
+            yield rf"\CardTick\advance\hsize-{TICK_BOX * em:.2f}mm"
+        yield rf"\CardParagraph{{\bfseries {number}{text(title.text)}}}"
+
+    def _code(self, source: Code) -> Iterator[str]:
+        if source.missing:
+            yield rf"{{{self.type('label')}\CardParagraph{{\normalfont {text(source.missing)}}}}}"
+        for line in source.lines:
+            yield from self._code_line(line, source.gutter)
+
+    def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
+        number = str(line.number) if self._layout.components["code"].line_numbers else ""
+        room = f"{gutter * metrics.CELL:g}"
+        for place, piece in enumerate(line.pieces):
+            shown = number if place == 0 else ""
+            if line.stops:
+                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(piece)}}}{{{line.stops[0]}}}"
+            else:
+                yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(piece)}}}"
+
+    def _machine(self, machine: Machine) -> Iterator[str]:
+        room = self._measure.width("machine") - metrics.TABLE_GAP
+        left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
+        for row in machine.rows:
+            for line in range(max(len(row.expression), len(row.value))):
+                expression, value = ("".join(pieces[line : line + 1]) for pieces in (row.expression, row.value))
+                yield rf"\CardRow{{{left:.3f}}}{{{code(expression)}}}{{{right:.3f}}}{{{code(value)}}}"
+            yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
+
+
+MARK = "% part: "
+"""What the line before a part begins with; kind and key of the part follow."""
+
+
+def numbers(frame: Frame) -> str:
+    """A frame as the four arguments of a command, in mm."""
+    return "".join(f"{{{length:.3f}}}" for length in (frame.x, frame.y, frame.width, frame.height))
+
+
+def fill(color: str, frame: Frame) -> str:
+    """A frame filled with a colour of the layout."""
+    return rf"\CardFill{{{color}}}{numbers(frame)}"
+
+
+def _notes(notes: Notes) -> Iterator[str]:
+    for note in notes.entries:
+        if note.text:
+            yield rf"\CardParagraph{{{text(note.text)}}}"
+        for piece in note.code:
+            yield rf"\CardCodeLine{{{code(piece)}}}"
+        yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"

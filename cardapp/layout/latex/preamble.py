@@ -1,0 +1,93 @@
+"""The preamble: a layout's tokens as LaTeX, and the commands of ``fonts.tex`` and ``card.tex``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from importlib.resources import files
+
+from cardapp.card.model import Card, Identity
+from cardapp.layout.diagram import tikz
+from cardapp.layout.latex.escape import line
+from cardapp.layout.latex.fonts import FILES, fallbacks, styles
+from cardapp.layout.template import Layout, Typography
+
+_COMMANDS, _FONTS = (files(__package__).joinpath(name).read_text("utf-8") for name in ("card.tex", "fonts.tex"))
+_FAMILY_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9 -]*")
+
+
+def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequence[str]) -> str:
+    """All that stands before ``\\begin{document}``; ``characters`` are those beyond ASCII that the sheets hold."""
+    page = layout.page
+    return "\n".join(
+        (
+            "% Set this with lualatex, once; it wants TeX Live and the Noto fonts.",
+            r"\documentclass{article}",
+            rf"\paperwidth={page.width:g}mm \paperheight={page.height:g}mm",
+            r"\usepackage{fontspec,luacode,xcolor,tikz}",
+            *_language(card.language),
+            *_metadata(card, identity, layout),
+            *(rf"\definecolor{{card-{name}}}{{HTML}}{{{value[1:].upper()}}}" for name, value in layout.colors.items()),
+            tikz.preamble(layout.colors),
+            _FONTS,
+            *_families(layout.typography, fallbacks(characters)),
+            _COMMANDS,
+        )
+    )
+
+
+def named_where_missing(characters: Sequence[str]) -> str:
+    """The first command of the document: looks which of the ``characters`` no font has."""
+    return rf"\directlua{{card_name_missing({{{', '.join(str(ord(char)) for char in characters)}}})}}"
+
+
+def _language(tag: str) -> Iterator[str]:
+    """Hyphenless text still has a language: for the reader's voice, and for a script's shapes and direction."""
+    yield r"\usepackage[bidi=basic]{babel}"
+    primary = tag.partition("-")[0]
+    for name in dict.fromkeys((tag, primary)):
+        yield rf"\IfFileExists{{babel-{name}.ini}}{{\def\CardLanguage{{{name}}}}}{{}}"
+    yield r"\ifdefined\CardLanguage\babelprovide[main,import=\CardLanguage]{cardlanguage}\fi"
+
+
+def _metadata(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
+    keywords = f"{identity.id}, {identity.version}, {identity.uuid}, SHA-256 {identity.source_sha256}"
+    yield r"\usepackage[unicode,hidelinks,pdfusetitle=false]{hyperref}"
+    yield r"\usepackage{bookmark}"
+    yield rf"\hypersetup{{pdftitle={{{line(card.title)}}},pdflang={{{card.language}}},pdfdisplaydoctitle,"
+    yield rf"  pdfsubject={{{line(f'{layout.name} {layout.version}')}}},pdfkeywords={{{line(keywords)}}},"
+    yield r"  pdfcreator={cardapp},pdfpagemode=UseOutlines,pdfstartview=Fit}"
+
+
+def _families(typography: Typography, behind: Sequence[str]) -> Iterator[str]:
+    listed = ", ".join(f'"{file}"' for file in behind)
+    yield rf"\directlua{{card_add_fallback({{{listed}}})}}"
+    for command, kind in (("setmainfont", "text"), ("setmonofont", "code")):
+        yield _first_family(command, typography.families[kind], typography)
+
+
+def _first_family(command: str, names: Sequence[str], typography: Typography) -> str:
+    """Sets the first of the families that there is; the way ends at one whose files are known."""
+    if not names:
+        return ""
+    name, *others = names
+    if name in FILES:
+        return _known_family(command, FILES[name], typography)
+    rest = _first_family(command, others, typography)
+    if not _FAMILY_NAME.fullmatch(name):
+        return rest
+    return rf"\IfFontExistsTF{{{name}}}{{\{command}{{{name}}}[{_FEATURES}]}}{{{rest}}}"
+
+
+_FEATURES = "RawFeature={fallback=card},Ligatures=TeXOff"
+"""Without TeX's own ligatures two hyphens stay two hyphens."""
+
+
+def _known_family(command: str, file: str, typography: Typography) -> str:
+    regular, strong = (",".join(styles(typography.weights[name])) for name in ("regular", "strong"))
+    italic = "" if file.endswith("Mono") else "ItalicFont=*-Italic,BoldItalicFont=*-BoldItalic,"
+    return (
+        rf"\edef\CardRegular{{\CardStyle{{{file}}}{{{regular}}}}}\edef\CardStrong{{\CardStyle{{{file}}}{{{strong}}}}}"
+        rf"\{command}{{{file}}}[Extension=.ttf,UprightFont=*-\CardRegular,BoldFont=*-\CardStrong,"
+        rf"{italic}{_FEATURES}]"
+    )

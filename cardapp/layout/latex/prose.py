@@ -1,0 +1,99 @@
+"""A card's text as LaTeX: from the blocks and spans of ``text.parse`` to the commands of ``card.tex``.
+
+Distances are those by which the sheet model reckoned the text (``prose.Setting``), so it fills just its frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Container, Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
+
+from cardapp.layout import metrics
+from cardapp.layout.latex.escape import code, text, url
+from cardapp.layout.prose import Setting, indent
+from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
+
+
+@dataclass(frozen=True)
+class Prose:
+    """How texts are written: ``keys`` are the positions that a link may lead to, ``code_type`` is the command for the
+    type of a block of code."""
+
+    keys: Container[str]
+    code_type: str
+
+    def blocks(self, blocks: Iterable[Block], setting: Setting) -> Iterator[str]:
+        """The blocks of a text, with the gaps between them."""
+        gap = ""
+        for block in blocks:
+            yield gap
+            yield from self._block(block, setting)
+            gap = gap_after(block)
+
+    def spans(self, spans: Iterable[Span]) -> str:
+        """The content of a paragraph."""
+        pieces = []
+        for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
+            inner = "".join(map(_styled, group))
+            pieces.append(inner if link is None else self._linked(link, inner))
+        return "".join(pieces)
+
+    def _block(self, block: Block, setting: Setting) -> Iterator[str]:
+        match block:
+            case Paragraph(spans):
+                yield rf"\CardParagraph{{{self.spans(spans)}}}"
+            case Heading(_, spans):
+                yield rf"\CardParagraph{{\bfseries {self.spans(spans)}}}"
+            case CodeBlock(lines):
+                yield from self._indented(metrics.INDENT, setting, self._code(lines, setting.inside()))
+            case Quote(inner):
+                yield from self._indented(metrics.INDENT, setting, self.blocks(inner, setting.inside()))
+            case Bullets():
+                yield from self._items(block, setting)
+            case _:
+                yield r"\CardDivision"
+
+    def _code(self, lines: str, setting: Setting) -> Iterator[str]:
+        columns = metrics.columns(setting.width, setting.code_em)
+        yield rf"{self.code_type}"
+        for line in lines.split("\n"):
+            for piece in metrics.chop(line, columns):
+                yield rf"\CardCodeLine{{{code(piece)}}}"
+
+    def _items(self, bullets: Bullets, setting: Setting) -> Iterator[str]:
+        deep = indent(bullets, setting.em)
+        gap = ""
+        for place, item in enumerate(bullets.items):
+            mark = "•" if bullets.start is None else f"{bullets.start + place}."
+            yield gap
+            yield rf"\CardMark{{{mark}}}" if item else rf"\CardMark{{{mark}}}\CardParagraph{{}}"
+            yield from self._indented(deep, setting, self.blocks(item, setting.inside(deep)))
+            gap = gap_after(item[-1]) if item else rf"\CardGap{{{metrics.ITEM_GAP:g}}}"
+
+    def _indented(self, deep: float, setting: Setting, lines: Iterable[str]) -> Iterator[str]:
+        yield "{" if setting.level >= metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:g}}}"
+        yield from lines
+        yield "}"
+
+    def _linked(self, link: Link, inner: str) -> str:
+        if not link.url.startswith("#"):
+            return rf"\CardLink{{{url(link.url)}}}{{{inner}}}"
+        return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
+
+
+def gap_after(block: Block) -> str:
+    """The gap below a block, as a factor of the line's height."""
+    is_tight = isinstance(block, Paragraph) and block.tight
+    return rf"\CardGap{{{metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP:g}}}"
+
+
+def _styled(span: Span) -> str:
+    if isinstance(span, Break):
+        return r"\CardBreakLine{}"
+    styled = text(span.text)
+    if span.code:
+        styled = rf"\CardCode{{{styled}}}"
+    if span.emphasis:
+        styled = rf"\textit{{{styled}}}"
+    return rf"\textbf{{{styled}}}" if span.strong else styled
