@@ -17,7 +17,10 @@ _UNSEEN = re.compile(
     + "]"
 )
 _SAFE = re.compile("(?:https?://|mailto:)[!-~]+|#[a-z0-9/-]+", re.IGNORECASE)
-_UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_FRAGMENT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
+_MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
+_BLANKS = re.compile(r"[ \t\r\n]+")
+_LINE_START = re.compile(r"^(#+|[-+]|\d+[.)])(?=\s|$)")
 
 
 def visible(text: str) -> str:
@@ -37,8 +40,18 @@ def safe_url(url: str) -> str | None:
     return url if _SAFE.fullmatch(url) else None
 
 
+def markdown(text: object) -> str:
+    """For one line of Markdown, in a table cell too: line breaks become spaces, no character means markup."""
+    line = visible(_BLANKS.sub(" ", str(text)).strip(" "))
+    plain = _MARKDOWN.sub(r"\\\g<0>", line).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _LINE_START.sub(lambda start: start[1][:-1] + "\\" + start[1][-1], plain)
+
+
 def percent_encoded(key: str) -> str:
-    """The key of a position for the fragment of a URL; the slashes stay."""
-    return "".join(chr(byte) if byte in _UNRESERVED else f"%{byte:02X}" for byte in visible(key).encode()).replace(
-        "%2F", "/"
-    )
+    """The key of a position for the fragment of a URL; its slashes stay."""
+    return "".join(chr(byte) if byte in _FRAGMENT else f"%{byte:02X}" for byte in visible(key).encode())
+
+
+def position_url(base_url: str, key: str) -> str:
+    """The address that opens a position in the running application (still to be escaped for the output)."""
+    return f"{base_url.rstrip('/')}/#{percent_encoded(key)}"

@@ -37,6 +37,8 @@ TABLE_SHARE = 0.6
 """Of a table's width that the expressions of a machine part take; their values take the rest."""
 TABLE_GAP = 1.2
 """Between the two columns of a table and between any of its rows' text and rule, in mm."""
+SLACK = 0.98
+"""Of a line of words that is filled at most: renderers round, kern and break a little differently."""
 TAB = 4
 """Columns between the tab stops of a source file."""
 
@@ -59,6 +61,8 @@ _PUNCTUATION = {
     "’": (175, 217), "·": (268, 285), "×": (572, 572), "ß": (631, 711),
 }  # fmt: skip
 _CELL = 600
+CELL = _CELL / 1000
+"""The advance of code, in ems."""
 _WIDE, _OTHER = 1300, 1050
 """Beyond the tables: a full-width character or an emoji in whatever font has it, and any other character."""
 

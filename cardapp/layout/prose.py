@@ -15,8 +15,6 @@ from cardapp.layout import metrics
 from cardapp.layout.metrics import Face
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
-_SLACK = 0.98
-"""Of a line that is filled: renderers round, kern and break a little differently."""
 _PIECES = re.compile(r"[ \t\n]+|[^ \t\n]+")
 _LEAST_LINES = 2
 """A paragraph leaves no single line at the end of a sheet."""
@@ -166,7 +164,7 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
 
 def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
     """How many characters stand on each line of a paragraph; spaces and the break at its end belong to it."""
-    limit = setting.width * _SLACK
+    limit = setting.width * metrics.SLACK
     characters, taken = 0, 0.0
     for count, wide, kind in _atoms(spans, limit, setting):
         if kind == "word" and characters and taken + wide > limit:

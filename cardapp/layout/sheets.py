@@ -45,7 +45,7 @@ class Prose:
 
 @dataclass(frozen=True)
 class Question:
-    """A text, and how many empty lines to write the answer on (0 on all pieces but the last)."""
+    """A text, and below it empty lines to write the answer on."""
 
     blocks: tuple[Block, ...]
     answer_lines: int
@@ -63,9 +63,11 @@ class CodeLine:
 
 @dataclass(frozen=True)
 class Code:
-    """Lines of ``file``; without a line there is ``missing``, a sentence that says why."""
+    """Lines of ``file``. ``gutter`` is how many columns before each line hold the mark of a stop and, if the component
+    shows it, the line's number. Where there are no lines, ``missing`` says why in one line."""
 
     file: str
+    gutter: int
     lines: tuple[CodeLine, ...]
     missing: str
 

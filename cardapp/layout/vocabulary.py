@@ -132,5 +132,5 @@ COLORS = {
     "arena_free": ("memory that is free", "#edf0f3"),
 }
 
-LIMITATIONS = ("all", "html", "latex")
+LIMITATIONS = {"all": "Limitation", "html": "Limitation of the HTML", "latex": "Limitation of the PDF"}
 """Whose limitation it is: of every output, or of one. Shown by the checker and in the colophon."""

@@ -1,0 +1,72 @@
+"""A card on sheets: the parts of its pages, one below the other in their columns, and on to the next sheet.
+
+Rows that belong together (a step; titles with what follows them) go to a new sheet rather than over an end, unless they
+are higher than a sheet. Every part is measured a bounded number of times, so the cost grows with the card.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from cardapp.card.model import Card, Identity
+from cardapp.layout.drafts import Drafter, Sources
+from cardapp.layout.flow import Flow
+from cardapp.layout.measure import Measure
+from cardapp.layout.paging import page_index
+from cardapp.layout.sheets import Document, Footer, Header, Sheet
+from cardapp.layout.template import Layout
+
+_SHORT = 12
+"""Hex digits of a SHA-256 that a footer shows."""
+
+
+def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) -> Document:
+    """The whole document. ``sources`` are the lines of the target's files by name; a part says which one is not there.
+    :class:`InvalidLayout` where something cannot be made to fit a sheet at all."""
+    pages = page_index(card)
+    sheets = tuple(_numbered(identity, _filled(card, identity, layout, sources, pages)))
+    return Document(card, identity, layout, sheets, pages, _sheet_of(pages, sheets))
+
+
+def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pages: Mapping[str, int]) -> list[Sheet]:
+    measure = Measure(layout)
+    drafter = Drafter(card, identity, layout, sources, measure)
+    flow = Flow(layout, measure)
+    for group in drafter.front():
+        flow.open("", 0, Header(card.title, "", "", False))
+        flow.place(group)
+    for task_number, task in enumerate(card.tasks, 1):
+        for number, block in enumerate(task.blocks, 1):
+            key = f"{task.id}/{block.id}"
+            flow.open(key, pages[key], Header(card.title, task.title, block.title, False))
+            for group in drafter.block(task, task_number, block, number):
+                flow.place(group)
+    for group in drafter.colophon():
+        flow.place(group)
+    return flow.finished()
+
+
+def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
+    """The sheets with their feet: only now their count is known."""
+    for sheet in sheets:
+        short = identity.source_sha256[:_SHORT]
+        yield replace(sheet, footer=Footer(identity.id, identity.version, short, sheet.index + 1, len(sheets)))
+
+
+def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, int]:
+    """Where each position begins: its own first part, or, where the layout shows none, what is above it."""
+    first: dict[str, int] = {"": 0}
+    for sheet in sheets:
+        first.setdefault(sheet.key, sheet.index)
+        for part in sheet.parts:
+            first.setdefault(part.key, sheet.index)
+    for key in pages:
+        if key not in first:
+            first[key] = first[key.rpartition("/")[0]] if "/" in key else _first_below(key, sheets)
+    return {key: first[key] for key in pages}
+
+
+def _first_below(task: str, sheets: tuple[Sheet, ...]) -> int:
+    """The sheet on which a task's first block begins."""
+    return next(sheet.index for sheet in sheets if sheet.key.startswith(f"{task}/"))

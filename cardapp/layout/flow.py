@@ -1,0 +1,154 @@
+"""Parts into frames: rows from the top of a sheet downward, each part below the one before it in its column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from itertools import groupby
+
+from cardapp.errors import InvalidLayout
+from cardapp.layout.drafts import Draft, Group, Row
+from cardapp.layout.measure import Measure
+from cardapp.layout.pieces import Cutter, Piece
+from cardapp.layout.sheets import Footer, Header, Part, Sheet
+from cardapp.layout.template import Frame, Layout
+from cardapp.layout.vocabulary import ALL
+
+_NO_FOOTER = Footer("", "", "", 0, 0)
+
+
+@dataclass
+class _Attempt:
+    """Rows tried on a sheet: the parts in their places, where the next row would begin, and what did not fit."""
+
+    y: float
+    row: int
+    parts: list[Part] = field(default_factory=list)
+    rest: list[Row] = field(default_factory=list)
+
+    @property
+    def is_worth_it(self) -> bool:
+        """Whether titles alone would not stay behind."""
+        return bool(self.parts) and not _is_title(self.parts[-1])
+
+
+class Flow:
+    """The sheets of a document as they fill; the last is open."""
+
+    def __init__(self, layout: Layout, measure: Measure) -> None:
+        self._layout = layout
+        self._cutter = Cutter(measure)
+        self._sheets: list[Sheet] = []
+        self._parts: list[Part] = []
+        self._y = 0.0
+        self._row = 0
+
+    def open(self, key: str, page_index: int, header: Header, number: int = 1) -> None:
+        """Begin a sheet, the ``number``-th of its page, of the block ``key``."""
+        self._close()
+        self._sheets.append(Sheet(len(self._sheets), page_index, number, key, header, _NO_FOOTER, ()))
+        self._y, self._row = self._layout.grid.body.y, 0
+
+    def place(self, group: Group) -> None:
+        """Put the rows on this sheet; those that do not fit go on to further ones."""
+        rows = [band for row in group for band in self._bands(row)]
+        found = self._attempt(rows, self._y, self._row)
+        if found.rest and self._parts:
+            on_next = self._attempt(rows, self._layout.grid.body.y, 0)
+            # What is higher than a sheet is cut in any case, so it begins where there is room.
+            if not on_next.rest or not found.is_worth_it:
+                self._open_next()
+                found = on_next
+        self._keep(found)
+        while found.rest:
+            if not found.parts:
+                self._give_up(found.rest[0][0])
+            self._open_next()
+            found = self._attempt(found.rest, self._y, self._row)
+            self._keep(found)
+
+    def finished(self) -> list[Sheet]:
+        """The sheets, without their feet."""
+        self._close()
+        return self._sheets
+
+    def _close(self) -> None:
+        if self._sheets:
+            self._sheets[-1] = replace(self._sheets[-1], parts=tuple(self._parts))
+        self._parts = []
+
+    def _open_next(self) -> None:
+        last = self._sheets[-1]
+        self.open(last.key, last.page_index, replace(last.header, continued=True), last.number + 1)
+
+    def _keep(self, found: _Attempt) -> None:
+        self._parts += found.parts
+        self._y, self._row = found.y, found.row
+
+    def _give_up(self, draft: Draft) -> None:
+        component = self._layout.components[draft.kind]
+        raise InvalidLayout.of(
+            f"/components/{draft.kind}",
+            f"does not fit a sheet: {draft.key or 'the card'} needs more than {self._layout.grid.body.height:.0f} mm "
+            f"in the column {component.column!r}: make its type ({component.size!r}) smaller, or the column wider",
+        )
+
+    # -- rows ------------------------------------------------------------------------------------------------------
+
+    def _bands(self, row: Row) -> Iterator[Row]:
+        """A part that is as wide as the sheet stands in a row of its own."""
+        for is_wide, drafts in groupby(row, lambda draft: self._column(draft) == ALL):
+            if is_wide:
+                yield from ((draft,) for draft in drafts)
+            else:
+                yield tuple(drafts)
+
+    def _column(self, draft: Draft) -> str:
+        return self._layout.components[draft.kind].column
+
+    def _attempt(self, rows: list[Row], y: float, row: int) -> _Attempt:
+        found = _Attempt(y, row)
+        for place, drafts in enumerate(rows):
+            rest = self._put(drafts, found)
+            if rest:
+                found.rest = [rest, *rows[place + 1 :]]
+                break
+        return found
+
+    def _put(self, row: Row, found: _Attempt) -> Row:
+        """Add a row to the attempt; what of it does not fit comes back."""
+        grid, rest = self._layout.grid, list[Draft]()
+        ends: dict[str, float] = {}
+        full: set[str] = set()
+        for draft in row:
+            column = self._column(draft)
+            top = ends.get(column, found.y)
+            piece = None if column in full else self._cutter.take(draft, grid.body.y + grid.body.height - top)
+            if piece is None or piece.rest is not None:
+                full.add(column)
+                rest.append(draft if piece is None or piece.rest is None else piece.rest)
+            if piece is not None:
+                found.parts.append(self._part(piece, column, top, found.row))
+                ends[column] = top + piece.height + grid.row_gap
+        if ends:
+            found.y, found.row = max(ends.values()), found.row + 1
+        return tuple(rest)
+
+    def _part(self, piece: Piece, column: str, y: float, row: int) -> Part:
+        draft, place = piece.draft, self._layout.grid.column(column)
+        return Part(
+            kind=draft.kind,
+            key=draft.key,
+            column=column,
+            row=row,
+            frame=Frame(place.x, y, place.width, piece.height),
+            content=piece.content,
+            caption=piece.caption,
+            mark=piece.mark,
+            continued=draft.continued,
+            continues=piece.rest is not None,
+        )
+
+
+def _is_title(part: Part) -> bool:
+    return part.kind.endswith("_title")

@@ -1,0 +1,105 @@
+"""What a layout makes of sizes and columns, in mm: the room in a component, and the lines that things take there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import lru_cache
+
+from cardapp.layout import metrics
+from cardapp.layout.escape import visible
+from cardapp.layout.prose import Setting
+from cardapp.layout.sheets import CodeLine, Note, Row, Title
+from cardapp.layout.template import Component, Layout
+
+_MARK, _SPACE = 1, 1
+"""Columns before a line of code: the mark of a stop, and the space behind mark or number."""
+TICK_BOX = 1.4
+"""Width of a title's tick box with its distance to the title, in ems of the title."""
+
+
+class Measure:
+    """The measures of one layout."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def em(self, size: str) -> float:
+        """The height of the type of a size."""
+        return self._layout.typography.sizes_pt[size] * metrics.MM_PER_POINT
+
+    def line(self, size: str) -> float:
+        """The distance of two lines of a size."""
+        return self.em(size) * self._layout.typography.line_height[size]
+
+    def component(self, kind: str) -> Component:
+        return self._layout.components[kind]
+
+    def padding(self, kind: str) -> float:
+        """Between the frame and what it holds, above and below."""
+        return metrics.PADDING if self.component(kind).background else 0.0
+
+    def width(self, kind: str) -> float:
+        """The room inside a component, from side to side."""
+        component = self.component(kind)
+        rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+        return self._layout.grid.column(component.column).width - rule - 2 * self.padding(kind)
+
+    def setting(self, kind: str) -> Setting:
+        """How a text of this component is set."""
+        size = self.component(kind).size
+        return Setting(self.width(kind), self.em(size), self.line(size), self.em("code"), self.line("code"))
+
+    def title_height(self, kind: str, title: Title) -> float:
+        size = self.component(kind).size
+        em = self.em(size)
+        room = self.width(kind) - (TICK_BOX * em if self.component(kind).tick_box else 0.0)
+        text = f"{title.number} {title.text}"
+        return self._count(text, room, em, "strong") * self.line(size)
+
+    def label_height(self, kind: str, text: str) -> float:
+        """Of a caption or mark with its distance to the content; no text has none."""
+        if not text:
+            return 0.0
+        lines = self._count(text, self.width(kind), self.em("label"), "strong")
+        return lines * self.line("label") + metrics.CAPTION_GAP
+
+    def note_lines(self, note: Note) -> int:
+        words = self._count(note.text, self.width("notes"), self.em(self.component("notes").size)) if note.text else 0
+        return words + len(note.code)
+
+    def _count(self, text: str, room: float, em: float, face: metrics.Face = "regular") -> int:
+        return sum(1 for _ in metrics.wrap(text, room * metrics.SLACK, em, face))
+
+    # -- code ------------------------------------------------------------------------------------------------------
+
+    def gutter(self, last: int) -> int:
+        """The columns before each line of code whose greatest number is ``last``."""
+        return _MARK + _SPACE + (len(str(last)) if self.component("code").line_numbers else 0)
+
+    def code_lines(
+        self, lines: Iterable[str], first: int, stops: Mapping[int, Sequence[str]], gutter: int
+    ) -> tuple[CodeLine, ...]:
+        """Source lines from the number ``first`` on, in the pieces that fit; ``stops`` are keys by a line's number."""
+        em = self.em(self.component("code").size)
+        columns = metrics.columns(self.width("code") - gutter * em * metrics.CELL, em)
+        return tuple(
+            CodeLine(number, _chopped(line, columns), tuple(stops.get(number, ())))
+            for number, line in enumerate(lines, first)
+        )
+
+    def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
+        """A machine part's table."""
+        em = self.em(self.component("machine").size)
+        room = self.width("machine") - metrics.TABLE_GAP
+        left = metrics.columns(room * metrics.TABLE_SHARE, em)
+        right = metrics.columns(room * (1 - metrics.TABLE_SHARE), em)
+        return tuple(Row(_chopped(expression, left), _chopped(value, right)) for expression, value in expect)
+
+    def note_pieces(self, code: str) -> tuple[str, ...]:
+        em = self.em(self.component("notes").size)
+        return _chopped(code, metrics.columns(self.width("notes"), em))
+
+
+@lru_cache(maxsize=4096)
+def _chopped(line: str, columns: int) -> tuple[str, ...]:
+    return metrics.chop(visible(line), columns)
