@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cardapp.card.allocator import describe
-from cardapp.reports.escape import html
+from cardapp.layout.escape import html
 
 _WIDTH, _HEIGHT = 1000, 56
 _LABEL_ROOM = 11

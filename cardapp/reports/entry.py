@@ -12,8 +12,8 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Identity
 from cardapp.errors import CardAppError
+from cardapp.layout.escape import html, position_url
 from cardapp.reports import arena
-from cardapp.reports.escape import html, position_url
 from cardapp.reports.words import Event, headline, tone
 from cardapp.state import kinds
 

@@ -15,8 +15,8 @@ from typing import Any
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
+from cardapp.layout.escape import html, position_url
 from cardapp.reports.entry import Place, entry, moves
-from cardapp.reports.escape import html, position_url
 from cardapp.reports.overview import overview
 from cardapp.reports.words import MOVES, Event, is_noise
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.card.catalog import Catalog
-from cardapp.reports.escape import html
+from cardapp.layout.escape import html
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
-from cardapp.reports.escape import markdown, position_url
+from cardapp.layout.escape import markdown, position_url
 from cardapp.reports.overview import tallies
 from cardapp.reports.words import Event
 
