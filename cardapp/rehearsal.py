@@ -42,13 +42,7 @@ def unknown_layout(loaded: LoadedCard) -> list[Finding]:
 
 def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:
     """The places of the card that do not fit its C files."""
-    files = {}
-    for name in loaded.card.target.sources:
-        try:
-            files[name] = (loaded.target_directory / name).read_text("utf-8", "replace").splitlines()
-        except OSError:
-            continue  # an unreadable source is a fault at each place that names it
-    return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, files)]
+    return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, loaded.sources())]
 
 
 def replay_all(loaded: LoadedCard, catalog: Catalog, told: Callable[[str, Finding | None], None]) -> list[Finding]:

@@ -6,6 +6,7 @@ siblings, code and stops name files of the target, ranges run forward.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterator
@@ -48,6 +49,21 @@ class LoadedCard:
     @property
     def target_directory(self) -> Path:
         return self.path.parent / self.card.target.directory
+
+    def sources(self) -> dict[str, list[str]]:
+        """The lines of the target's source files as they are now, without their ends; a file that cannot be read is left
+        out, for whoever names one of its places to tell."""
+        found = {}
+        for name in self.card.target.sources:
+            with contextlib.suppress(OSError):
+                found[name] = _lines((self.target_directory / name).read_text("utf-8", "replace"))
+        return found
+
+
+def _lines(text: str) -> list[str]:
+    """As a compiler counts them: other characters that Unicode calls a line's end stand within one."""
+    lines = text.split("\n")
+    return lines if lines[-1] else lines[:-1]
 
 
 def source_path(argument: str | Path) -> Path:
