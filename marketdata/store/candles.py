@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, LiteralString
+from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import WIDTHS
+from marketdata.interval import SECOND, bucket_open
 from marketdata.store.lookup import OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
-from marketdata.store.version import Version, braced
+from marketdata.store.version import Version
 
 Format = Literal["object", "columns", "binance", "ccxt", "csv", "udf"]
 
-_T = "(extract(epoch FROM c.t)::bigint * 1000)"
-_T_END = "(extract(epoch FROM c.t_end)::bigint * 1000 - 1)"
+_T = "{ms}(c.t)"
+_T_END = "({ms}(c.t_end) - 1)"
 _VWAP = """coalesce('"' || c.vwap || '"', 'null')"""
 
 
@@ -31,13 +32,17 @@ def _quoted(column: str) -> str:
     return f"""'"' || c.{column} || '"'"""
 
 
-# What is made of the rows c of the candles function. Binance tells takers' volumes too, which are not kept: 0.
+# SQL with the store's own names in braces: what is made of the rows c of the candles function.
+# Binance tells takers' volumes too, which are not kept: 0.
 _BODIES: dict[Format, str] = {
-    "object": _rows(
-        f"""'{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
-        '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP},
-        ',"closed":', c.closed::text, ',"finalized":', c.finalized::text, '}}'"""
-    ),
+    # One concatenation of ready texts: where told is kept, all else of the query costs more than this.
+    "object": f"""string_agg(
+        coalesce(c.told, concat(
+            '{{{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
+            '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP}))
+        || CASE WHEN c.finalized THEN ',"closed":true,"finalized":true'
+                WHEN c.closed THEN ',"closed":true,"finalized":false'
+                ELSE ',"closed":false,"finalized":false' END || '}}}}', ',' ORDERED) KEPT""",
     "columns": _columns(
         t=f"{_T}::text",
         T=f"{_T_END}::text",
@@ -63,7 +68,7 @@ _BODIES: dict[Format, str] = {
         "''",
     ),
     "udf": _columns(
-        t="extract(epoch FROM c.t)::bigint::text",
+        t="({ms}(c.t) / 1000)::text",
         o="c.open::text",
         h="c.high::text",
         l="c.low::text",
@@ -81,12 +86,20 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
     "udf": ('{{"s":"ok",', "}}"),
 }
 
-_STATE = """
-    s.symbol, s.version,
-    extract(epoch FROM {bucket_of}(now(), %(width)s::interval, make_interval(mins => %(shift)s)))::bigint,
-    floor(extract(epoch FROM now()) * 1000)::bigint
-"""
-_PEEK: LiteralString = f"SELECT {_STATE} FROM {{symbols}} s WHERE {OF_SYMBOL}"
+_NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double tells these microseconds exactly
+_COUNTERS: LiteralString = f"""
+    SELECT asked.name, s.symbol, s.version, {_NOW} FROM unnest(%s::text[]) AS asked (name)
+    LEFT JOIN market_aliases a ON a.alias = asked.name
+    JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, asked.name)"""
+
+
+@dataclass(frozen=True, slots=True)
+class Counter:
+    """The version counter of ``symbol`` (no alias), as it stood at ``now`` by the database's clock (microseconds)."""
+
+    symbol: str
+    counter: int
+    now: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +111,12 @@ class State:
     counter: int
     clock: int
     as_of: int
+
+    @classmethod
+    def of(cls, counter: Counter, interval: str, shift: int) -> Self:
+        """What ``counter`` says of candles of ``interval``, their buckets moved by ``shift`` minutes."""
+        clock = bucket_open(counter.now, interval, shift) // SECOND
+        return cls(counter.symbol, counter.counter, clock, counter.now // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,14 +137,11 @@ class Chart:
         return f"{self.head}{self.state.as_of}}}" if self.tells_time else self.head
 
 
-def peek(conn: Connection, version: Version, symbol: str, interval: str, shift: int = 0) -> State:
-    """The state alone, for what was answered before. NotFound (``unknown_symbol``) as :func:`read`."""
+def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
+    """The counter of every symbol or alias that something was ever stored of."""
     with translated():
-        values = {"symbol": symbol, "shift": shift, "width": _width(interval)}
-        row = conn.execute(version.query(_PEEK), values).fetchone()
-    if row is None:
-        raise unknown(symbol)
-    return State(*row)
+        rows = conn.execute(version.query(_COUNTERS), (list(names),)).fetchall()
+    return {name: Counter(*found) for name, *found in rows}
 
 
 def read(
@@ -153,16 +169,17 @@ def read(
             version.query(_statement(format, is_reversed=(sort == "desc") == (start is not None))),
             {
                 "symbol": symbol, "interval": interval, "start": within(start), "end": within(end), "limit": limit,
-                "fill": fill, "shift": shift, "current": current, "width": _width(interval),
+                "fill": fill, "shift": shift, "current": current,
             },
         ).fetchone()  # fmt: skip
     if row is None:
         raise unknown(symbol)
-    *state, found, rows = row
+    *counter, found, rows = row
+    state = State.of(Counter(*counter), interval, shift)
     before, after = _ENVELOPES[format]
-    told: dict[str, Any] = {"symbol": state[0], "interval": interval, "more": "true" if found > limit else "false"}
+    told: dict[str, Any] = {"symbol": state.symbol, "interval": interval, "more": "true" if found > limit else "false"}
     head = f"{before.format(**told)}{rows or ''}{after.format(**told)}"
-    return Chart(State(*state), head, min(found, limit), found > limit, format in ("object", "columns"))
+    return Chart(state, head, min(found, limit), found > limit, format in ("object", "columns"))
 
 
 @lru_cache
@@ -171,14 +188,10 @@ def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("KEPT", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT {_STATE}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
-            SELECT count(*) AS found, {braced(body)} AS body
+        SELECT s.symbol, s.version, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
+            SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
-                 AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized, ord)
+                 AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
+                       told, ord)
         ) k WHERE {OF_SYMBOL}"""
-
-
-def _width(interval: str) -> str:
-    width = WIDTHS[interval]
-    return "1 month" if width is None else f"{width} seconds"

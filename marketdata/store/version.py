@@ -24,7 +24,7 @@ _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_1h",
     "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
-    "retract", "restore", "finalize", "instant", "vwap", "bucket_of", "bucket_end",
+    "retract", "restore", "finalize", "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
@@ -105,11 +105,12 @@ class Version:
         row = conn.execute(
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
-                       FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid))""",
-            {"table": self.ticks_table, "function": self.candles_function},
+                       FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
+                      EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(row)s) AND attname = 'told')""",
+            {"table": self.ticks_table, "function": self.candles_function, "row": self.name("candle")},
         ).fetchone()
         assert row is not None
-        there, returned = row
+        there, returned, is_of_today = row
         if not there:
             raise VersionMissing(
                 f"there is no table {self.ticks_table} in the database: bin/marketdata-version {self.n} makes it, "
@@ -124,4 +125,9 @@ class Version:
             raise UsageError(
                 f"CANDLES_FUNCTION={self.candles_function} is not made for TICKS_TABLE={self.ticks_table}: "
                 f"it would have to return SETOF {self.name('candle')}"
+            )
+        if not is_of_today:
+            raise VersionMissing(
+                f"{self.ticks_table} was made by an earlier release: bin/marketdata-version {self.n + 1} makes a "
+                "version of this one, to be filled from the source anew"
             )

@@ -52,14 +52,16 @@ BEGIN
                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
         FROM minute
         UNION ALL
-        SELECT symbol, res, date_bin(width, bucket, '1969-01-06Z') AS wider,
-               (array_agg(open ORDER BY bucket))[1], max(high), min(low), (array_agg(close ORDER BY bucket DESC))[1],
+        SELECT symbol, res, wider, (array_agg(open))[1], max(high), min(low), (array_agg(close))[count(*)],
                trim_scale(sum(volume)), trim_scale(sum(quote)), sum(n)::bigint,
-               min(first_ts), (array_agg(first_seq ORDER BY bucket))[1], (array_agg(first_id ORDER BY bucket))[1],
-               max(last_ts), (array_agg(last_seq ORDER BY bucket DESC))[1], (array_agg(last_id ORDER BY bucket DESC))[1],
-               max(max_block)
-        FROM minute, (VALUES (900, interval '15 min'), (3600, interval '1 hour'), (14400, interval '4 hours'),
-                             (86400, interval '24 hours')) AS level (res, width)
+               min(first_ts), (array_agg(first_seq))[1], (array_agg(first_id))[1],
+               max(last_ts), (array_agg(last_seq))[count(*)], (array_agg(last_id))[count(*)], max(max_block)
+        FROM (
+            SELECT *, date_bin(width, bucket, '1969-01-06Z') AS wider
+            FROM minute, (VALUES (900, interval '15 min'), (3600, interval '1 hour'), (14400, interval '4 hours'),
+                                 (86400, interval '24 hours')) AS level (res, width)
+            ORDER BY symbol, res, wider, bucket
+        ) ordered
         GROUP BY symbol, res, wider
     )
     SELECT symbol, res, bucket, open, high, low, close, volume, quote, {vwap}(quote, volume), n,

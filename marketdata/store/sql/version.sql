@@ -20,7 +20,8 @@ CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
 CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
 
 -- One row per symbol, level (res: seconds, 60, 900, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
--- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap.
+-- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap, and the text of
+-- the answer, which takes longer to make than all the rest of the query.
 -- No column of the key ever changes, so with room left in the page nearly every update is a heap-only one.
 CREATE TABLE {rollups} (
     bucket    timestamptz NOT NULL,
@@ -41,6 +42,13 @@ CREATE TABLE {rollups} (
     vwap      numeric,
     first_id  text COLLATE "C" NOT NULL,
     last_id   text COLLATE "C" NOT NULL,
+    -- The row's JSON but for its end, closed and finalized, which depend on when it is asked. An expression, not a function:
+    -- PostgreSQL would parse that anew with every statement, for every partition.
+    told      text COLLATE "C" GENERATED ALWAYS AS (
+        '{{"t":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint
+        || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
+        || ',"o":"' || open || '","h":"' || high || '","l":"' || low || '","c":"' || close || '","v":"' || volume
+        || '","q":"' || quote || '","n":' || n || ',"vwap":' || coalesce('"' || vwap || '"', 'null')) STORED,
     PRIMARY KEY (symbol, res, bucket)
 ) PARTITION BY LIST (res);
 -- A level apart lies in few pages: a year of days is ten pages, not one of them in each of 365 among the minutes of that day.
@@ -95,6 +103,8 @@ CREATE TABLE {candle} (
     vwap      numeric,
     closed    boolean NOT NULL,
     finalized boolean NOT NULL,
+    told      text COLLATE "C",
     PRIMARY KEY (symbol, bucket, t)
 );
+COMMENT ON COLUMN {candle}.told IS 'The beginning of the row''s JSON, where it is kept ready.';
 COMMENT ON TABLE {candle} IS 'Always empty: the row type of the candles function.';

@@ -252,7 +252,7 @@ def test_the_state_changes_with_every_write_and_with_the_clock(conn: Connection,
     counters = []
     for items in ([first], [tick(symbol, "late", START - DAY)], [Retract(symbol, "0xb1")], [Finalize(symbol, 9)]):
         ticks.ingest(conn, version, items)
-        state = candles.peek(conn, version, symbol, "1M", 330)
+        state = candles.State.of(candles.counters(conn, version, [symbol])[symbol], "1M", 330)
         counters.append(state.counter)
         assert candles.read(conn, version, symbol, "1M", shift=330).state.counter == state.counter
         assert state.clock * SECOND == bucket_open(state.as_of * 1000, "1M", 330)
@@ -271,13 +271,10 @@ def test_an_alias_stands_for_its_symbol_everywhere(conn: Connection, version: Ve
 
 
 def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version) -> None:
-    for ask in (
-        lambda: candles.read(conn, version, "no:such", "1m"),
-        lambda: candles.peek(conn, version, "no:such", "1m"),
-    ):
-        with pytest.raises(NotFound, match="no:such") as refused:
-            ask()
-        assert refused.value.code == "unknown_symbol"
+    with pytest.raises(NotFound, match="no:such") as refused:
+        candles.read(conn, version, "no:such", "1m")
+    assert refused.value.code == "unknown_symbol"
+    assert candles.counters(conn, version, ["no:such"]) == {}
 
 
 @pytest.mark.parametrize(

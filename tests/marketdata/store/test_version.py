@@ -78,6 +78,13 @@ def test_what_does_not_belong_together_is_refused(
             Version.from_names(table, function).check(conn)
 
 
+def test_a_version_of_an_earlier_release_is_refused(conn: Connection, version: Version) -> None:
+    with conn.transaction(force_rollback=True):
+        conn.execute(version.query("ALTER TABLE {candle} DROP COLUMN told"))
+        with pytest.raises(VersionMissing, match="earlier release: bin/marketdata-version 2 makes"):
+            version.check(conn)
+
+
 def test_another_function_of_the_same_table_may_be_named(conn: Connection, version: Version) -> None:
     """What ties it to the table is the row type that it returns."""
     with conn.transaction(force_rollback=True):
