@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import sys
+from collections.abc import Collection, Mapping
 from time import monotonic
 
 from marketdata import secretfile, token
@@ -17,12 +18,15 @@ from marketdata.api.metrics import Metrics
 from marketdata.api.remembered import Remembered
 from marketdata.api.served import Served
 from marketdata.api.services import Services
+from marketdata.api.together import Together
 from marketdata.api.watch import Watch
 from marketdata.errors import DatabaseUnavailable, MissingRequirement, UsageError, VersionMissing
 from marketdata.settings import Settings
-from marketdata.store import tokens
+from marketdata.store import candles, tokens
+from marketdata.store.candles import Counter
 from marketdata.store.pool import Pool
 from marketdata.store.tokens import Holder
+from marketdata.store.version import Version
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -55,6 +59,7 @@ class Service:
             watch=self._watch,
             ingestion=self._ingestion,
             answers=Remembered(),
+            counters=Together(self._counters),
             metrics=metrics,
             backlog=self._backlog,
             started_at=monotonic(),
@@ -100,6 +105,15 @@ class Service:
     def _find(self, digest: bytes) -> Holder | None:
         with self._pool.connection() as connection:
             return tokens.find(connection, digest)
+
+    def _counters(self, asked: Collection[tuple[Version, str]]) -> Mapping[tuple[Version, str], Counter]:
+        found: dict[tuple[Version, str], Counter] = {}
+        with self._reads.connection() as connection:
+            for version in {version for version, _ in asked}:
+                names = [name for of, name in asked if of == version]
+                counters = candles.counters(connection, version, names)
+                found |= {(version, name): counter for name, counter in counters.items()}
+        return found
 
     def _backlog(self) -> int:
         return self._listener.backlog()

@@ -10,13 +10,17 @@ from marketdata.api.ingestion import Ingestion
 from marketdata.api.metrics import Metrics
 from marketdata.api.remembered import Remembered
 from marketdata.api.served import Served
+from marketdata.api.together import Together
 from marketdata.api.watch import Watch
+from marketdata.store.candles import Counter
 from marketdata.store.pool import Pool
+from marketdata.store.version import Version
 
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one running service. ``backlog`` is how many requests wait for a worker."""
+    """The parts of one running service. ``counters`` tells how a version's symbol stands now, ``backlog`` how many
+    requests wait for a worker."""
 
     pool: Pool
     reads: Pool
@@ -25,6 +29,7 @@ class Services:
     watch: Watch
     ingestion: Ingestion
     answers: Remembered
+    counters: Together[tuple[Version, str], Counter]
     metrics: Metrics
     backlog: Callable[[], int]
     started_at: float

@@ -79,7 +79,7 @@ def _bodies(route: Route) -> st.SearchStrategy[bytes]:
 
 
 @pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{route.method} {route.path}")
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_whatever_is_sent(api: Api, route: Route, data: st.DataObject) -> None:
     path = route.path

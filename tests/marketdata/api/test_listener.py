@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import struct
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 
@@ -11,8 +12,11 @@ import pytest
 
 from marketdata.api.incoming import BODY_BYTES
 from marketdata.api.listener import Listener
+from marketdata.api.listener.loop import WORKERS
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
 
 @contextmanager
@@ -127,3 +131,40 @@ def test_a_dripping_client_is_cut_off() -> None:
     finally:
         listener.stop()
         listener.stop()
+
+
+def test_more_kept_connections_than_workers_are_all_served(service: Service) -> None:
+    """A worker stays with its connection only while no other waits."""
+    requests = 25
+    connections = [socket.create_connection(("127.0.0.1", service.port), timeout=30) for _ in range(WORKERS + 14)]
+    try:
+        for _ in range(requests):
+            for connection in connections:
+                connection.sendall(HEALTH)
+            assert [answer(connection)[0] for connection in connections] == [200] * len(connections)
+    finally:
+        for connection in connections:
+            connection.close()
+
+
+def test_pipelined_requests_are_answered_in_their_order(service: Service, read_token: str) -> None:
+    paths = ["/healthz", "/nothing", "/v1/udf/config", "/v1/symbols"] * 8
+    with connected(service.port) as connection:
+        lines = f"Host: a\r\nAuthorization: Bearer {read_token}\r\n\r\n"
+        whole = "".join(f"GET {path} HTTP/1.1\r\n{lines}" for path in paths).encode()
+        for start in range(0, len(whole), 333):  # cut anywhere
+            connection.sendall(whole[start : start + 333])
+        received = b""
+        while received.count(b"HTTP/1.1 ") < len(paths):
+            received += connection.recv(65536)
+    assert [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]] == [200, 404, 200, 200] * 8
+
+
+def test_a_client_that_resets_while_its_worker_stays_harms_nobody(service: Service) -> None:
+    for _ in range(200):
+        connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.sendall(HEALTH)
+        connection.recv(1)
+        connection.close()  # a reset, often with bytes still unread
+    assert ask(service.port, HEALTH)[0] == 200

@@ -9,26 +9,17 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from time import monotonic, time
+from collections.abc import Callable
+from time import monotonic
 from typing import Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import create_server
-from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.task import ThreadedTaskDispatcher
 
-from marketdata.api.failures import (
-    BadRequest,
-    HeadersTooLarge,
-    InternalError,
-    UnknownCoding,
-    WsgiApp,
-    problem,
-    status_line,
-)
-from marketdata.errors import MarketError, StateError, TooLarge
+from marketdata.api.failures import WsgiApp
+from marketdata.api.listener.channel import IDLE_SECONDS, RECEIVE_BYTES, Channel
+from marketdata.errors import StateError
 
 WORKERS = 36
 """Requests that run at once. Nearly all of them wait: single ticks for the commit that they share, so that more workers
@@ -36,9 +27,6 @@ make fuller transactions (32 clients: twice the ticks of 8 workers), reads for o
 
 CONNECTIONS = 256
 HEADER_BYTES = 16 * 1024
-IDLE_SECONDS = 60
-"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
-
 ARRIVAL_SECONDS = 120.0
 """How long one request may take to arrive: a batch over a slow line does it, a client that drips bytes does not."""
 
@@ -84,13 +72,13 @@ class Listener:
                 ident=None,
                 connection_limit=CONNECTIONS,
                 channel_timeout=IDLE_SECONDS,
-                recv_bytes=64 * 1024,
+                recv_bytes=RECEIVE_BYTES,
                 max_request_header_size=HEADER_BYTES,
                 # waitress refuses what reaches its limit; ours is the largest body that is taken.
                 max_request_body_size=self._body_bytes + 1,
                 log_socket_errors=False,
             )
-            self._server.channel_class = _Channel
+            self._server.channel_class = Channel
             self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)
             self._thread.start()
 
@@ -137,8 +125,8 @@ class Listener:
             _log.exception("the listener's loop met a surprise")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
-    def _channels(self) -> list[_Channel]:
-        return [found for found in list(self._map.values()) if isinstance(found, _Channel)]
+    def _channels(self) -> list[Channel]:
+        return [found for found in list(self._map.values()) if isinstance(found, Channel)]
 
     def _unsent(self) -> bool:
         return any(channel.total_outbufs_len for channel in self._channels())
@@ -186,86 +174,3 @@ class _Dispatcher(ThreadedTaskDispatcher):
         """Let the workers finish for at most ``timeout`` seconds; what still queues is dropped."""
         shutdown: Callable[..., bool] = super().shutdown
         shutdown(timeout=timeout)
-
-
-class _Parser(HTTPRequestParser):
-    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        if "TRANSFER_ENCODING" in self.headers:
-            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
-
-
-class _ProblemTask(ErrorTask):
-    """What waitress itself refuses, as the same problems as everything else."""
-
-    _KINDS: Mapping[int, type[MarketError]] = {
-        413: TooLarge,
-        431: HeadersTooLarge,
-        500: InternalError,
-        501: UnknownCoding,
-    }
-
-    def execute(self) -> None:
-        request: Any = self.request
-        error = request.error
-        kind = self._KINDS.get(error.code, BadRequest)
-        reply = problem(kind(f"the request cannot be read: {error.body}"))
-        assert isinstance(reply.body, bytes)
-        self.status = status_line(reply.status)
-        self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
-        self.set_close_on_finish()
-        self.content_length = len(reply.body)
-        self.write(reply.body)
-
-
-class _Task(WSGITask):
-    """Sends an answer with its header in one piece, and keeps the connection after one without a body (304), whose end
-    needs no length (RFC 9112, section 6.3): a client that polls with its entity tag would otherwise connect anew."""
-
-    def write(self, data: bytes) -> None:
-        if self.wrote_header or self.content_length is None or not self.has_body:
-            super().write(data)
-            return
-        header = self.build_response_header()
-        self.wrote_header = True
-        self.content_bytes_written += len(data)
-        self.channel.write_soon(header + data)
-
-    def set_close_on_finish(self) -> None:
-        request: Any = self.request
-        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
-        if self.has_body or asked:
-            super().set_close_on_finish()
-
-
-class _Channel(HTTPChannel):
-    """One connection; knows for how long its request has been arriving."""
-
-    parser_class = _Parser
-    task_class = _Task
-    error_task_class = _ProblemTask
-    _arriving_since: float | None = None
-
-    def received(self, data: bytes) -> bool:
-        result: bool = super().received(data)
-        if self.request is None:
-            self._arriving_since = None
-        elif self._arriving_since is None:
-            self._arriving_since = monotonic()
-        return result
-
-    def is_overdue(self, arrival_seconds: float) -> bool:
-        """Whether its request should have arrived by now, or its client has long stopped to read the answer."""
-        if self._arriving_since is not None and monotonic() - self._arriving_since > arrival_seconds:
-            return True
-        return bool(self.total_outbufs_len) and time() - self.last_activity > IDLE_SECONDS
-
-    def handle_close(self) -> None:
-        super().handle_close()
-        if self.request is not None:
-            self.request.close()
-            self.request = None

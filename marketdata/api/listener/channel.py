@@ -1,0 +1,187 @@
+"""One connection: waitress' channel, with a worker that stays for the next request, and refusals as problems."""
+
+from __future__ import annotations
+
+import select
+from collections.abc import Mapping
+from time import monotonic, time
+from typing import Any
+
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.task import ErrorTask, WSGITask
+
+from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
+from marketdata.errors import MarketError, TooLarge
+
+RECEIVE_BYTES = 64 * 1024
+IDLE_SECONDS = 60
+"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
+
+STAY_MS = 2
+"""How long a worker waits for the next request of the connection that it has just served, while nothing else waits."""
+
+
+class _Parser(HTTPRequestParser):
+    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
+
+    def parse_header(self, header_plus: bytes) -> None:
+        super().parse_header(header_plus)
+        if "TRANSFER_ENCODING" in self.headers:
+            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+
+
+class _ProblemTask(ErrorTask):
+    """What waitress itself refuses, as the same problems as everything else."""
+
+    _KINDS: Mapping[int, type[MarketError]] = {
+        413: TooLarge,
+        431: HeadersTooLarge,
+        500: InternalError,
+        501: UnknownCoding,
+    }
+
+    def execute(self) -> None:
+        request: Any = self.request
+        error = request.error
+        kind = self._KINDS.get(error.code, BadRequest)
+        reply = problem(kind(f"the request cannot be read: {error.body}"))
+        assert isinstance(reply.body, bytes)
+        self.status = status_line(reply.status)
+        self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
+        self.set_close_on_finish()
+        self.content_length = len(reply.body)
+        self.write(reply.body)
+
+
+class _Task(WSGITask):
+    """Sends an answer with its header in one piece, and keeps the connection after one without a body (304), whose end
+    needs no length (RFC 9112, section 6.3): a client that polls with its entity tag would otherwise connect anew."""
+
+    def write(self, data: bytes) -> None:
+        if self.wrote_header or self.content_length is None or not self.has_body:
+            super().write(data)
+            return
+        header = self.build_response_header()
+        self.wrote_header = True
+        self.content_bytes_written += len(data)
+        self.channel.write_soon(header + data)
+
+    def set_close_on_finish(self) -> None:
+        request: Any = self.request
+        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or asked:
+            super().set_close_on_finish()
+
+
+class _Server:
+    """The server as an attended connection sees it: its loop is woken only for what it has to do.
+
+    Every waking costs both threads a turn of the interpreter's lock, which is more than the request itself.
+    """
+
+    def __init__(self, server: Any, channel: Channel) -> None:
+        self._server = server
+        self._channel = channel
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._server, name)
+
+    def add_task(self, channel: Channel) -> None:
+        """To a worker, unless one attends to it already."""
+        if not channel.attended:
+            channel.attended = True
+            self._server.add_task(channel)
+
+    def pull_trigger(self) -> None:
+        """Wake the loop when something is left to send or to close, or the connection is its own again."""
+        if self._channel.writable() or not self._channel.attended:
+            self._server.pull_trigger()
+
+
+class Channel(HTTPChannel):
+    """One connection; knows for how long its request has been arriving.
+
+    From the arrival of a request on, the worker that serves it attends to the connection, and the loop does not read
+    from it. Clients that keep a connection ask again at once, and then no thread has to wake another.
+    """
+
+    parser_class = _Parser
+    task_class = _Task
+    error_task_class = _ProblemTask
+    attended = False
+    _arriving_since: float | None = None
+
+    def __init__(self, server: Any, *rest: Any, **named: Any) -> None:
+        super().__init__(server, *rest, **named)
+        self.server: Any = _Server(server, self)
+
+    def readable(self) -> bool:
+        return not self.attended and bool(super().readable())
+
+    def handle_write(self) -> None:
+        # The worker may begin the next answer at any moment: only the lock keeps two senders apart.
+        with self.outbuf_lock:
+            super().handle_write()
+
+    def service(self) -> None:
+        """Serve what has arrived, and what arrives within a moment; then give the connection back to the loop."""
+        super().service()
+        while self._has_next():
+            super().service()
+        self.attended = False
+        if self.requests:
+            self.server.add_task(self)  # behind those that waited
+        elif self.connected:
+            self.server.pull_trigger()
+
+    def _has_next(self) -> bool:
+        dispatcher = self.server.task_dispatcher
+        while self.connected and not self.writable() and not dispatcher.queue and not dispatcher.stop_count:
+            if self.requests:
+                return True
+            if not self._receive():
+                return False
+        return False
+
+    def _receive(self) -> bool:
+        """Take what the client sends within a moment; False when it sends nothing."""
+        connection: Any = self.socket
+        arriving = select.poll()
+        try:
+            arriving.register(connection, select.POLLIN)
+            if not arriving.poll(STAY_MS):
+                return False
+            data = connection.recv(RECEIVE_BYTES)
+        except BlockingIOError:
+            return True
+        except (OSError, ValueError):  # ended, or closed by the loop
+            data = b""
+        if data:
+            self.last_activity = time()
+            self.received(data)
+        else:
+            self.will_close = True  # by the loop, to which all closing belongs
+        return True
+
+    def received(self, data: bytes) -> bool:
+        result: bool = super().received(data)
+        if self.request is None:
+            self._arriving_since = None
+        elif self._arriving_since is None:
+            self._arriving_since = monotonic()
+        return result
+
+    def is_overdue(self, arrival_seconds: float) -> bool:
+        """Whether its request should have arrived by now, or its client has long stopped to read the answer."""
+        if self._arriving_since is not None and monotonic() - self._arriving_since > arrival_seconds:
+            return True
+        return bool(self.total_outbufs_len) and time() - self.last_activity > IDLE_SECONDS
+
+    def handle_close(self) -> None:
+        super().handle_close()
+        if self.request is not None:
+            self.request.close()
+            self.request = None
