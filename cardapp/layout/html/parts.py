@@ -9,7 +9,7 @@ from cardapp.layout.diagram import svg
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.prose import prose
-from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Layout
 
 
@@ -68,20 +68,22 @@ class Parts:
         return prose(content.blocks, self.rank(level), self._titles)
 
     def _code(self, code: Code) -> str:
+        missing = f'<p class="missing">{html(code.missing)}</p>\n' if code.missing else ""
         if not code.lines:
-            return f'<p class="missing">{html(code.missing)}</p>\n'
+            return missing
         numbers = " numbered" if self._layout.components["code"].line_numbers else ""
         lines = "".join(self._line(line) for line in code.lines)
-        return f'<pre class="source{numbers}" dir="ltr"><code>{lines}</code></pre>\n'
+        attributes = f'class="source{numbers}" dir="ltr" style="--gutter:{code.gutter}"'
+        return f"<pre {attributes}><code>{lines}</code></pre>\n{missing}"
 
     def _line(self, line: CodeLine) -> str:
         stops = "".join(
             f'<a class="stop" href="#{html(percent_encoded(key))}" title="{html(self._titles[key])}">▶</a>'
             for key in line.stops
         )
-        pieces = "".join(f'<span class="piece">{html(piece)}</span>' for piece in line.pieces)
+        pieces = '</span><span class="piece">'.join(html(piece) for piece in line.pieces)
         state = " at" if line.stops else ""
-        return f'<span class="line{state}" data-number="{line.number}">{stops}{pieces}\n</span>'
+        return f'<span class="line{state}" data-number="{line.number}">{stops}<span class="piece">{pieces}\n</span></span>'
 
 
 def _ranks(layout: Layout) -> dict[Level, int]:
@@ -119,8 +121,9 @@ def _pieces(pieces: Iterable[str]) -> str:
 
 
 def _notes(notes: Notes) -> str:
-    return "".join(
-        (f"<p>{html(note.text)}</p>\n" if note.text else "")
-        + (f'<p class="listed" dir="ltr">{_pieces(note.code)}</p>\n' if note.code else "")
-        for note in notes.entries
-    )
+    return "".join(f'<div class="note">{_note(note)}</div>\n' for note in notes.entries)
+
+
+def _note(note: Note) -> str:
+    text = f"<p>{html(note.text)}</p>" if note.text else ""
+    return text + (f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else "")

@@ -6,6 +6,7 @@ from collections.abc import Container, Iterable, Iterator
 from itertools import groupby
 
 from cardapp.layout.escape import html
+from cardapp.layout.metrics import INDENTED_LEVELS
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 
 _DEEPEST_HEADING = 6
@@ -19,7 +20,8 @@ def prose(blocks: Iterable[Block], rank: int, keys: Container[str]) -> str:
     return "".join(_block(block, min(rank + 1, _DEEPEST_HEADING), keys) for block in blocks)
 
 
-def _block(block: Block, rank: int, keys: Container[str]) -> str:
+def _block(block: Block, rank: int, keys: Container[str], level: int = 0) -> str:
+    deep = " class=deep" if level >= INDENTED_LEVELS else ""
     match block:
         case Paragraph(spans=spans, tight=tight):
             return f'<p dir="auto"{" class=tight" if tight else ""}>{_spans(spans, keys)}</p>\n'
@@ -27,19 +29,26 @@ def _block(block: Block, rank: int, keys: Container[str]) -> str:
             return f'<h{rank} dir="auto" class="inner" data-level="{level}">{_spans(spans, keys)}</h{rank}>\n'
         case CodeBlock(text=text, info=info):
             language = f' data-language="{html(info)}"' if info else ""
-            return f'<pre dir="ltr"{language}><code>{html(text)}</code></pre>\n'
+            return f'<pre dir="ltr"{deep}{language}><code>{html(text)}</code></pre>\n'
         case Quote(blocks=blocks):
-            return f"<blockquote>{''.join(_block(inner, rank, keys) for inner in blocks)}</blockquote>\n"
+            inner = "".join(_block(each, rank, keys, level + 1) for each in blocks)
+            return f"<blockquote{deep}>{inner}</blockquote>\n"
         case Bullets():
-            return _list(block, rank, keys)
+            return _list(block, rank, keys, level)
         case _:
             return "<hr>\n"
 
 
-def _list(bullets: Bullets, rank: int, keys: Container[str]) -> str:
-    name, start = ("ul", "") if bullets.start is None else ("ol", f' start="{bullets.start}"')
-    items = "".join(f"<li>{''.join(_block(block, rank, keys) for block in item)}</li>\n" for item in bullets.items)
-    return f"<{name}{start}>\n{items}</{name}>\n"
+def _list(bullets: Bullets, rank: int, keys: Container[str], level: int) -> str:
+    name, attributes = "ul", ""
+    if bullets.start is not None:
+        digits = len(str(bullets.start + len(bullets.items)))
+        name, attributes = "ol", f' start="{bullets.start}" style="--digits:{digits}"'
+    deep = " class=deep" if level >= INDENTED_LEVELS else ""
+    items = "".join(
+        f"<li>{''.join(_block(block, rank, keys, level + 1) for block in item)}</li>\n" for item in bullets.items
+    )
+    return f"<{name}{deep}{attributes}>\n{items}</{name}>\n"
 
 
 def _spans(spans: Iterable[Span], keys: Container[str]) -> str:

@@ -25,6 +25,7 @@ _CONTENTS_PX = 340
 """The width of the contents beside the sheets, where a window has room for them."""
 _DESK_PX = 32
 """What a window shows of the desk beside a whole sheet at least."""
+_EDGES = ("header", "footer")
 _DISTANCES = {
     "padding": metrics.PADDING,
     "rule-width": metrics.RULE,
@@ -105,17 +106,23 @@ def _em(type_: Typography, size: str) -> float:
 
 def _components(layout: Layout) -> Iterator[str]:
     for name, component in layout.components.items():
-        yield f".{name}{{{''.join(_look(name, component))}}}\n"
+        outer = ".sheet>" if name in _EDGES else ".part"
+        yield f"{outer}.{name}{{{''.join(_look(name, component))}}}\n"
 
 
 def _look(name: str, component: Component) -> Iterator[str]:
     size = component.size
     yield f"font-size:calc(var(--{size}-size)*var(--u));line-height:var(--{size}-line);"
     yield f"color:var(--{_css(component.color)});"
+    if name in _EDGES:
+        yield f"border-color:var(--{_css(component.rule or 'paper')});"
+        return
     if component.background:
         yield f"background:var(--{_css(component.background)});padding:calc(var(--padding)*var(--u));"
     if component.rule:
-        yield f"--rule-color:var(--{_css(component.rule)});"
+        inner = "var(--rule-gap) + var(--padding)" if component.background else "var(--rule-gap)"
+        yield f"border-left:calc(var(--rule-width)*var(--u)) solid var(--{_css(component.rule)});"
+        yield f"padding-left:calc(({inner})*var(--u));"
 
 
 def _css(name: str) -> str:
