@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Card, Step
-from cardapp.layout.diagram.chain import Chain, Lane, Link, laid_out
+from cardapp.layout.diagram.chain import Chain, Drawn, Lane, Link, laid_out
 from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, plain
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Point, Room
 
@@ -17,7 +17,8 @@ _GAP = 3.8
 """The arrow above an action."""
 _BESIDE, _LOOP = 3.0, 6.0
 """Room of a lane beside its actions, and where an arrow leads back beside them."""
-_PADDING = 2.0
+_PADDING, _RAKE = 2.0, 2.0
+"""Beside a name in its shape, and the size of the rake in the corner of a call."""
 _DIAMOND = 4.6
 _SHORT = 3.4
 """The arrow between an action and its decision, and the room below the decision for its guard."""
@@ -30,14 +31,11 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
         for number, task in enumerate(card.tasks, 1):
             lane = Lane(task.id, f"{number} {task.title}")
             for place, block in enumerate(task.blocks, 1):
-                call = _call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", width)
-                yield Link((call,), call.box.bottom + 1, lane=lane)
+                yield _call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", lane, width)
 
     blocks = sum(len(task.blocks) for task in card.tasks)
     description = f"{_counted(len(card.tasks), 'task')} with {_counted(blocks, 'block')}, in the order of work."
-    chain = Chain(
-        "activity", f"Activity: {plain(card.title)}", description, lambda width: [*links(width)], _BESIDE, _BESIDE
-    )
+    chain = Chain("activity", f"Activity: {plain(card.title)}", description, links, _BESIDE, _BESIDE)
     return laid_out(chain, room)
 
 
@@ -53,7 +51,7 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     steps = sum(len(phase.steps) for phase in block.phases)
     description = f"{_counted(len(block.phases), 'phase')} with {_counted(steps, 'step')}, in the order of work."
     title = f"Activity: {plain(block.title)}"
-    chain = Chain(f"activity.{key}", title, description, lambda width: [*links(width)], _BESIDE, _LOOP)
+    chain = Chain(f"activity.{key}", title, description, links, _BESIDE, _LOOP)
     return laid_out(chain, room)
 
 
@@ -61,38 +59,50 @@ def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _call(key: str, title: str, width: float) -> Node:
+def _call(key: str, title: str, lane: Lane, width: float) -> Link:
     """A block: an action with the rake of an activity of its own in its corner."""
-    rake = 2.0
-    lines = broken(plain(title), width - 2 * _PADDING - 2 * rake, NAME)
-    box = Box(-width / 2, _GAP, width, height(len(lines), NAME) + 3.2)
-    x, y = box.right - 1.9 - rake, box.bottom - 1.3 - rake
-    middle = y + rake / 2
-    strokes = (
-        (Point(x + rake / 2, y), Point(x + rake / 2, y + rake)),
-        (Point(x, y + rake), Point(x, middle), Point(x + rake, middle), Point(x + rake, y + rake)),
+    lines = broken(plain(title), width - 2 * _PADDING - 2 * _RAKE, NAME)
+
+    def draw(x: float, y: float) -> Drawn:
+        box = Box(x - width / 2, y + _GAP, width, _height(lines))
+        return Drawn((Node(key, "call", box, plain(title), centred(lines, x, box.centre.y, NAME), key, _rake(box)),))
+
+    return Link(_GAP, _GAP + _height(lines) + 1, draw, lane)
+
+
+def _rake(box: Box) -> tuple[tuple[Point, ...], ...]:
+    x, y = box.right - 1.9 - _RAKE, box.bottom - 1.3 - _RAKE
+    middle, right, bottom = y + _RAKE / 2, x + _RAKE, y + _RAKE
+    return (
+        (Point(x + _RAKE / 2, y), Point(x + _RAKE / 2, bottom)),
+        (Point(x, bottom), Point(x, middle), Point(right, middle), Point(right, bottom)),
     )
-    return Node(key, "call", box, plain(title), centred(lines, 0, box.centre.y, NAME), key, strokes)
 
 
 def _step(key: str, step: Step, lane: Lane, width: float) -> Link:
     lines = broken(plain(step.title), width - 2 * _PADDING, NAME)
-    box = Box(-width / 2, _GAP, width, height(len(lines), NAME) + 3.2)
-    action = Node(key, "action", box, plain(step.title), centred(lines, 0, box.centre.y, NAME), key)
-    if not step.question:
-        return Link((action,), box.bottom + 1, lane=lane)
-    diamond = Box(-_DIAMOND / 2, box.bottom + _SHORT, _DIAMOND, _DIAMOND)
-    decision = Node(f"{key}:question", "decision", diamond, plain(step.question), href=key)
-    down = Edge(key, decision.id, (Point(0, box.bottom), Point(0, diamond.y)))
-    side = box.right + 3.0
-    way = (Point(diamond.right, diamond.centre.y), Point(side, diamond.centre.y))
-    back = (*way, Point(side, box.centre.y), Point(box.right, box.centre.y))
-    guard = below(("[else]",), diamond.right + 1.2, diamond.centre.y - height(1, SMALL) - 0.1, SMALL, tone="soft")
-    onward = below(("[as predicted]",), 1.2, diamond.bottom + 0.3, SMALL, tone="soft")
-    return Link(
-        (action, decision),
-        diamond.bottom + _SHORT,
-        (down, Edge(decision.id, key, back, guard)),
-        leave=onward,
-        lane=lane,
-    )
+    tall = _height(lines)
+
+    def draw(x: float, y: float) -> Drawn:
+        box = Box(x - width / 2, y + _GAP, width, tall)
+        action = Node(key, "action", box, plain(step.title), centred(lines, x, box.centre.y, NAME), key)
+        return _asked(action, step.question) if step.question else Drawn((action,))
+
+    return Link(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)
+
+
+def _asked(action: Node, question: str) -> Drawn:
+    """An action with its decision below: who was surprised goes back and thinks again."""
+    x, box = action.box.centre.x, action.box
+    diamond = Box(x - _DIAMOND / 2, box.bottom + _SHORT, _DIAMOND, _DIAMOND)
+    middle, side = diamond.centre.y, box.right + _LOOP / 2
+    decision = Node(f"{action.id}:question", "decision", diamond, plain(question), href=action.id)
+    down = Edge(action.id, decision.id, (Point(x, box.bottom), Point(x, diamond.y)))
+    way = (Point(diamond.right, middle), Point(side, middle), Point(side, box.centre.y), Point(box.right, box.centre.y))
+    guard = below(("[else]",), diamond.right + 1.2, middle - height(1, SMALL) - 0.1, SMALL, tone="soft")
+    leave = below(("[as predicted]",), x + 1.2, diamond.bottom + 0.3, SMALL, tone="soft")
+    return Drawn((action, decision), (down, Edge(decision.id, action.id, way, guard)), leave=leave)
+
+
+def _height(lines: tuple[str, ...]) -> float:
+    return height(max(1, len(lines)), NAME) + 3.2

@@ -105,7 +105,8 @@ def _number(value: str) -> int | None:
 
 
 def zones(arena: Arena) -> list[Zone]:
-    """The arena from its base to its end without a hole, in one zone at least; blocks that overlap end where the next one begins."""
+    """The arena from its base to its end without a hole, in one zone at least. Blocks that overlap end where the next
+    one begins."""
     found: list[Zone] = []
     end = 0
     for number, block in enumerate(arena.blocks):

@@ -6,10 +6,9 @@ from column to column run in the gutters between them and above and below all sh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from cardapp.layout.diagram import motion
 from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, plain
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room, Text
 
@@ -40,15 +39,24 @@ class Lane:
 
 
 @dataclass(frozen=True)
-class Link:
-    """One piece of the flow, never divided: nodes below each other on the line x = 0, from y = 0 down. The first node
-    is entered, the last one left; ``entry`` and ``leave`` are what stands at these arrows."""
+class Drawn:
+    """The shapes of a link: its first node is entered, its last one left; ``entry`` and ``leave`` are what stands at
+    these arrows."""
 
     nodes: tuple[Node, ...]
-    height: float
     edges: tuple[Edge, ...] = ()
     entry: tuple[Text, ...] = ()
     leave: tuple[Text, ...] = ()
+
+
+@dataclass(frozen=True)
+class Link:
+    """One piece of the flow, never divided: it takes ``height``, of which the arrow that enters it has ``gap``;
+    ``draw`` makes its shapes below each other from the point (x, y) down."""
+
+    gap: float
+    height: float
+    draw: Callable[[float, float], Drawn]
     lane: Lane | None = None
 
 
@@ -60,7 +68,7 @@ class Chain:
     id: str
     title: str
     description: str
-    links: Callable[[float], Sequence[Link]]
+    links: Callable[[float], Iterable[Link]]
     left: float = EDGE
     right: float = EDGE
 
@@ -69,86 +77,68 @@ def laid_out(chain: Chain, room: Room) -> tuple[Diagram, ...]:
     """The flow between its initial and its final node, in one diagram if it fits the room, else in several that name
     each other by connectors."""
     most = max(1, int((room.width + GUTTER) / (LEAST_COLUMN + GUTTER)))
-    for count in range(1, most + 1):
-        form = _Form(chain, min(MOST_COLUMN, (room.width - (count - 1) * GUTTER) / count))
+    form = _Form(chain, min(MOST_COLUMN, room.width))
+    for count in range(min(form.least_count(room.height), most), most + 1):
+        form = form.narrowed(min(MOST_COLUMN, (room.width - (count - 1) * GUTTER) / count))
         columns = form.packed(count, room.height)
         if len(columns) <= count:
-            return (form.page(form.evened(count, room.height) if count > 1 else columns, 1, last=True),)
+            return (_Page(form, form.evened(count, room.height), 1, last=True).diagram(),)
     pages = [columns[start : start + most] for start in range(0, len(columns), most)]
-    return tuple(form.page(page, number, last=number == len(pages)) for number, page in enumerate(pages, 1))
+    return tuple(_Page(form, page, number, number == len(pages)).diagram() for number, page in enumerate(pages, 1))
 
 
 @dataclass(frozen=True)
-class _Band:
-    lane: Lane
-    top: float
-    head: tuple[str, ...]
-    bottom: float
-
-
-@dataclass
 class _Column:
-    """What has been put into a column so far; ``end`` is the height that it takes."""
+    """The links from ``start`` up to ``stop`` (their numbers), set from the height ``top`` down to ``end``."""
 
-    form: _Form
+    start: int
+    stop: int
+    top: float
     end: float
-    placed: list[tuple[Link, float]] = field(default_factory=list)
-    bands: list[_Band] = field(default_factory=list)
-
-    def takes(self, link: Link, limit: float) -> bool:
-        return not self.placed or self._top(link)[0] + link.height + (_FOOT if link.lane else 0) <= limit
-
-    def add(self, link: Link, *, again: bool) -> None:
-        """``again``: the lane of the link has begun in another column."""
-        top, band_top = self._top(link)
-        bottom = top + link.height
-        if link.lane:
-            if self._lane is link.lane:
-                open_band = self.bands.pop()
-                band_top, head = open_band.top, open_band.head
-            else:
-                head = self.form.head(link.lane, again=again)
-            bottom += _FOOT
-            self.bands.append(_Band(link.lane, band_top, head, bottom))
-        self.placed.append((link, top))
-        self.end = bottom
-
-    @property
-    def _lane(self) -> Lane | None:
-        return self.placed[-1][0].lane if self.placed else None
-
-    def _top(self, link: Link) -> tuple[float, float]:
-        """Where the link would begin, and where its lane would if it opened one."""
-        if link.lane is None:
-            return self.end, self.end
-        if self._lane is link.lane:
-            return self.end - _FOOT, self.end
-        start = self.end + (_BETWEEN if self.placed else 0)
-        head = height(len(self.form.head(link.lane, again=True)), NAME) + _HEAD_PADDING
-        return start + max(0.0, head - link.nodes[0].box.y + 1), start
 
 
 class _Form:
-    """A chain at one width of its columns."""
+    """A chain at one width of its columns: how high each link is, where it stands below the one before."""
 
     def __init__(self, chain: Chain, column: float) -> None:
-        self._chain = chain
-        self._column = column
-        self._shape = column - chain.left - chain.right
+        self.chain = chain
+        self.column = column
+        shape = column - chain.left - chain.right
+        self.axis = chain.left + shape / 2
+        self.head_width = self.axis - 1.6
+        self.links = (_initial(), *chain.links(shape), _final())
         self._heads: dict[tuple[str, bool], tuple[str, ...]] = {}
-        self._links = (_initial(), *chain.links(self._shape), _final())
+        before = (None, *(link.lane for link in self.links))
+        self._again = [lane is not None and link.lane is lane for link, lane in zip(self.links, before, strict=False)]
+        self.shift = [self._shift(number) for number in range(len(self.links))]
+        """By how much a link that opens its lane, or begins a column, stands lower, for the lane's name above it."""
+        foot = [_FOOT if link.lane else 0.0 for link in self.links]
+        self._height = [link.height + below for link, below in zip(self.links, foot, strict=True)]
+        self._drop = [
+            -_FOOT if again else _BETWEEN + shift if link.lane else 0.0
+            for link, again, shift in zip(self.links, self._again, self.shift, strict=True)
+        ]
 
-    def head(self, lane: Lane, *, again: bool) -> tuple[str, ...]:
-        """The name of a lane in lines that stay left of the arrow that enters it."""
+    def narrowed(self, column: float) -> _Form:
+        return self if column == self.column else _Form(self.chain, column)
+
+    def least_count(self, limit: float) -> int:
+        """No fewer columns of this width or a lesser one hold the chain."""
+        return int(sum(link.height for link in self.links) / limit) + 1
+
+    def head(self, number: int) -> tuple[str, ...]:
+        """The name of the lane of a link that opens it or begins a column, in lines that stay left of the arrow."""
+        lane, again = self.links[number].lane, self._again[number]
+        if lane is None:
+            return ()
         if (lane.key, again) not in self._heads:
             title = f"{plain(lane.title)} (continued)" if again else plain(lane.title)
-            room = self._head_width - 2 * _HEAD_PADDING
-            self._heads[lane.key, again] = broken(title, room, NAME, "strong")
+            self._heads[lane.key, again] = broken(title, self.head_width - 2 * _HEAD_PADDING, NAME, "strong")
         return self._heads[lane.key, again]
 
-    @property
-    def _head_width(self) -> float:
-        return self._chain.left + self._shape / 2 - 1.6
+    def _shift(self, number: int) -> float:
+        head = self.head(number)
+        return max(0.0, height(len(head), NAME) + _HEAD_PADDING + 1 - self.links[number].gap) if head else 0.0
 
     def packed(self, count: int, limit: float) -> list[_Column]:
         """The columns if ``count`` of them stand on a page of the height ``limit``: one page's worth if they fit, else
@@ -166,9 +156,9 @@ class _Form:
         return self._filled(bounds)
 
     def evened(self, count: int, limit: float) -> list[_Column]:
-        """The same number of columns at the least height."""
+        """The same number of columns at about the least height."""
         low, high = limit / (2 * count), limit
-        for _halving in range(10):
+        for _halving in range(7 if count > 1 else 0):
             middle = (low + high) / 2
             columns = self.packed(count, middle)
             fits = len(columns) <= count and all(column.end <= middle for column in columns)
@@ -177,124 +167,138 @@ class _Form:
 
     def _filled(self, bounds: Callable[[int], tuple[float, float]]) -> list[_Column]:
         columns: list[_Column] = []
-        known: set[str] = set()
-        limit = 0.0
-        for link in self._links:
-            if not columns or not columns[-1].takes(link, limit):
-                top, limit = bounds(len(columns))
-                columns.append(_Column(self, top))
-            columns[-1].add(link, again=link.lane is not None and link.lane.key in known)
-            if link.lane:
-                known.add(link.lane.key)
-        return columns
+        start, (top, limit) = 0, bounds(0)
+        end = top + self.shift[0] + self._height[0]
+        for number in range(1, len(self.links)):
+            lower = end + self._drop[number] + self._height[number]
+            if lower > limit:
+                columns.append(_Column(start, number, top, end))
+                start, (top, limit) = number, bounds(len(columns))
+                lower = top + self.shift[number] + self._height[number]
+            end = lower
+        return [*columns, _Column(start, len(self.links), top, end)]
 
-    def page(self, columns: Sequence[_Column], number: int, *, last: bool) -> Diagram:
-        return _Page(self._chain, self._column, self._head_width, columns, number, last).diagram()
+    def tops(self, column: _Column) -> Iterator[tuple[int, float]]:
+        """The number of each link of a column, and the height at which it begins."""
+        end = column.top
+        for number in range(column.start, column.stop):
+            top = end + (self.shift[number] if number == column.start else self._drop[number])
+            yield number, top
+            end = top + self._height[number]
+
+    def bands(self, column: _Column) -> Iterator[tuple[int, float, float]]:
+        """Each lane's part of a column: the number of its first link, its top and its bottom."""
+        first, begin, end = column.start, column.top, column.top
+        for number, top in self.tops(column):
+            if number > column.start and not self._again[number]:
+                yield first, begin, end
+                first, begin = number, top - self.shift[number]
+            end = top + self._height[number]
+        yield first, begin, end
+
+
+@dataclass(frozen=True)
+class _Exit:
+    """A node that is left, with what stands at its arrow, the index of its column and where that ends."""
+
+    node: Node
+    leave: tuple[Text, ...]
+    index: int
+    end: float
 
 
 @dataclass(frozen=True)
 class _Page:
     """The columns of one diagram; ``number`` counts the diagrams of the chain from 1."""
 
-    chain: Chain
-    column: float
-    head_width: float
+    form: _Form
     columns: Sequence[_Column]
     number: int
     last: bool
 
     def diagram(self) -> Diagram:
+        chain = self.form.chain
         nodes, edges = self._flow()
-        bottoms = [*(column.end for column in self.columns), *(node.box.bottom for node in nodes)]
+        bottoms = [*(column.end for column in self.columns), nodes[-1].box.bottom]
         turns = [point.y for edge in edges for point in edge.points]
         suffix, title = (f".{self.number}", f" ({self.number})") if self.number > 1 else ("", "")
         return Diagram(
-            id=self.chain.id + suffix,
-            title=self.chain.title + title,
-            description=self.chain.description,
-            width=len(self.columns) * self.column + (len(self.columns) - 1) * GUTTER,
+            id=chain.id + suffix,
+            title=chain.title + title,
+            description=chain.description,
+            width=len(self.columns) * self.form.column + (len(self.columns) - 1) * GUTTER,
             height=max(*bottoms, *turns) + EDGE,
             nodes=tuple(nodes),
             edges=tuple(edges),
             partitions=tuple(self._partitions()),
         )
 
-    def _left(self, column: int) -> float:
-        return column * (self.column + GUTTER)
+    def _left(self, index: int) -> float:
+        return index * (self.form.column + GUTTER)
 
-    def _axis(self, column: int) -> float:
-        return self._left(column) + self.chain.left + (self.column - self.chain.left - self.chain.right) / 2
+    def _axis(self, index: int) -> float:
+        return self._left(index) + self.form.axis
 
-    def _partitions(self) -> list[Partition]:
-        found = []
+    def _partitions(self) -> Iterator[Partition]:
         for index, column in enumerate(self.columns):
             left = self._left(index) + EDGE
-            for band in column.bands:
-                box = Box(left, band.top, self.column - 2 * EDGE, band.bottom - band.top)
-                name = height(len(band.head), NAME) + _HEAD_PADDING
-                lines = below(
-                    band.head, left + _HEAD_PADDING, band.top + _HEAD_PADDING / 2, NAME, "strong", tone="accent"
-                )
-                widest = max((line.width for line in lines), default=0.0) + 2 * _HEAD_PADDING
-                head = Box(left, band.top, min(widest, self.head_width), name)
-                found.append(Partition(band.lane.key, box, head, plain(band.lane.title), lines, band.lane.key))
-        return found
+            for number, top, bottom in self.form.bands(column):
+                lane, name = self.form.links[number].lane, self.form.head(number)
+                if lane:
+                    box = Box(left, top, self.form.column - 2 * EDGE, bottom - top)
+                    inset = top + _HEAD_PADDING / 2
+                    lines = below(name, left + _HEAD_PADDING, inset, NAME, "strong", tone="accent")
+                    widest = max((line.width for line in lines), default=0.0)
+                    head = Box(left, top, widest + 2 * _HEAD_PADDING, height(len(name), NAME) + _HEAD_PADDING)
+                    yield Partition(lane.key, box, head, plain(lane.title), lines, lane.key)
 
     def _flow(self) -> tuple[list[Node], list[Edge]]:
         nodes: list[Node] = []
         edges: list[Edge] = []
-        before: _Left | None = None
-        if self.number > 1:
-            before = self._joint(nodes, 0, EDGE, self.number - 1, "from")
+        before = self._joint(nodes, 0, EDGE, self.number - 1, "from") if self.number > 1 else None
         for index, column in enumerate(self.columns):
             axis = self._axis(index)
-            for link, top in column.placed:
-                entered = len(nodes)
-                nodes += (motion.node(node, axis, top) for node in link.nodes)
+            for number, top in self.form.tops(column):
+                drawn = self.form.links[number].draw(axis, top)
                 if before:
-                    entry = motion.texts(link.entry, axis, top)
-                    edges.append(self._joined(before, _Left(nodes[entered], (), index, column.end), entry))
-                edges += (motion.edge(edge, axis, top) for edge in link.edges)
-                before = _Left(nodes[-1], motion.texts(link.leave, axis, top), index, column.end)
+                    edges.append(self._joined(before, _Exit(drawn.nodes[0], (), index, column.end), drawn.entry))
+                nodes += drawn.nodes
+                edges += drawn.edges
+                before = _Exit(nodes[-1], drawn.leave, index, column.end)
         if not self.last and before:
-            end = self.columns[-1].end
-            edges.append(self._joined(before, self._joint(nodes, before.column, end + _LEG, self.number, "to"), ()))
+            joint = self._joint(nodes, before.index, before.end + _LEG, self.number, "to")
+            edges.append(self._joined(before, joint, ()))
         return nodes, edges
 
-    def _joint(self, nodes: list[Node], column: int, top: float, number: int, way: str) -> _Left:
+    def _joint(self, nodes: list[Node], index: int, top: float, number: int, way: str) -> _Exit:
         """A connector: the same number stands where the flow breaks off and where it goes on."""
-        axis = self._axis(column)
+        axis = self._axis(index)
         box = Box(axis - _CIRCLE / 2, top, _CIRCLE, _CIRCLE)
         said = (
             f"Goes on at {number} of the next diagram" if way == "to" else f"Comes from {number} of the diagram before"
         )
-        lines = centred((str(number),), axis, box.centre.y, SMALL)
-        nodes.append(Node(f":{way}-{number}", "connector", box, said, lines))
-        return _Left(nodes[-1], (), column, 0)
+        nodes.append(
+            Node(f":{way}-{number}", "connector", box, said, centred((str(number),), axis, box.centre.y, SMALL))
+        )
+        return _Exit(nodes[-1], (), index, 0)
 
-    def _joined(self, source: _Left, target: _Left, entry: tuple[Text, ...]) -> Edge:
-        start = Point(source.node.box.centre.x, source.node.box.bottom)
-        end = Point(target.node.box.centre.x, target.node.box.y)
-        path = [start, end]
-        if source.column != target.column:
-            gutter, low = self._left(target.column) - GUTTER / 2, source.column_end + _TURN
-            path = [start, Point(start.x, low), Point(gutter, low), Point(gutter, EDGE), Point(end.x, EDGE), end]
-        return Edge(source.node.id, target.node.id, tuple(path), (*source.leave, *entry))
-
-
-@dataclass(frozen=True)
-class _Left:
-    """A node with what stands at the arrow that leaves it, and the column it is in."""
-
-    node: Node
-    leave: tuple[Text, ...]
-    column: int
-    column_end: float
+    def _joined(self, source: _Exit, target: _Exit, entry: tuple[Text, ...]) -> Edge:
+        start = Point(self._axis(source.index), source.node.box.bottom)
+        end = Point(self._axis(target.index), target.node.box.y)
+        path: tuple[Point, ...] = (start, end)
+        if source.index != target.index:
+            gutter, low = self._left(target.index) - GUTTER / 2, source.end + _TURN
+            path = (start, Point(start.x, low), Point(gutter, low), Point(gutter, EDGE), Point(end.x, EDGE), end)
+        return Edge(source.node.id, target.node.id, path, (*source.leave, *entry))
 
 
 def _initial() -> Link:
-    return Link((Node(":initial", "initial", Box(-_DISC / 2, 0, _DISC, _DISC), "Begin"),), _DISC)
+    return Link(0, _DISC, lambda x, y: Drawn((Node(":initial", "initial", _disc(x, y), "Begin"),)))
 
 
 def _final() -> Link:
-    return Link((Node(":final", "final", Box(-_DISC / 2, _LEG, _DISC, _DISC), "End"),), _LEG + _DISC)
+    return Link(_LEG, _LEG + _DISC, lambda x, y: Drawn((Node(":final", "final", _disc(x, y + _LEG), "End"),)))
+
+
+def _disc(x: float, y: float) -> Box:
+    return Box(x - _DISC / 2, y, _DISC, _DISC)

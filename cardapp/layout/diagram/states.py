@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Snapshot, Stop
-from cardapp.layout.diagram.chain import Chain, Link, laid_out
+from cardapp.layout.diagram.chain import Chain, Drawn, Link, laid_out
 from cardapp.layout.diagram.lettering import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
-from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room, Text
+from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room
 from cardapp.layout.metrics import width
 
 _BESIDE = 1.4
@@ -33,49 +33,55 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
 
     count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
     description = f"{count} {'state' if count == 1 else 'states'} of the program, in the order of the snapshots."
-    return laid_out(
-        Chain(f"state.{key}", f"States: {plain(block.title)}", description, lambda shape: [*links(shape)]), room
-    )
+    return laid_out(Chain(f"state.{key}", f"States: {plain(block.title)}", description, links), room)
 
 
 def _state(key: str, step: str, snapshot: Snapshot, room: float) -> Link:
-    entry = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
-    gap = max([_LEAST_GAP, *(line.box.bottom + 2.2 for line in entry)])
+    said, place = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
+    gap = max(_LEAST_GAP, height(max(len(said), len(place)), SMALL) + 2.8)
     name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
-    rule = gap + height(len(name), NAME) + 2.2
-    values = _values(snapshot, room / 2 - _PADDING, rule + 0.9)
-    bottom = max([rule, *(line.box.bottom + 1.3 for line in values)])
-    box = Box(-room / 2, gap, room, bottom - gap)
-    lines = (*centred(name, 0, (gap + rule) / 2, NAME, "strong"), *values)
-    strokes = ((Point(box.x, rule), Point(box.right, rule)),) if values else ()
+    expressions, values = _values(snapshot, room - 2 * _PADDING)
+    rule = height(max(1, len(name)), NAME) + 2.2
+    tall = rule + (height(len(expressions), SMALL) + 1.8 if expressions else 0)
+
+    def draw(x: float, y: float) -> Drawn:
+        box = Box(x - room / 2, y + gap, room, tall)
+        line = box.y + rule
+        lines = (
+            *centred(name, x, box.y + rule / 2, NAME, "strong"),
+            *below(expressions, box.x + _PADDING, line + 0.9, SMALL, "code", tone="soft"),
+            *below(values, box.right - _PADDING, line + 0.9, SMALL, "code", "end"),
+        )
+        strokes = ((Point(box.x, line), Point(box.right, line)),) if expressions else ()
+        entry = (
+            *below(said, x - _BESIDE, y + 0.8, SMALL, anchor="end", tone="soft"),
+            *below(place, x + _BESIDE, y + 0.8, SMALL, "code", tone="soft"),
+        )
+        return Drawn((Node(key, "state", box, _whole(snapshot), lines, key, strokes),), entry=entry)
+
+    return Link(gap, gap + tall + 0.6, draw)
+
+
+def _whole(snapshot: Snapshot) -> str:
     expected = "; ".join(f"{expression} = {value}" for expression, value in snapshot.expect)
-    title = plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
-    return Link((Node(key, "state", box, title, lines, key, strokes),), bottom + 0.6, entry=entry)
+    return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
-def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[Text, ...]:
-    said = broken(plain(step), room, SMALL, most=2)
-    place = broken(plain(_place(stop)), room, SMALL, "code", most=2)
-    return (
-        *below(said, -_BESIDE, 0.8, SMALL, anchor="end", tone="soft"),
-        *below(place, _BESIDE, 0.8, SMALL, "code", tone="soft"),
-    )
+def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return broken(plain(step), room, SMALL, most=2), broken(plain(_place(stop)), room, SMALL, "code", most=2)
 
 
-def _values(snapshot: Snapshot, half: float, top: float) -> tuple[Text, ...]:
-    """Expressions at the left, their values at the right, ``half`` from the middle each."""
+def _values(snapshot: Snapshot, room: float) -> tuple[list[str], list[str]]:
+    """Expressions and their values, which share the lines between them; a value takes half of its line at most."""
     shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
-    expressions, values = [], []
-    for expression, value in shown:
-        values.append(one_line(plain(value), half, SMALL, "code"))
-        taken = width(values[-1], SMALL, "code") + _BESIDE
-        expressions.append(one_line(plain(expression), 2 * half - taken, SMALL, "code"))
+    values = [one_line(plain(value), room / 2, SMALL, "code") for _expression, value in shown]
+    expressions = [
+        one_line(plain(expression), room - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
+        for (expression, _value), value in zip(shown, values, strict=True)
+    ]
     if more := len(snapshot.expect) - len(shown):
         expressions.append(f"{ELLIPSIS} {more} more")
-    return (
-        *below(expressions, -half, top, SMALL, "code", tone="soft"),
-        *below(values, half, top, SMALL, "code", "end"),
-    )
+    return expressions, values
 
 
 def _place(stop: Stop) -> str:

@@ -170,5 +170,5 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
 
 
 def _n(length: float) -> str:
-    """A length with as many decimals as matter: 0.01 mm."""
-    return f"{length:.2f}".rstrip("0").rstrip(".")
+    """A length in five digits: finer than 0.1 mm on the largest sheet."""
+    return f"{length:.5g}"
