@@ -37,7 +37,7 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "private", "schema", "settings", "card", "layout", "shelf", "mcp", "neovim", "state", "session",
+        "errors", "private", "schema", "settings", "card", "layout", "layouts", "shelf", "mcp", "neovim", "state", "session",
         "rehearsal", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
@@ -52,7 +52,7 @@ CARD = House(
         "sqlite3": ("state",),
         "waitress": ("web.listener",),
         "gdb": ("container.ingdb",),
-        "jsonschema": ("schema", "card.source", "mcp.tool_schema", "web.schemas"),
+        "jsonschema": ("schema", "card.source", "layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
     pure=("errors", "schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
