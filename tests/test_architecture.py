@@ -37,8 +37,8 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "private", "schema", "settings", "card", "layout", "layouts", "shelf", "mcp", "neovim", "state", "session",
-        "rehearsal", "reports", "web", "serve", "cli", "__main__",
+        "errors", "private", "schema", "settings", "card", "layout", "layouts", "shelf", "mcp", "neovim", "state",
+        "session", "rehearsal", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
     apart={"container": ("errors", "private", "schema", "card", "mcp", "neovim")},
