@@ -18,6 +18,12 @@ _ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, n
 carries a weak ETag made of the symbol's version counter, since a late tick or a reorganisation can change any range. \
 Every error is `application/problem+json`; its `type` points into `x-problem-types` of this document."""
 
+_BEARERS = {
+    "read": "A token of scope `read`.",
+    "write": "A token of scope `write`.",
+    "admin": "The secret of `admin.json`.",
+}
+
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
     """The whole document. ``x-problem-types`` holds what the ``type`` of a problem points to."""
@@ -32,8 +38,7 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
         "components": {
             "schemas": {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()},
             "securitySchemes": {
-                "token": {"type": "http", "scheme": "bearer", "description": "A token of `api_tokens`."},
-                "admin": {"type": "http", "scheme": "bearer", "description": "The secret of `admin.json`."},
+                name: {"type": "http", "scheme": "bearer", "description": about} for name, about in _BEARERS.items()
             },
         },
         "x-problem-types": problem_types(),
@@ -51,8 +56,9 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": " ".join((route.handler.__doc__ or "").split()),
     }
     if route.scope is not None:
-        operation["security"] = [{"admin": []} if route.scope == "admin" else {"token": []}]
-        operation["x-scope"] = route.scope
+        # A list of alternatives: with scope "any" a token of either.
+        wanted = ("read", "write") if route.scope == "any" else (route.scope,)
+        operation["security"] = [{name: []} for name in wanted]
     if parameters:
         operation["parameters"] = parameters
     if route.body is not None:
