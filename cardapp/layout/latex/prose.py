@@ -27,7 +27,8 @@ class Prose:
         """The blocks of a text, with the gaps between them."""
         gap = ""
         for block in blocks:
-            yield gap
+            if gap:
+                yield gap
             yield from self._block(block, setting)
             gap = gap_after(block)
 
@@ -66,13 +67,14 @@ class Prose:
         gap = ""
         for place, item in enumerate(bullets.items):
             mark = "•" if bullets.start is None else f"{bullets.start + place}."
-            yield gap
-            yield rf"\CardMark{{{mark}}}" if item else rf"\CardMark{{{mark}}}\CardParagraph{{}}"
+            if gap:
+                yield gap
+            yield rf"\CardMark{{{deep:.3g}}}{{{mark}}}" + ("" if item else r"\CardParagraph{}")
             yield from self._indented(deep, setting, self.blocks(item, setting.inside(deep)))
             gap = gap_after(item[-1]) if item else rf"\CardGap{{{metrics.ITEM_GAP:g}}}"
 
     def _indented(self, deep: float, setting: Setting, lines: Iterable[str]) -> Iterator[str]:
-        yield "{" if setting.level >= metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:g}}}"
+        yield "{" if setting.level >= metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"
         yield from lines
         yield "}"
 
