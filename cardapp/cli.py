@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 
-from cardapp import __version__, rehearsal
+from cardapp import __version__, layouts, rehearsal
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, NoCard, UsageError
@@ -15,6 +15,8 @@ from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
+FORMATS = ("html",)
+"""What ``emit`` makes: the names of ``emission.EMITTERS``."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,6 +58,15 @@ def _parser() -> argparse.ArgumentParser:
     check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
     check.add_argument("--replay", action="store_true", help="replay every snapshot in a session of its own")
     check.set_defaults(run=_check)
+
+    emit = commands.add_parser("emit", help="make a card's sheets, to read on a screen and to print")
+    emit.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
+    emit.add_argument("--format", required=True, choices=FORMATS, help="what to make")
+    emit.add_argument(
+        "--layout", metavar="ID|FILE", help="a layout that ships, or a layout file; default: the card's own"
+    )
+    emit.add_argument("-o", "--output", metavar="FILE", help="where to; default, and for -: standard output")
+    emit.set_defaults(run=_emit)
 
     selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
     selftest.set_defaults(run=_selftest)
@@ -156,6 +167,20 @@ class _Bar:
     def _wipe(self) -> None:
         if self._shown:
             print("\r\033[K", end="", flush=True)
+
+
+# -- emit ----------------------------------------------------------------------------------------------------------
+
+
+def _emit(options: argparse.Namespace) -> int:
+    from cardapp import emission  # the other commands start without the emitters
+
+    loaded = load_card(options.card)
+    layout = layouts.find(options.layout or loaded.card.layout)
+    for warning in layout.warnings:
+        print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
+    emission.write(emission.emit(loaded, layout, options.format), options.output)
+    return DONE
 
 
 # -- verify-events -------------------------------------------------------------------------------------------------

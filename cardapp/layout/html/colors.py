@@ -9,14 +9,19 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-_DARKEST, _LIGHTEST = 0.205, 0.95
-"""Lightness (0 to 1) that white and black become."""
+_DARKEST, _RANGE, _LIGHTEST = 0.23, 0.86, 0.97
+"""Lightness (0 to 1) of paper that was white, what is added for black, and the most that anything gets."""
+_LIFT = 0.75
+"""Exponent of the distance to white: what differs little from paper must differ more where it is dark."""
+_TINT = 0.7
+"""How much of the ink's hue the paper takes on, which else would be grey."""
 _Triple = tuple[float, float, float]
 
 
 def dark(colors: Mapping[str, str]) -> dict[str, str]:
     """Each colour (``#rrggbb``) by its name, as it is on a dark screen."""
-    return {name: _turned(color) for name, color in colors.items()}
+    ink = _oklab(_linear(colors["ink"]))
+    return {name: _turned(color, ink) for name, color in colors.items()}
 
 
 def contrast(one: str, other: str) -> float:
@@ -30,9 +35,11 @@ def _luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _turned(color: str) -> str:
+def _turned(color: str, ink: _Triple) -> str:
     lightness, a, b = _oklab(_linear(color))
-    turned = _DARKEST + (1 - lightness) * (_LIGHTEST - _DARKEST)
+    lift = max(0.0, 1 - lightness) ** _LIFT
+    a, b = (own + (1 - lift) * _TINT * of_ink for own, of_ink in ((a, ink[1]), (b, ink[2])))
+    turned = min(_DARKEST + _RANGE * lift, _LIGHTEST)
     for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0):  # less colourful until a screen has it
         channels = _rgb((turned, a * share, b * share))
         if all(-1e-4 <= channel <= 1 + 1e-4 for channel in channels):

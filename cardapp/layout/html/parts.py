@@ -83,7 +83,9 @@ class Parts:
         )
         pieces = '</span><span class="piece">'.join(html(piece) for piece in line.pieces)
         state = " at" if line.stops else ""
-        return f'<span class="line{state}" data-number="{line.number}">{stops}<span class="piece">{pieces}\n</span></span>'
+        return (
+            f'<span class="line{state}" data-number="{line.number}">{stops}<span class="piece">{pieces}\n</span></span>'
+        )
 
 
 def _ranks(layout: Layout) -> dict[Level, int]:

@@ -1,0 +1,63 @@
+"""A card as a file to hand out: its sheets, in the format that was asked for, written whole or not at all."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from cardapp.card.source import LoadedCard
+from cardapp.errors import UsageError
+from cardapp.layout.compose import compose
+from cardapp.layout.html.document import render as render_html
+from cardapp.layout.sheets import Document
+from cardapp.layout.template import Layout
+
+Emitter = Callable[[Document], bytes]
+
+
+def _html(document: Document) -> bytes:
+    return "".join(render_html(document)).encode()
+
+
+EMITTERS: Mapping[str, Emitter] = {"html": _html}
+"""The formats by their names on the command line, each from the sheets to the bytes of its file."""
+
+
+def emit(loaded: LoadedCard, layout: Layout, form: str) -> bytes:
+    """The file of the card in the format ``form``, a name of ``EMITTERS``."""
+    document = compose(loaded.card, loaded.identity, layout, loaded.sources())
+    return EMITTERS[form](document)
+
+
+def write(content: bytes, output: str | None) -> None:
+    """Write to the file ``output``, whole or not at all; to standard output for None and "-".
+
+    :raises UsageError: it cannot be written.
+    """
+    try:
+        if output is None or output == "-":
+            sys.stdout.buffer.write(content)
+            sys.stdout.flush()
+        else:
+            _write_file(content, Path(output))
+    except OSError as error:
+        raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
+
+
+def _write_file(content: bytes, path: Path) -> None:
+    path = path.resolve()  # a link stays, and leads to the new content
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)  # a pipe or a terminal
+        return
+    new = path.with_name(f".emit-{secrets.token_hex(8)}")
+    try:
+        with open(new, "xb") as file:
+            file.write(content)
+        if path.exists():
+            new.chmod(path.stat().st_mode & 0o777)
+        new.replace(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
