@@ -55,7 +55,10 @@ class Drafter:
         card = self._card
         yield from self._grouped(
             self._title("card_title", "", card.title, ""),
-            [*self._prose("intro", "", card.text), *self._drawn("activity", "", lambda r: activity.of_card(card, r))],
+            [
+                *self._prose("intro", "", card.text),
+                *self._drawn("overview", "", lambda room: activity.of_card(card, room)),
+            ],
         )
 
     def block(self, task: Task, task_number: int, block: Block, number: int) -> Iterator[Group]:

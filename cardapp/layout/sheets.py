@@ -18,11 +18,11 @@ from cardapp.layout.template import Frame, Layout
 from cardapp.layout.text import Block
 
 Kind = Literal[
-    "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "goal", "activity", "states",
-    "text", "code", "memory", "machine", "notes", "question", "colophon",
+    "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal", "activity",
+    "states", "text", "code", "memory", "machine", "notes", "question", "colophon",
 ]  # fmt: skip
 """The name of the component that says how a part looks. ``intro`` is the text of a card, task, block or phase, ``text``
-that of a step; ``activity``, ``states`` and ``memory`` are diagrams."""
+that of a step; ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
 
 @dataclass(frozen=True)

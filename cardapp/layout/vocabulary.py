@@ -21,10 +21,22 @@ VARIANTS = {
 
 ROLES = {
     "guide": ("leads through the steps", ("intro", "goal", "step_title", "text", "question", "notes")),
-    "evidence": ("shows what the steps talk about", ("activity", "states", "code", "memory", "machine")),
+    "evidence": ("shows what the steps talk about", ("overview", "activity", "states", "code", "memory", "machine")),
     "reading": (
         "holds everything in reading order but the notes",
-        ("intro", "goal", "activity", "states", "step_title", "text", "code", "memory", "machine", "question"),
+        (
+            "intro",
+            "overview",
+            "goal",
+            "activity",
+            "states",
+            "step_title",
+            "text",
+            "code",
+            "memory",
+            "machine",
+            "question",
+        ),
     ),
     "notes": ("holds the notes at the side", ("notes",)),
 }
@@ -53,9 +65,8 @@ COMPONENTS = {
     "step_title": Look("A step's title", "step", flag="tick_box"),
     "intro": Look("The text of the card, a task, a block or a phase", "body"),
     "goal": Look("A block's goal", "body", rule="accent", label="Goal"),
-    "activity": Look(
-        "UML activity: of the card on the front, of a block at its begin", "label", "ink_soft", label="The way"
-    ),
+    "overview": Look("UML activity of the card: tasks and blocks, on the front", "label", "ink_soft", label="Overview"),
+    "activity": Look("UML activity of a block: its phases and steps", "label", "ink_soft", label="The way"),
     "states": Look("UML states of a block: its snapshots", "label", "ink_soft", label="States"),
     "text": Look("A step's text", "body"),
     "code": Look("A step's lines of source", "code", background="panel", label="Code", flag="line_numbers"),
