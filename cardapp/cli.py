@@ -15,7 +15,7 @@ from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
-FORMATS = ("html",)
+FORMATS = ("html", "latex", "pdf")
 """What ``emit`` makes: the names of ``emission.EMITTERS``."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Callable, Mapping
@@ -11,8 +12,11 @@ from cardapp.card.source import LoadedCard
 from cardapp.errors import UsageError
 from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as render_html
+from cardapp.layout.latex.document import render as render_latex
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
+from cardapp.press import press
+from cardapp.settings import load
 
 Emitter = Callable[[Document], bytes]
 
@@ -21,7 +25,18 @@ def _html(document: Document) -> bytes:
     return "".join(render_html(document)).encode()
 
 
-EMITTERS: Mapping[str, Emitter] = {"html": _html}
+def _latex(document: Document) -> bytes:
+    return render_latex(document).encode()
+
+
+def _pdf(document: Document) -> bytes:
+    pressed = press(render_latex(document), load(os.environ).latex_cache)
+    for remark in pressed.remarks:
+        sys.stderr.write(f"cardapp: {remark}\n")
+    return pressed.pdf
+
+
+EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
 """The formats by their names on the command line, each from the sheets to the bytes of its file."""
 
 

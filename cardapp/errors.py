@@ -197,6 +197,15 @@ class TooSlow(CardAppError):
     code = "timeout"
 
 
+# -- sheets --------------------------------------------------------------------------------------------------------
+
+
+class TypesettingFailed(CardAppError):
+    """LaTeX could not set a card's sheets; the text names the place in the card."""
+
+    code = "typesetting_failed"
+
+
 # -- MCP -----------------------------------------------------------------------------------------------------------
 
 

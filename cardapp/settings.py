@@ -106,6 +106,11 @@ class Settings:
     def evidence_dir(self) -> Path:
         return self.state_dir / "evidence"
 
+    @property
+    def latex_cache(self) -> Path:
+        """What LaTeX has read of the fonts; may be removed at any time."""
+        return self.state_dir / "latex-cache"
+
 
 def declared() -> dict[str, Setting]:
     """The declaration of each field of :class:`Settings`, in its order (the state directory before what uses it)."""

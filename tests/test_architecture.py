@@ -38,7 +38,7 @@ CARD = House(
     package="cardapp",
     order=(
         "errors", "private", "schema", "settings", "card", "layout", "layouts", "shelf", "mcp", "neovim", "state",
-        "session", "rehearsal", "emission", "reports", "web", "serve", "cli", "__main__",
+        "session", "rehearsal", "press", "emission", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
     apart={"container": ("errors", "private", "schema", "card", "mcp", "neovim")},

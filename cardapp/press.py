@@ -1,0 +1,134 @@
+"""From LaTeX to PDF: one run of the machine's lualatex in a private folder, without a shell, within a time limit.
+
+lualatex keeps what it reads of the fonts in a cache, which the first run fills (about ten seconds). It gets an
+environment of its own: neither the user's TeX settings nor files elsewhere change what comes out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.errors import MissingRequirement, TooSlow, TypesettingFailed
+from cardapp.layout.latex.document import place_of
+from cardapp.private import make_directory
+
+PROGRAM = "lualatex"
+PACKAGES = (
+    "texlive-luatex", "texlive-latex-recommended", "texlive-pictures", "lmodern", "fonts-noto-core", "fonts-noto-mono",
+)  # fmt: skip
+"""The Debian packages of all that a run needs."""
+TIME_LIMIT = 180.0
+"""Seconds; a card of a hundred sheets takes about ten."""
+
+_COMMAND = ("-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "card.tex")
+_ERROR = re.compile(r"^\./card\.tex:(\d+): (.*)", re.MULTILINE)
+_FATAL = re.compile(r"^! (.*)", re.MULTILINE)
+_NOT_THERE = re.compile(
+    r"File `[^']*' not found|font .* (?:cannot|can't) be found|Font .* not (?:found|loadable)", re.I
+)
+_REMARK = re.compile(r"^Package card Warning: (.*?)\.?$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Pressed:
+    """The PDF, and what its maker should know of it: characters that no font has, parts that had to be set smaller."""
+
+    pdf: bytes
+    remarks: tuple[str, ...]
+
+
+def press(tex: str, cache: Path, *, time_limit: float = TIME_LIMIT) -> Pressed:
+    """The PDF of a file by ``layout.latex``. ``cache`` is a folder for what was read of fonts, for one run at a time.
+
+    :raises MissingRequirement: there is no lualatex, or it has not all that it needs.
+    :raises TypesettingFailed: LaTeX refused the file; the message names the part of the card.
+    :raises TooSlow: it took longer than ``time_limit`` seconds, the wait for another run aside.
+    """
+    program = shutil.which(PROGRAM)
+    if program is None:
+        raise _missing("there is no lualatex on PATH")
+    make_directory(cache, "CARD_STATE_DIR")
+    with tempfile.TemporaryDirectory(prefix="card-press-") as folder, _turn(cache):
+        place = Path(folder)
+        (place / "card.tex").write_text(tex, "utf-8")
+        _run([program, *_COMMAND], place, cache, time_limit)
+        log = (place / "card.log").read_text("utf-8", "replace") if (place / "card.log").exists() else ""
+        _refuse_errors(tex, log)
+        try:
+            pdf = (place / "card.pdf").read_bytes()
+        except FileNotFoundError:
+            raise TypesettingFailed(f"lualatex made no PDF and does not say why; {_WAY_OUT}") from None
+    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))))
+
+
+_WAY_OUT = "emit the card with --format latex and run lualatex on that file to see more"
+
+
+@contextmanager
+def _turn(cache: Path) -> Iterator[None]:
+    """Only one run at a time fills the cache: another could read what is half written."""
+    with open(cache / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _run(command: list[str], place: Path, cache: Path, time_limit: float) -> None:
+    try:
+        subprocess.run(
+            command,
+            cwd=place,
+            env=_environment(place, cache),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            timeout=time_limit,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        raise TooSlow(f"lualatex did not finish within {time_limit:g} s and was ended") from error
+    except OSError as error:
+        raise _missing(f"{command[0]} cannot be run: {error.strerror}") from error
+
+
+def _environment(place: Path, cache: Path) -> dict[str, str]:
+    """Of the user's own only PATH. TeX reads and writes no file elsewhere, and the log's lines stay whole."""
+    return {
+        "PATH": os.environ.get("PATH", os.defpath),
+        "LC_ALL": "C.UTF-8",
+        "openin_any": "p",
+        "openout_any": "p",
+        "shell_escape": "f",
+        "max_print_line": "10000",
+        **dict.fromkeys(("HOME", "TEXMFHOME", "TEXMFCONFIG", "TMPDIR"), str(place)),
+        **dict.fromkeys(("TEXMFVAR", "TEXMFCACHE"), str(cache)),
+    }
+
+
+def _refuse_errors(tex: str, log: str) -> None:
+    error, fatal = _ERROR.search(log), _FATAL.search(log)
+    if error is None and fatal is None:
+        return
+    said = error[2] if error else fatal[1] if fatal else ""
+    if _NOT_THERE.search(said):
+        raise _missing(f"LaTeX says: {said}")
+    where = place_of(tex, int(error[1])) if error else ""
+    line = f" (line {error[1]})" if error else ""
+    raise TypesettingFailed(
+        f"LaTeX failed {f'in {where}' if where else 'before the first part'}{line}: {said}; {_WAY_OUT}"
+    )
+
+
+def _missing(reason: str) -> MissingRequirement:
+    return MissingRequirement(
+        f"a PDF needs LaTeX and the Noto fonts, and {reason}. On Debian or Ubuntu: sudo apt-get install "
+        f"{' '.join(PACKAGES)}. Without them: --format html or --format latex"
+    )
