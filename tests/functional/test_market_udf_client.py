@@ -1,0 +1,128 @@
+"""TradingView's own UDF adapter, under Node, as a client of the running API.
+
+TradingView gives the adapter out with its chart library only, which no registry has. One package of the npm registry
+carries it in all but name; its datafeed is driven here as a chart would drive it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.market_process import SECONDS, ApiProcess, Client
+
+pytestmark = pytest.mark.functional
+
+PACKAGE = "@orderly.network/trading-view@1.5.17"
+SYMBOL = "UDF:ETH-USD"
+START = 1_700_000_040  # seconds; a full minute
+BARS = 700
+PAGE = 300
+"""As in ``udf_client.mjs``."""
+
+Bar = dict[str, float]
+
+
+@pytest.fixture(scope="module")
+def package(loops: Callable[..., int]) -> Iterator[Path]:
+    """A folder in which the package is installed."""
+    if not loops(quick=0, full=1):
+        pytest.skip("only with --full: it installs a package from the npm registry")
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.fail("needs npm and Node.js 20 or newer on PATH (Debian's package npm brings both)")
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
+        command = [npm, "install", "--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", PACKAGE]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True, timeout=SECONDS)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def heard(package: Path) -> Iterator[dict[str, Any]]:
+    """What the client got out of an API with :data:`BARS` bars in every other minute, three ticks to a bar."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        api = ApiProcess(Path(folder))
+        api.start()
+        try:
+            with closing(Client(api.port, api.token("alg"))) as client:
+                status, answer = client("POST", "/v1/ingest/tick", {"ticks": _ticks()})
+            assert (status, answer["rejected"]) == (200, [])
+            done = subprocess.run(
+                ["node", Path(__file__).with_name("udf_client.mjs")],
+                cwd=package, capture_output=True, text=True, timeout=SECONDS, check=False,
+                env=os.environ | {"API": f"http://127.0.0.1:{api.port}", "TOKEN": api.token("read")},
+            )  # fmt: skip
+            assert done.returncode == 0, done.stderr
+            yield json.loads(done.stdout)
+        finally:
+            api.stop()
+
+
+def _ticks() -> list[dict[str, Any]]:
+    """Each bar opens at n + 1, reaches n + 2.25, and closes at n + 0.5; the ticks come shuffled."""
+    ticks = [
+        {"symbol": SYMBOL, "id": f"{n}.{k}", "ts": (START + n * 120 + k) * 1000, "price": f"{n + more}", "size": "0.5"}
+        for n in range(BARS)
+        for k, more in enumerate((1, 2.25, 0.5))
+    ]
+    return ticks[1::2] + ticks[0::2]
+
+
+def _bar(n: int) -> Bar:
+    moment = (START + n * 120) // 60 * 60 * 1000
+    return {"time": moment, "open": n + 1, "high": n + 2.25, "low": n + 0.5, "close": n + 0.5, "volume": 1.5}
+
+
+def test_the_configuration(heard: dict[str, Any]) -> None:
+    assert heard["configuration"]["supports_search"]
+    assert {"1", "60", "1D", "1W", "1M"} <= set(heard["configuration"]["supported_resolutions"])
+
+
+def test_the_search_leads_to_the_symbol(heard: dict[str, Any]) -> None:
+    assert [(each["symbol"], each["exchange"]) for each in heard["found"]] == [(SYMBOL, "UDF")]
+    info = heard["info"]
+    assert (info["ticker"], info["session"], info["timezone"], info["pricescale"]) == (SYMBOL, "24x7", "Etc/UTC", 100)
+
+
+def test_the_time(heard: dict[str, Any]) -> None:
+    assert abs(heard["time"] - time.time()) < 2 * SECONDS
+
+
+def test_a_chart_scrolls_back_to_the_first_bar(heard: dict[str, Any]) -> None:
+    pages = heard["minutes"]["pages"]
+    assert [len(page) for page in pages] == [PAGE, PAGE, BARS - 2 * PAGE]
+    assert [bar for page in reversed(pages) for bar in page] == [_bar(n) for n in range(BARS)]
+    assert heard["minutes"]["end"]["list"] == []
+
+
+def test_days(heard: dict[str, Any]) -> None:
+    [days] = heard["days"]["pages"]
+    assert [day["time"] % 86_400_000 for day in days] == [0] * len(days)
+    assert sum(day["volume"] for day in days) == 1.5 * BARS
+    assert (days[0]["open"], days[-1]["close"]) == (1, BARS - 0.5)
+
+
+def test_a_gap_says_where_to_go_on(heard: dict[str, Any]) -> None:
+    """Seconds 60 to 180 after the first bar hold the second; then the empty minute between them is asked for."""
+    assert [bar["time"] for bar in heard["gap"]["list"]] == [_bar(1)["time"]]
+    assert heard["empty"] == {"list": [], "meta": {"noData": True, "nextTime": _bar(0)["time"] / 1000}}
+
+
+def test_an_error_reaches_the_chart_in_words(heard: dict[str, Any]) -> None:
+    assert "no symbol NO:SUCH" in heard["unknown"]["error"]
+
+
+def test_it_asked_nothing_that_is_not_there(heard: dict[str, Any]) -> None:
+    assert {url.partition("/tv/")[2].partition("?")[0] for url in heard["asked"]} == {
+        "config", "search", "symbols", "time", "history",
+    }  # fmt: skip

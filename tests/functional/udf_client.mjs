@@ -1,0 +1,66 @@
+// A chart's way through the data feed: TradingView's own UDF adapter, as @orderly.network/trading-view carries it, reads
+// the configuration and the bars. What that package left out of the adapter (a symbol, the search, the time) is asked
+// for here by the protocol's documentation.
+//
+//   API=http://… TOKEN=md_… node udf_client.mjs        (in a folder that holds the package)
+import { createRequire } from "node:module";
+import { pathToFileURL } from "node:url";
+
+const { API, TOKEN } = process.env;
+const PAGE = 300;
+
+const asked = [];
+
+// A page has the same host as its feed and no token: whatever stands between adds the one and knows the other.
+const plain = globalThis.fetch;
+globalThis.fetch = (url, options = {}) => {
+    asked.push(url);
+    const headers = { ...options.headers, Authorization: `Bearer ${TOKEN}` };
+    return plain(url.replace(`${API}/tv/`, `${API}/v1/udf/`), { ...options, headers });
+};
+
+const require = createRequire(pathToFileURL(`${process.cwd()}/`));
+const { Datafeed } = require("@orderly.network/trading-view");
+const nothing = () => {};
+const feed = new Datafeed(API, { on: nothing, subscribe: nothing });
+
+const configuration = await new Promise((resolve) => feed.onReady(resolve));
+const get = async (path) => (await fetch(`${API}/tv/${path}`)).text();
+const found = JSON.parse(await get("search?query=udf%3A&type=&exchange=&limit=30"));
+const info = JSON.parse(await get(`symbols?symbol=${encodeURIComponent(found[0].ticker)}`));
+const time = Number(await get("time"));
+
+const bars = (symbol, resolution, period) =>
+    new Promise((resolve) => {
+        const refused = (reason) => resolve({ error: String(reason) });
+        feed.getBars(symbol, resolution, period, (list, meta) => resolve({ list, meta }), refused);
+    });
+
+// Back through history, as a chart that is scrolled: so many bars before the oldest that it has, until there are none.
+async function history(resolution, seconds) {
+    const pages = [];
+    let to = time + seconds;
+    for (;;) {
+        const page = await bars(info, resolution, { from: to - PAGE * seconds, to, countBack: PAGE });
+        if (page.error !== undefined || page.meta.noData) return { pages, end: page };
+        pages.push(page.list);
+        to = page.list[0].time / 1000;
+    }
+}
+
+const minutes = await history("1", 60);
+const first = minutes.pages.at(-1)[0].time / 1000;
+console.log(
+    JSON.stringify({
+        configuration,
+        found,
+        info,
+        time,
+        minutes,
+        days: await history("1D", 86400),
+        gap: await bars(info, "1", { from: first + 60, to: first + 180 }),
+        empty: await bars(info, "1", { from: first + 60, to: first + 120 }),
+        unknown: await bars({ ticker: "NO:SUCH" }, "1", { from: 0, to: time, countBack: 2 }),
+        asked,
+    }),
+);
