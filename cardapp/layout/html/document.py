@@ -123,10 +123,10 @@ def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) ->
 
 
 def _header(header: Header) -> str:
-    trail = " › ".join(html(title) for title in (header.task, header.block) if title)
-    more = ' <span class="more" lang="en">continued</span>' if header.continued else ""
-    card = f'<span dir="auto">{html(header.card)}</span>'
-    return f'<header class="header">{card}<span dir="auto">{trail}{more}</span></header>\n'
+    trail = [f'<span dir="auto">{html(title)}</span>' for title in (header.task, header.block) if title]
+    more = ['<span lang="en">continued</span>'] if header.continued else []
+    card, where = f'<span dir="auto">{html(header.card)}</span>', " · ".join(trail + more)
+    return f'<header class="header">{card}<span>{where}</span></header>\n'
 
 
 def _footer(footer: Footer) -> str:

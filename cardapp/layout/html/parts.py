@@ -115,7 +115,7 @@ def _machine(machine: Machine) -> str:
         for row in machine.rows
     )
     head = '<tr><th scope="col">Expression</th><th scope="col">Value</th></tr>'
-    return f'<table dir="ltr"><thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
+    return f'<table dir="ltr"><col><col><thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
 
 
 def _pieces(pieces: Iterable[str]) -> str:

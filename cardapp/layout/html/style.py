@@ -27,9 +27,6 @@ _DESK_PX = 32
 """What a window shows of the desk beside a whole sheet at least."""
 _EDGES = ("header", "footer")
 _DISTANCES = {
-    "padding": metrics.PADDING,
-    "rule-width": metrics.RULE,
-    "rule-gap": metrics.RULE_GAP,
     "caption-gap": metrics.CAPTION_GAP,
     "paragraph-gap": metrics.PARAGRAPH_GAP,
     "item-gap": metrics.ITEM_GAP,
@@ -117,12 +114,14 @@ def _look(name: str, component: Component) -> Iterator[str]:
     if name in _EDGES:
         yield f"border-color:var(--{_css(component.rule or 'paper')});"
         return
+    padding = metrics.PADDING if component.background else 0.0
+    rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+    yield f"--inset:{2 * padding + rule:g};padding:calc({padding:g}*var(--u));"
     if component.background:
-        yield f"background:var(--{_css(component.background)});padding:calc(var(--padding)*var(--u));"
+        yield f"background:var(--{_css(component.background)});"
     if component.rule:
-        inner = "var(--rule-gap) + var(--padding)" if component.background else "var(--rule-gap)"
-        yield f"border-left:calc(var(--rule-width)*var(--u)) solid var(--{_css(component.rule)});"
-        yield f"padding-left:calc(({inner})*var(--u));"
+        yield f"border-left:calc({metrics.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
+        yield f"padding-left:calc({padding + metrics.RULE_GAP:g}*var(--u));"
 
 
 def _css(name: str) -> str:
