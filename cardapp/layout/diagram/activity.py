@@ -9,9 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Card, Step
-from cardapp.layout.diagram.chain import Chain, Drawn, Lane, Link, laid_out
+from cardapp.layout.diagram import chain, swimlanes
+from cardapp.layout.diagram.chain import Chain, Drawn, Link
+from cardapp.layout.diagram.flow import Lane
 from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, plain
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Point, Room
+from cardapp.layout.diagram.swimlanes import Cell, Swimlanes
 
 _GAP = 3.8
 """The arrow above an action."""
@@ -27,16 +30,21 @@ _SHORT = 3.4
 def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
     """Tasks and blocks, in as many diagrams as the room asks for; where one ends, a connector leads to the next."""
 
-    def links(width: float) -> Iterator[Link]:
+    def lanes(width: float) -> Iterator[tuple[Lane, list[Cell]]]:
         for number, task in enumerate(card.tasks, 1):
-            lane = Lane(task.id, f"{number} {task.title}")
-            for place, block in enumerate(task.blocks, 1):
-                yield _call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", lane, width)
+            calls = enumerate(task.blocks, 1)
+            cells = [_call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", width) for place, block in calls]
+            yield Lane(task.id, f"{number} {task.title}"), cells
 
-    blocks = sum(len(task.blocks) for task in card.tasks)
-    description = f"{_counted(len(card.tasks), 'task')} with {_counted(blocks, 'block')}, in the order of work."
-    chain = Chain("activity", f"Activity: {plain(card.title)}", description, links, _BESIDE, _BESIDE)
-    return laid_out(chain, room)
+    def links(width: float) -> Iterator[Link]:
+        return (_linked(cell, lane, width) for lane, cells in lanes(width) for cell in cells)
+
+    counts = [len(task.blocks) for task in card.tasks]
+    title = f"Activity: {plain(card.title)}"
+    described = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
+    if room.width < swimlanes.LEAST_WIDTH:
+        return chain.laid_out(Chain("activity", title, described, links, _BESIDE, _BESIDE), room)
+    return swimlanes.laid_out(Swimlanes("activity", title, described, lanes, max(counts, default=1)), room)
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
@@ -51,23 +59,28 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     steps = sum(len(phase.steps) for phase in block.phases)
     description = f"{_counted(len(block.phases), 'phase')} with {_counted(steps, 'step')}, in the order of work."
     title = f"Activity: {plain(block.title)}"
-    chain = Chain(f"activity.{key}", title, description, links, _BESIDE, _LOOP)
-    return laid_out(chain, room)
+    return chain.laid_out(Chain(f"activity.{key}", title, description, links, _BESIDE, _LOOP), room)
 
 
 def _counted(count: int, what: str) -> str:
     return f"{count} {what}" if count == 1 else f"{count} {what}s"
 
 
-def _call(key: str, title: str, lane: Lane, width: float) -> Link:
+def _call(key: str, title: str, width: float) -> Cell:
     """A block: an action with the rake of an activity of its own in its corner."""
-    lines = broken(plain(title), width - 2 * _PADDING - 2 * _RAKE, NAME)
+    lines = broken(plain(title), width - 2 * (_PADDING + _RAKE + 0.6), NAME)
 
+    def draw(box: Box) -> Node:
+        return Node(key, "call", box, plain(title), centred(lines, box.centre.x, box.centre.y, NAME), key, _rake(box))
+
+    return Cell(_height(lines), draw)
+
+
+def _linked(cell: Cell, lane: Lane, width: float) -> Link:
     def draw(x: float, y: float) -> Drawn:
-        box = Box(x - width / 2, y + _GAP, width, _height(lines))
-        return Drawn((Node(key, "call", box, plain(title), centred(lines, x, box.centre.y, NAME), key, _rake(box)),))
+        return Drawn((cell.draw(Box(x - width / 2, y + _GAP, width, cell.height)),))
 
-    return Link(_GAP, _GAP + _height(lines) + 1, draw, lane)
+    return Link(_GAP, _GAP + cell.height + 1, draw, lane)
 
 
 def _rake(box: Box) -> tuple[tuple[Point, ...], ...]:

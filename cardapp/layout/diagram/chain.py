@@ -1,7 +1,8 @@
 """A flow that goes one way, laid out downward: it wraps into columns, and goes on in further diagrams.
 
-The fewest columns are taken that hold the flow, each as wide as it may be, and their heights are evened out. Arrows
-from column to column run in the gutters between them and above and below all shapes, so nothing is crossed.
+The fewest columns are taken that hold the flow without making it tall, each as wide as it may be, and their heights
+are evened out. Arrows from column to column run in the gutters between them and above and below all shapes, so nothing
+is crossed.
 """
 
 from __future__ import annotations
@@ -9,33 +10,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, plain
-from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room, Text
+from cardapp.layout.diagram.flow import CIRCLE, DISC, EDGE, LEG, Lane, coming, final, initial, leaving
+from cardapp.layout.diagram.lettering import NAME, below, broken, height, plain
+from cardapp.layout.diagram.model import LEAST_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
 
 GUTTER = 7.0
 LEAST_COLUMN, MOST_COLUMN = 44.0, 72.0
-EDGE = 0.4
-"""Free at each side of a diagram, so that no line is cut by its border."""
-
+_LOOK = 0.8
+"""A diagram takes a further column rather than be higher than its room is wide, by this factor."""
 _TURN = 2.2
 """From the last shape of a column down to the arrow that leaves it, and down from the arrow that enters the next."""
 _ENTRY = 3.4
 """How far a column that is entered from another one begins below the top."""
-_CIRCLE, _DISC = 5.0, 4.0
-"""Diameters of a connector and of the initial and the final node."""
-_LEG = 3.4
-"""An arrow to or from a connector."""
 _FOOT, _BETWEEN = 2.2, 2.6
 """Below the last shape of a lane, and between two lanes."""
 _HEAD_PADDING = 1.2
-
-
-@dataclass(frozen=True)
-class Lane:
-    """The partition that links belong to; ``key`` is also where its name leads."""
-
-    key: str
-    title: str
 
 
 @dataclass(frozen=True)
@@ -77,12 +66,14 @@ def laid_out(chain: Chain, room: Room) -> tuple[Diagram, ...]:
     """The flow between its initial and its final node, in one diagram if it fits the room, else in several that name
     each other by connectors."""
     most = max(1, int((room.width + GUTTER) / (LEAST_COLUMN + GUTTER)))
+    wanted = min(room.height, max(LEAST_HEIGHT, _LOOK * room.width))
     form = _Form(chain, min(MOST_COLUMN, room.width))
-    for count in range(min(form.least_count(room.height), most), most + 1):
+    for count in range(min(form.least_count(wanted), most), most + 1):
         form = form.narrowed(min(MOST_COLUMN, (room.width - (count - 1) * GUTTER) / count))
-        columns = form.packed(count, room.height)
+        limit = room.height if count == most else wanted
+        columns = form.packed(count, limit)
         if len(columns) <= count:
-            return (_Page(form, form.evened(count, room.height), 1, last=True).diagram(),)
+            return (_Page(form, form.evened(count, limit), 1, last=True).diagram(),)
     pages = [columns[start : start + most] for start in range(0, len(columns), most)]
     return tuple(_Page(form, page, number, number == len(pages)).diagram() for number, page in enumerate(pages, 1))
 
@@ -146,7 +137,7 @@ class _Form:
         columns = self._filled(lambda index: (_ENTRY if index else EDGE, limit - EDGE - (_TURN if count > 1 else 0)))
         if len(columns) <= count:
             return columns
-        joint = _CIRCLE + _LEG + EDGE
+        joint = CIRCLE + LEG + EDGE
 
         def bounds(index: int) -> tuple[float, float]:
             first, last = index % count == 0 and index > 0, index % count == count - 1
@@ -255,7 +246,10 @@ class _Page:
     def _flow(self) -> tuple[list[Node], list[Edge]]:
         nodes: list[Node] = []
         edges: list[Edge] = []
-        before = self._joint(nodes, 0, EDGE, self.number - 1, "from") if self.number > 1 else None
+        before = None
+        if self.number > 1:
+            nodes.append(coming(self._axis(0), EDGE, self.number - 1))
+            before = _Exit(nodes[-1], (), 0, 0)
         for index, column in enumerate(self.columns):
             axis = self._axis(index)
             for number, top in self.form.tops(column):
@@ -266,21 +260,9 @@ class _Page:
                 edges += drawn.edges
                 before = _Exit(nodes[-1], drawn.leave, index, column.end)
         if not self.last and before:
-            joint = self._joint(nodes, before.index, before.end + _LEG, self.number, "to")
-            edges.append(self._joined(before, joint, ()))
+            nodes.append(leaving(self._axis(before.index), before.end + LEG, self.number))
+            edges.append(self._joined(before, _Exit(nodes[-1], (), before.index, 0), ()))
         return nodes, edges
-
-    def _joint(self, nodes: list[Node], index: int, top: float, number: int, way: str) -> _Exit:
-        """A connector: the same number stands where the flow breaks off and where it goes on."""
-        axis = self._axis(index)
-        box = Box(axis - _CIRCLE / 2, top, _CIRCLE, _CIRCLE)
-        said = (
-            f"Goes on at {number} of the next diagram" if way == "to" else f"Comes from {number} of the diagram before"
-        )
-        nodes.append(
-            Node(f":{way}-{number}", "connector", box, said, centred((str(number),), axis, box.centre.y, SMALL))
-        )
-        return _Exit(nodes[-1], (), index, 0)
 
     def _joined(self, source: _Exit, target: _Exit, entry: tuple[Text, ...]) -> Edge:
         start = Point(self._axis(source.index), source.node.box.bottom)
@@ -293,12 +275,8 @@ class _Page:
 
 
 def _initial() -> Link:
-    return Link(0, _DISC, lambda x, y: Drawn((Node(":initial", "initial", _disc(x, y), "Begin"),)))
+    return Link(0, DISC, lambda x, y: Drawn((initial(x, y),)))
 
 
 def _final() -> Link:
-    return Link(_LEG, _LEG + _DISC, lambda x, y: Drawn((Node(":final", "final", _disc(x, y + _LEG), "End"),)))
-
-
-def _disc(x: float, y: float) -> Box:
-    return Box(x - _DISC / 2, y, _DISC, _DISC)
+    return Link(LEG, LEG + DISC, lambda x, y: Drawn((final(x, y + LEG),)))

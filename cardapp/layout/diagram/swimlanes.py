@@ -1,0 +1,180 @@
+"""A flow that is read like a text, in swimlanes: from left to right, line by line, each lane with its name at the left.
+
+An arrow that returns to the left runs between two lines or lanes, where nothing else is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from cardapp.layout.diagram.flow import CIRCLE, EDGE, LEG, Lane, coming, final, initial, leaving
+from cardapp.layout.diagram.lettering import NAME, broken, centred, height, plain
+from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room
+
+LEAST_WIDTH = 100.0
+"""Less is better used by a flow that goes down."""
+
+_LEAST_CELL, _MOST_CELL = 26.0, 46.0
+_HEAD_SHARE, _MOST_HEAD = 0.19, 36.0
+"""The part of a lane that its name takes, and how many mm at most."""
+_INSET = 3.6
+"""From a lane's name and its end to its cells, and from a name to the borders around it."""
+_ACROSS = 6.4
+"""The arrow from cell to cell."""
+_PADDING, _BETWEEN, _LINE = 2.6, 4.8, 6.0
+"""Above and below the cells of a lane, from lane to lane, and from line to line in a lane."""
+_TURN = 2.2
+"""From a lane or line down to the arrow that returns below it."""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A shape of the flow: how high it has to be, and the shape itself in its box."""
+
+    height: float
+    draw: Callable[[Box], Node]
+
+
+@dataclass(frozen=True)
+class Swimlanes:
+    """``lanes`` gives the lanes with their cells for cells of a given width; ``most`` is how many cells a lane has."""
+
+    id: str
+    title: str
+    description: str
+    lanes: Callable[[float], Iterable[tuple[Lane, Sequence[Cell]]]]
+    most: int
+
+
+@dataclass(frozen=True)
+class _Line:
+    """Cells side by side. ``again``: the lane has begun before."""
+
+    lane: Lane
+    again: bool
+    cells: Sequence[Cell]
+    head: tuple[str, ...]
+    height: float
+
+
+def laid_out(flow: Swimlanes, room: Room) -> tuple[Diagram, ...]:
+    """The flow between its initial and its final node, in as many diagrams as the room asks for."""
+    form = _Form(flow, room.width)
+    pages = list(form.pages(room.height))
+    return tuple(_Page(form, lines, number, number == len(pages)).diagram() for number, lines in enumerate(pages, 1))
+
+
+class _Form:
+    """The flow in lines, at the width of a room."""
+
+    def __init__(self, flow: Swimlanes, width: float) -> None:
+        self.flow = flow
+        self.width = width
+        self.head = min(_MOST_HEAD, _HEAD_SHARE * width)
+        self.left = EDGE + self.head + _INSET
+        inner = width - EDGE - _INSET - self.left
+        count = max(1, min(flow.most, int((inner + _ACROSS) / (_LEAST_CELL + _ACROSS))))
+        self.cell = min(_MOST_CELL, (inner - (count - 1) * _ACROSS) / count)
+        self.lines = tuple(line for lane, cells in flow.lanes(self.cell) for line in self._lines(lane, cells, count))
+
+    def _lines(self, lane: Lane, cells: Sequence[Cell], count: int) -> Iterator[_Line]:
+        for start in range(0, len(cells), count):
+            title = f"{plain(lane.title)} (continued)" if start else plain(lane.title)
+            head = broken(title, self.head - _INSET, NAME, "strong", most=4)
+            some = cells[start : start + count]
+            least = height(len(head), NAME) + 1 - 2 * _PADDING
+            yield _Line(lane, start > 0, some, head, max(least, *(cell.height for cell in some)))
+
+    def pages(self, limit: float) -> Iterator[list[_Line]]:
+        """The lines of each diagram; each has room for a connector above and below."""
+        page: list[_Line] = []
+        end = top = EDGE + CIRCLE
+        for line in self.lines:
+            again = bool(page) and line.again
+            taken = _LINE + line.height if again else _BETWEEN + 2 * _PADDING + line.height
+            if page and end + taken > limit - EDGE - LEG - CIRCLE:
+                yield page
+                page, end, taken = [], top, _BETWEEN + 2 * _PADDING + line.height
+            page.append(line)
+            end += taken
+        yield page
+
+
+@dataclass(frozen=True)
+class _Band:
+    """A lane's part of a diagram, from its first line there."""
+
+    first: _Line
+    top: float
+    bottom: float
+
+
+@dataclass(frozen=True)
+class _Page:
+    """The lines of one diagram; ``number`` counts the diagrams of the flow from 1."""
+
+    form: _Form
+    lines: Sequence[_Line]
+    number: int
+    last: bool
+
+    def diagram(self) -> Diagram:
+        flow = self.form.flow
+        nodes, edges, bands = [self._first()], list[Edge](), list[_Band]()
+        for line in self.lines:
+            end = bands[-1].bottom if bands else nodes[0].box.bottom
+            again = line.again and bool(bands)
+            low = end - _PADDING if again else end
+            top = low + _LINE if again else low + _BETWEEN + _PADDING
+            for node in self._placed(line, top):
+                edges.append(_joined(nodes[-1], node, low + _TURN))
+                nodes.append(node)
+            start = bands.pop() if again else _Band(line, top - _PADDING, 0)
+            bands.append(replace(start, bottom=top + line.height + _PADDING))
+        nodes.append(self._end(nodes[-1], bands[-1].bottom if bands else nodes[0].box.bottom))
+        edges.append(_joined(nodes[-2], nodes[-1], nodes[-1].box.y))
+        suffix, title = (f".{self.number}", f" ({self.number})") if self.number > 1 else ("", "")
+        return Diagram(
+            id=flow.id + suffix,
+            title=flow.title + title,
+            description=flow.description,
+            width=self.form.width,
+            height=nodes[-1].box.bottom + EDGE,
+            nodes=tuple(nodes),
+            edges=tuple(edges),
+            partitions=tuple(self._lane(band) for band in bands),
+        )
+
+    def _first(self) -> Node:
+        axis = self.form.left + self.form.cell / 2
+        return initial(axis, EDGE) if self.number == 1 else coming(axis, EDGE, self.number - 1)
+
+    def _end(self, before: Node, bottom: float) -> Node:
+        axis = before.box.x + before.box.width / 2
+        return final(axis, bottom + LEG) if self.last else leaving(axis, bottom + LEG, self.number)
+
+    def _placed(self, line: _Line, top: float) -> Iterator[Node]:
+        for place, cell in enumerate(line.cells):
+            x = self.form.left + place * (self.form.cell + _ACROSS)
+            yield cell.draw(Box(x, top, self.form.cell, line.height))
+
+    def _lane(self, band: _Band) -> Partition:
+        lane, tall = band.first.lane, band.bottom - band.top
+        box = Box(EDGE, band.top, self.form.width - 2 * EDGE, tall)
+        head = Box(EDGE, band.top, self.form.head, tall)
+        lines = centred(band.first.head, EDGE + _INSET / 2, head.centre.y, NAME, "strong", "start", "accent")
+        return Partition(lane.key, box, head, plain(lane.title), lines, lane.key)
+
+
+def _joined(source: Node, target: Node, turn: float) -> Edge:
+    """An arrow to the right, straight down, or back to the left at the height ``turn``."""
+    start, end = source.box.centre, target.box.centre
+    if start.y == end.y:
+        path: tuple[Point, ...] = (Point(source.box.right, start.y), Point(target.box.x, end.y))
+    elif start.x == end.x:
+        path = (Point(start.x, source.box.bottom), Point(end.x, target.box.y))
+    else:
+        down, back = Point(start.x, turn), Point(end.x, turn)
+        path = (Point(start.x, source.box.bottom), down, back, Point(end.x, target.box.y))
+    return Edge(source.id, target.id, path)
