@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from cardapp.errors import InvalidLayout
@@ -16,20 +17,28 @@ _LEAST_COLUMN, _LEAST_BODY = 35.0, 80.0
 _MOST_CM = 200.0
 _SHAPE = 0.01
 """How much the shape of the pixels may differ from the paper's: they are whole numbers."""
-_GRID = ("columns", "left_role", "right_role", "geometry_cm")
+_ROUNDING = 0.05
 _PAGE_PLACE, _GEOMETRY_PLACE = ("tokens", "page"), ("tokens", "grid", "geometry_cm")
 
 
-def page_and_grid(tokens: Mapping[str, Any], notices: Notices) -> tuple[Page, Grid]:
-    """The paper and the places on it; :class:`InvalidLayout` where they leave no room for a card."""
+@dataclass(frozen=True)
+class Paper:
+    """The page with the frames that its margins leave, and the lengths of the file in mm by their names."""
+
+    page: Page
+    header: Frame
+    body: Frame
+    footer: Frame
+    size: Mapping[str, float]
+
+
+def paper(tokens: Mapping[str, Any], columns: Iterable[str], notices: Notices) -> Paper:
+    """The paper; :class:`InvalidLayout` where its margins leave no room for a card. ``columns`` may have a width."""
     given = tokens.get("grid", {})
-    notices.unknown(("tokens", "grid"), given, _GRID)
-    names = _column_names(given, notices)
-    size = _geometry(given, names, notices)
+    notices.unknown(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
+    size = _geometry(given.get("geometry_cm", {}), columns, notices)
     page = _page(tokens.get("page", {}), size, notices)
-    header, body, footer = _frames(page, size)
-    columns = _columns(names, _roles(given, names, notices), size, body)
-    return page, Grid(columns, header, body, footer, size["row_gap"])
+    return Paper(page, *_frames(page, size), size)
 
 
 # -- the paper -----------------------------------------------------------------------------------------------------
@@ -84,66 +93,38 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
     return header, body, footer
 
 
-# -- the columns ---------------------------------------------------------------------------------------------------
+# -- lengths and columns -------------------------------------------------------------------------------------------
 
 
-def _column_names(given: Mapping[str, Any], notices: Notices) -> list[str]:
-    """The columns and gutters from left to right; no column stands twice."""
-    names: list[str] = []
-    for place, name in enumerate(given.get("columns", ("left", vocabulary.GUTTER, "right"))):
-        if name == vocabulary.GUTTER or (name not in names and name != vocabulary.ALL):
-            names.append(name)
-        else:
-            message = (
-                f"{name!r} has no effect: a column stands once, and {vocabulary.ALL!r} is the name of all together"
-            )
-            notices.add(("tokens", "grid", "columns", str(place)), message)
-    return names if _held(names) else [vocabulary.ALL]
-
-
-def _held(names: list[str]) -> list[str]:
-    """The columns that hold parts."""
-    return [name for name in names if name != vocabulary.GUTTER]
-
-
-def _geometry(given: Mapping[str, Any], names: list[str], notices: Notices) -> dict[str, float]:
+def _geometry(given: Mapping[str, Any], columns: Iterable[str], notices: Notices) -> dict[str, float]:
     """Every known length in mm, and those of the columns that have one."""
-    lengths = given.get("geometry_cm", {})
-    notices.unknown(_GEOMETRY_PLACE, lengths, dict.fromkeys((*vocabulary.GEOMETRY_CM, *names)))
+    known = dict.fromkeys((*vocabulary.GEOMETRY_CM, *columns))
+    notices.unknown(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in vocabulary.GEOMETRY_CM.items()}
-    for name, length in lengths.items():
-        if name in size or name in names:
-            if not 0 <= length <= _MOST_CM:
-                raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must lie in 0 to {_MOST_CM:g} cm")
+    for name, length in given.items():
+        if not 0 <= length <= _MOST_CM:
+            raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must lie in 0 to {_MOST_CM:g} cm")
+        if name in known:
             size[name] = length * 10
     return size
 
 
-def _roles(given: Mapping[str, Any], names: list[str], notices: Notices) -> dict[str, str]:
-    """The role of the first column and of the last; that of a single one is the left."""
-    held = _held(names) or names
-    roles = {}
-    for name, side, default in ((held[-1], "right_role", "evidence"), (held[0], "left_role", "guide")):
-        place = ("tokens", "grid", side)
-        roles[name] = notices.name(place, given.get(side, default), vocabulary.ROLES, default)
-    return roles
-
-
-def _columns(names: list[str], roles: Mapping[str, str], size: Mapping[str, float], body: Frame) -> tuple[Column, ...]:
-    taken = sum(size.get(name, 0.0) for name in names)
-    open_names = [name for name in names if name not in size]
-    share = (body.width - taken) / len(open_names) if open_names else 0.0
-    columns, x = [], body.x
+def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles: Mapping[str, str]) -> Grid:
+    """The columns and gutters called ``names`` from left to right. Those without a width share what is left."""
+    names, size = tuple(names), paper.size
+    open_names = {name: shares.get(name, 1.0) for name in names if name not in size}
+    share = (paper.body.width - sum(size.get(name, 0.0) for name in names)) / (sum(open_names.values()) or 1.0)
+    columns, x = [], paper.body.x
     for name in names:
-        width = size.get(name, share)
+        width = size[name] if name in size else open_names[name] * share
         if name != vocabulary.GUTTER:
             columns.append(Column(name, roles.get(name, ""), x, width))
         x += width
-    if x > body.x + body.width + 0.05 or min(column.width for column in columns) < _LEAST_COLUMN:
+    if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _LEAST_COLUMN:
         told = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
-            f"columns ({told} cm, with gutters {(x - body.x) / 10:.1f}) must fit in {body.width / 10:.1f} cm and have "
-            f"{_LEAST_COLUMN / 10:g} cm each: make some narrower, or the margins",
+            f"columns ({told} cm, with gutters {(x - paper.body.x) / 10:.1f}) must fit in {paper.body.width / 10:.1f} "
+            f"and have {_LEAST_COLUMN / 10:g} cm each: make some narrower, or the margins smaller",
         )
-    return tuple(columns)
+    return Grid(tuple(columns), paper.header, paper.body, paper.footer, size["row_gap"])

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from cardapp.layout import vocabulary
-from cardapp.layout.geometry import page_and_grid
+from cardapp.layout.arrange import Arranger
+from cardapp.layout.geometry import paper
 from cardapp.layout.notices import Notices, Place
-from cardapp.layout.template import Component, Grid, Layout, Typography
+from cardapp.layout.template import Arrangement, Component, Layout, Output, Typography
 from cardapp.layout.vocabulary import Look
 from cardapp.schema import shown
 
@@ -32,10 +33,14 @@ def build(document: Mapping[str, Any]) -> Layout:
     notices.unknown((), document, _ROOT)
     tokens = document["tokens"]
     notices.unknown(("tokens",), tokens, ("page", "grid", "typography", "colors"))
-    page, grid = page_and_grid(tokens, notices)
+    arranger = Arranger(document, notices)
+    sheet = paper(tokens, arranger.names, notices)
     typography = _typography(tokens.get("typography", {}), notices)
     colors = _colors(tokens.get("colors", {}), notices)
-    components = _components(document, grid, typography, colors, notices)
+    by_variant = arranger.arrangements(sheet)
+    html, latex = document["emitters"]["html"], document["emitters"]["latex"]
+    arrangements: dict[Output, Arrangement] = {"html": by_variant[html], "latex": by_variant[latex]}
+    components = _components(document.get("components"), arrangements["html"], typography, colors, notices)
     _unused(tokens, typography, components, notices)
     limitations = document.get("limitations", {})
     notices.unknown(("limitations",), limitations, vocabulary.LIMITATIONS)
@@ -45,13 +50,14 @@ def build(document: Mapping[str, Any]) -> Layout:
         version=document["version"],
         approved=document.get("approved", ""),
         description=document["description"],
-        page=page,
-        grid=grid,
+        page=sheet.page,
+        grid=arrangements["html"].grid,
         typography=typography,
         colors=colors,
         components=components,
-        html=document["emitters"]["html"],
-        latex=document["emitters"]["latex"],
+        html=html,
+        latex=latex,
+        arrangements=arrangements,
         limitations={name: tuple(limitations[name]) for name in vocabulary.LIMITATIONS if name in limitations},
         warnings=notices.all,
     )
@@ -129,23 +135,22 @@ def _unused(
     notices.unknown((*_TYPOGRAPHY_PLACE, "sizes_pt"), typography.sizes_pt, sizes)
 
 
-# -- components and their columns ----------------------------------------------------------------------------------
+# -- components ----------------------------------------------------------------------------------------------------
 
 
 def _components(
-    document: Mapping[str, Any],
-    grid: Grid,
+    given: Mapping[str, Any] | None,
+    arrangement: Arrangement,
     typography: Typography,
     colors: Mapping[str, str],
     notices: Notices,
 ) -> dict[str, Component]:
     """The components that are shown: all, or those that the file names and does not set to false."""
     known = vocabulary.COMPONENTS
-    given = document.get("components", dict.fromkeys(known, True))
+    given = dict.fromkeys(known, True) if given is None else given
     notices.unknown(("components",), given, known)
-    columns = _block_map(document.get("block_map", {}), grid, notices)
     return {
-        name: _component(name, given[name], columns[name], typography, colors, notices)
+        name: _component(name, given[name], arrangement.columns[name], typography, colors, notices)
         for name in known
         if given.get(name, False) is not False
     }
@@ -195,18 +200,3 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, not
         notices.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
         return default
     return notices.number((*place, option), value, 0, vocabulary.MOST_ANSWER_LINES, default)
-
-
-def _block_map(given: Mapping[str, Any], grid: Grid, notices: Notices) -> dict[str, str]:
-    """The column of every component: what the file says, else the one whose role holds it, else all of them."""
-    movable = [name for name in vocabulary.COMPONENTS if name not in vocabulary.UNPLACED]
-    notices.unknown(("block_map",), given, movable)
-    found = dict.fromkeys(vocabulary.COMPONENTS, vocabulary.ALL)
-    for column in reversed(grid.columns):
-        if column.role:
-            found |= dict.fromkeys(vocabulary.ROLES[column.role][1], column.name)
-    known = dict.fromkeys((vocabulary.ALL, *(column.name for column in grid.columns)))
-    for name in movable:
-        if name in given:
-            found[name] = notices.name(("block_map", name), given[name], known, found[name])
-    return found

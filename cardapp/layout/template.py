@@ -7,7 +7,7 @@ colours and sizes are those of ``vocabulary.py``.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from cardapp.errors import FieldError
@@ -101,10 +101,24 @@ class Component:
     tick_box: bool
 
 
+Output = Literal["html", "latex"]
+
+
+@dataclass(frozen=True)
+class Arrangement:
+    """What an emitter makes of a layout: its columns, and in which each component stands."""
+
+    grid: Grid
+    columns: Mapping[str, str]
+
+
 @dataclass(frozen=True)
 class Layout:
     """A whole layout file. ``components`` holds the parts that are shown, by their names; ``colors`` maps every known
-    name to ``#rrggbb``; ``warnings`` are the places whose names or values are not known and so had no effect."""
+    name to ``#rrggbb``; ``warnings`` are the places whose names or values are not known and so had no effect.
+
+    ``grid`` and the components' columns are those of one output, first of the HTML: see :meth:`arranged`.
+    """
 
     id: str
     name: str
@@ -118,5 +132,12 @@ class Layout:
     components: Mapping[str, Component]
     html: Variant
     latex: Variant
+    arrangements: Mapping[Output, Arrangement]
     limitations: Mapping[str, tuple[str, ...]]
     warnings: tuple[FieldError, ...]
+
+    def arranged(self, output: Output) -> Layout:
+        """The layout as the emitter of ``output`` arranges it."""
+        found = self.arrangements[output]
+        parts = {name: replace(part, column=found.columns[name]) for name, part in self.components.items()}
+        return replace(self, grid=found.grid, components=parts)

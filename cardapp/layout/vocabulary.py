@@ -18,6 +18,23 @@ VARIANTS = {
     "5a": "goal, code, diagram, machine state and question as a grid with a left and a right role",
     "5b": "the five parts side by side",
 }
+"""The emitters. Each arranges the parts in the columns of ``grid.columns`` where they are as many as it has, two for
+``classic`` and ``5a``, three or more for ``5b``; and else in columns of its own (``FOLDS``)."""
+FOLDS = {
+    "classic": {"side": 3.0, "main": 8.0},
+    "5a": {"left": 5.0, "right": 7.0},
+    "5b": {"goal": 5.0, "code": 8.0, "diagram": 5.0, "machine": 5.0, "question": 4.0},
+}
+"""An emitter's own columns from left to right, and their shares of the width where ``geometry_cm`` has none for them.
+The first has the ``left_role``, the last the ``right_role``; those of ``classic`` are for the notes and for reading."""
+FIVE_PARTS = {
+    "goal": ("goal", "step_title", "text"),
+    "code": ("intro", "overview", "activity", "code"),
+    "diagram": ("states", "memory"),
+    "machine": ("machine", "notes"),
+    "question": ("question",),
+}
+"""Columns of these names hold these components where ``block_map`` says nothing else."""
 
 ROLES = {
     "guide": ("leads through the steps", ("intro", "goal", "step_title", "text", "question", "notes")),

@@ -1,0 +1,108 @@
+"""What each emitter makes of a layout's columns: as the file has them, or folded to as many as the emitter has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cardapp.layout import vocabulary
+from cardapp.layout.geometry import Paper, grid
+from cardapp.layout.notices import Notices
+from cardapp.layout.template import Arrangement, Column, Variant
+from cardapp.layout.vocabulary import ALL, GUTTER
+from cardapp.schema import shown
+
+_COLUMNS = ("left", GUTTER, "right")
+_Names = tuple[str, ...]
+
+
+class Arranger:
+    """Arranges one layout file: ``columns`` are those of its emitters, by the emitter's name, gutters among them."""
+
+    def __init__(self, document: Mapping[str, Any], notices: Notices) -> None:
+        self._document = document
+        self._notices = notices
+        given = document["tokens"].get("grid", {})
+        own = _own(given.get("columns", _COLUMNS), notices)
+        self.columns: dict[Variant, _Names] = {
+            variant: own if _suits(variant, own) else _folded(variant)
+            for variant in dict.fromkeys(document["emitters"].values())
+        }
+        if own not in self.columns.values():
+            message = f"have no effect: the emitters' own are used ({', '.join(self.names)})"
+            notices.add(("tokens", "grid", "columns"), message)
+        self._roles = {
+            side: notices.name(("tokens", "grid", side), given.get(side, default), vocabulary.ROLES, default)
+            for side, default in (("left_role", "guide"), ("right_role", "evidence"))
+        }
+
+    @property
+    def names(self) -> _Names:
+        """Every column of any of the emitters."""
+        return tuple(dict.fromkeys(name for names in self.columns.values() for name in names if name != GUTTER))
+
+    def arrangements(self, paper: Paper) -> dict[Variant, Arrangement]:
+        """The arrangement of each emitter; :class:`InvalidLayout` where its columns do not fit the paper."""
+        given = self._block_map()
+        found: dict[Variant, Arrangement] = {}
+        for variant, names in self.columns.items():
+            made = grid(paper, names, vocabulary.FOLDS[variant], self._roles_of(variant))
+            columns = _by_default(made.columns)
+            columns |= {part: column for part, column in given.items() if column in names or column == ALL}
+            found[variant] = Arrangement(made, columns)
+        return found
+
+    def _roles_of(self, variant: Variant) -> dict[str, str]:
+        held = [name for name in self.columns[variant] if name != GUTTER]
+        if variant == "classic" and held == list(vocabulary.FOLDS[variant]):
+            return dict(zip(held, ("notes", "reading"), strict=True))
+        return {held[-1]: self._roles["right_role"]} | {held[0]: self._roles["left_role"]}
+
+    def _block_map(self) -> dict[str, str]:
+        """What the file says of known components and columns."""
+        given = self._document.get("block_map", {})
+        movable = [name for name in vocabulary.COMPONENTS if name not in vocabulary.UNPLACED]
+        self._notices.unknown(("block_map",), given, movable)
+        known = (ALL, *self.names)
+        found = {}
+        for name in movable:
+            if name in given and isinstance(given[name], str) and given[name] in known:
+                found[name] = given[name]
+            elif name in given:
+                message = f"{shown(given[name])} is no column and has no effect; known: {', '.join(known)}"
+                self._notices.add(("block_map", name), message)
+        return found
+
+
+def _own(given: list[str] | _Names, notices: Notices) -> _Names:
+    """The file's columns and gutters from left to right; no column stands twice."""
+    names: list[str] = []
+    for place, name in enumerate(given):
+        if name == GUTTER or (name not in names and name != ALL):
+            names.append(name)
+        else:
+            message = f"{name!r} has no effect: a column stands once, and {ALL!r} is the name of all together"
+            notices.add(("tokens", "grid", "columns", str(place)), message)
+    return tuple(names)
+
+
+def _suits(variant: Variant, names: _Names) -> bool:
+    held = sum(name != GUTTER for name in names)
+    return held >= 3 if variant == "5b" else held == 2
+
+
+def _folded(variant: Variant) -> _Names:
+    """The emitter's own columns, a gutter between each two."""
+    columns = [name for column in vocabulary.FOLDS[variant] for name in (GUTTER, column)]
+    return tuple(columns[1:])
+
+
+def _by_default(columns: tuple[Column, ...]) -> dict[str, str]:
+    """The column of every component by the columns' roles and names; all of them for the rest."""
+    found = dict.fromkeys(vocabulary.COMPONENTS, ALL)
+    for column in reversed(columns):
+        if column.role:
+            found |= dict.fromkeys(vocabulary.ROLES[column.role][1], column.name)
+    for column in columns:
+        found |= dict.fromkeys(vocabulary.FIVE_PARTS.get(column.name, ()), column.name)
+    return found
