@@ -37,15 +37,20 @@ const bars = (symbol, resolution, period) =>
     });
 
 // Back through history, as a chart that is scrolled: so many bars before the oldest that it has, until there are none.
+// A feed that gives the same bars again must end too.
+const PAGES_MAX = 9;
+
 async function history(resolution, seconds) {
     const pages = [];
     let to = time + seconds;
-    for (;;) {
-        const page = await bars(info, resolution, { from: to - PAGE * seconds, to, countBack: PAGE });
-        if (page.error !== undefined || page.meta.noData) return { pages, end: page };
+    let page;
+    for (let n = 0; n < PAGES_MAX; n++) {
+        page = await bars(info, resolution, { from: to - PAGE * seconds, to, countBack: PAGE });
+        if (page.error !== undefined || page.meta.noData) break;
         pages.push(page.list);
         to = page.list[0].time / 1000;
     }
+    return { pages, end: page };
 }
 
 const minutes = await history("1", 60);
