@@ -1,8 +1,7 @@
 """The catalog: every valid position of a card, in document order, with its indexes.
 
 A key is the path of ids from the task down, ``task/block/phase/step/snapshot``; the card itself has the key "".
-An index counts all items of one level over the whole card, from 0. Until layouts place parts on sheets, a page is
-a block.
+An index counts all items of one level over the whole card, from 0; a page is a block with its sheets (``paging``).
 """
 
 from __future__ import annotations
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.card.model import LEVELS, Card, Level, Snapshot, Step
+from cardapp.card.paging import page_index
 from cardapp.errors import InvalidValue
 
 _DEPTH: dict[str, int] = {level: depth for depth, level in enumerate(LEVELS)}
@@ -58,6 +58,7 @@ class Catalog:
     def __init__(self, card: Card) -> None:
         self.steps: dict[str, Step] = {}
         self.snapshots: dict[str, Snapshot] = {}
+        self._pages = page_index(card)
         self.items: tuple[Item, ...] = tuple(self._walk(card))
         self._by_key = {item.key: item for item in self.items}
         self._by_level: dict[str, list[Item]] = {level: [] for level in LEVELS}
@@ -98,7 +99,6 @@ class Catalog:
     def _visit(self, node: Any, level: Level, key: str, parent: str | None, counts: list[int]) -> Iterator[Item]:
         here = depth(level)
         before = tuple(counts)
-        block = depth("block")
         yield Item(
             key=key,
             level=level,
@@ -106,7 +106,7 @@ class Catalog:
             title=node.title,
             parent=parent,
             index=before[here],
-            page_index=before[block] if here <= block else before[block] - 1,
+            page_index=self._pages[key],
             first_step=_first(node, level, key, "step"),
             first_snapshot=_first(node, level, key, "snapshot"),
             before=before,

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from cardapp.card.model import Card, Identity
+from cardapp.card.paging import page_index
 from cardapp.layout.drafts import Drafter, Sources
 from cardapp.layout.flow import Flow
 from cardapp.layout.measure import Measure
-from cardapp.layout.paging import page_index
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
 from cardapp.layout.template import Layout
 
