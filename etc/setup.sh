@@ -20,6 +20,9 @@ unset PYTHONDONTWRITEBYTECODE
 # Each program of the card application with the Debian package that brings it.
 PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
+# What only tests drive. They can do without: where it may not be installed, each test that wants it says so.
+TEST_PROGRAMS=(chromium:chromium)
+
 # Where Debian keeps a PostgreSQL of each major version, apart from PATH.
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
@@ -51,7 +54,7 @@ is_set_up() {
 # What the set-up depends on. A program that appears, vanishes or moves changes it too.
 fingerprint() {
     local program sum places=$ROOT
-    for program in "${PROGRAMS[@]}" postgres; do
+    for program in "${PROGRAMS[@]}" "${TEST_PROGRAMS[@]}" postgres; do
         places+=:$(command -v "${program%%:*}" || true)
     done
     for program in "$POSTGRESQL_HOME"/*/bin/initdb; do places+=:$program; done
@@ -90,16 +93,27 @@ give_up() {
 # -- system packages ---------------------------------------------------------------------------------------------
 
 need_system_packages() {
-    local packages
+    local packages wanted
     read -ra packages <<<"$(missing_packages "$@")"
-    [[ ${#packages[@]} == 0 ]] && return
-    if may_install; then
-        install_system_packages "${packages[@]}"
+    read -ra wanted <<<"$(missing_test_packages "$@")"
+    if ((${#packages[@]} + ${#wanted[@]})) && may_install; then
+        install_system_packages "${packages[@]}" "${wanted[@]}"
         hash -r
         read -ra packages <<<"$(missing_packages "$@")"
-        [[ ${#packages[@]} == 0 ]] && return
+        read -ra wanted <<<"$(missing_test_packages "$@")"
     fi
-    give_up_without "${packages[@]}"
+    ((${#packages[@]} == 0)) || give_up_without "${packages[@]}"
+    ((${#wanted[@]} == 0)) || say "set-up: the tests will do without (names of Debian packages): ${wanted[*]}"
+}
+
+missing_test_packages() {
+    local program packages=()
+    if [[ " $* " == *" test "* ]]; then
+        for program in "${TEST_PROGRAMS[@]}"; do
+            has "${program%%:*}" || packages+=("${program##*:}")
+        done
+    fi
+    echo "${packages[*]}"
 }
 
 # The Debian packages of all that is not there for the PARTs, on one line.

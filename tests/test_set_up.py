@@ -192,6 +192,20 @@ def test_what_the_tests_want_holds_the_other_parts_and_outlives_a_change(machine
     assert machine.log[-1].endswith("app[card,market,test]")
 
 
+def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine: Machine) -> None:
+    done = machine.set_up("test")
+    assert "the tests will do without (names of Debian packages): chromium\n" in done.stderr
+    machine.set_up("card")
+    machine.add("apt-get", APT_GET)
+    machine.add("sudo", SUDO)
+    (machine.root / ".venv" / ".setup").unlink()
+    machine.set_up("card")
+    assert not any("chromium" in line for line in machine.log)
+    machine.environment["STUB_APT_BRINGS"] = "chromium"
+    assert "do without" not in machine.set_up("test").stderr
+    assert "apt-get -qq install -y --no-install-recommends chromium" in machine.log
+
+
 def test_a_second_part_joins_the_first(machine: Machine) -> None:
     machine.set_up("market")
     assert machine.log[-1].endswith("app[market]")

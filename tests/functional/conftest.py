@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, sync_playwright
 
 from tests.functional.serving import Api, Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
@@ -51,3 +53,17 @@ def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
     """A client of each listener of ``stage`` in turn."""
     found: Api = getattr(stage, request.param)
     return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """The system's Chromium, without a window and without anything that calls home."""
+    program = shutil.which("chromium")
+    if program is None:
+        pytest.skip("not run: there is no chromium here (Debian package chromium)")
+    quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+             "--disable-component-update", "--disable-sync")  # fmt: skip
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=program, args=list(quiet))
+        yield running
+        running.close()
