@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from cardapp import __version__, layouts, rehearsal
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.errors import CardAppError, InvalidCard, MissingRequirement, NoCard, UsageError
+from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
+from cardapp.layout.colophon import limitations
+from cardapp.layout.template import Layout
 from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
 
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _exit_code(error: CardAppError) -> int:
     if isinstance(error, MissingRequirement):
         return MISSING
-    return WRONG_USE if isinstance(error, UsageError | NoCard) else FAILED
+    return WRONG_USE if isinstance(error, UsageError | NoCard | NoLayout) else FAILED
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -67,6 +69,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     emit.add_argument("-o", "--output", metavar="FILE", help="where to; default, and for -: standard output")
     emit.set_defaults(run=_emit)
+
+    listed = commands.add_parser("layouts", help="list the layouts that ship, or check layout files")
+    listed.add_argument("files", metavar="FILE", nargs="*", help="a layout file to check, or the id of one that ships")
+    listed.set_defaults(run=_layouts)
 
     selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
     selftest.set_defaults(run=_selftest)
@@ -112,12 +118,13 @@ def _check(options: argparse.Namespace) -> int:
     catalog = Catalog(loaded.card)
     counts = ", ".join(f"{count} {level}s" for level, count in catalog.counts.items() if level != "card")
     print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
-    findings = [*rehearsal.unknown_layout(loaded), *rehearsal.drifted(loaded, catalog)]
+    findings = [*rehearsal.layout_faults(loaded), *rehearsal.drifted(loaded, catalog)]
     for finding in findings:
         _report(finding)
     if findings:
         print(f"{len(findings)} fault(s)")
         return FAILED
+    _describe(layouts.find(loaded.card.layout))
     return _replay(loaded, catalog) if options.replay else _say("every place fits its source")
 
 
@@ -181,6 +188,36 @@ def _emit(options: argparse.Namespace) -> int:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
     emission.write(emission.emit(loaded, layout, options.format), options.output)
     return DONE
+
+
+# -- layouts -------------------------------------------------------------------------------------------------------
+
+
+def _layouts(options: argparse.Namespace) -> int:
+    """Those that ship, or the named ones; warnings and limitations are no faults."""
+    codes = [_check_layout(name) for name in options.files or layouts.known_ids()]
+    return max(codes)
+
+
+def _check_layout(name: str) -> int:
+    try:
+        _describe(layouts.find(name))
+    except InvalidLayout as error:
+        print(f"cardapp: {error.detail}", file=sys.stderr)
+        for fault in error.errors[1:]:
+            print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
+        return _exit_code(error)
+    return DONE
+
+
+def _describe(layout: Layout) -> None:
+    page = layout.page
+    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, ", end="")
+    print(f"HTML by the emitter {layout.html}, LaTeX by {layout.latex}")
+    for warning in layout.warnings:
+        print(f"  warning: {warning.pointer} {warning.message}")
+    for limitation in limitations(layout):
+        print(f"  {limitation}")
 
 
 # -- verify-events -------------------------------------------------------------------------------------------------

@@ -42,7 +42,8 @@ EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
 
 def emit(loaded: LoadedCard, layout: Layout, form: str) -> bytes:
     """The file of the card in the format ``form``, a name of ``EMITTERS``."""
-    document = compose(loaded.card, loaded.identity, layout, loaded.sources())
+    arranged = layout.arranged("html" if form == "html" else "latex")
+    document = compose(loaded.card, loaded.identity, arranged, loaded.sources())
     return EMITTERS[form](document)
 
 

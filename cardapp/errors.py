@@ -83,7 +83,7 @@ class InvalidLayout(InvalidValue):
 class NoLayout(InvalidLayout):
     """Where a layout was named there is none."""
 
-    code = "no_layout"
+    code = "unknown_layout"
 
 
 class TooLarge(CardAppError):

@@ -11,16 +11,16 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from cardapp import layouts
 from cardapp.card import drift, proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
-from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable
+from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable
+from cardapp.layout.compose import compose
 from cardapp.session import replay
 from cardapp.session.link import SessionLink, binding_of
-from cardapp.settings import ROOT
 
 _REPLAY_SECONDS = 30.0
-TEMPLATES = ROOT / "templates"
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,15 @@ class Finding:
     message: str
 
 
-def unknown_layout(loaded: LoadedCard) -> list[Finding]:
-    """A layout that does not ship has no file in ``templates/``."""
-    known = sorted(path.stem for path in TEMPLATES.glob("karta-*.json"))
-    if loaded.card.layout in known:
-        return []
-    return [Finding("", "unknown_layout", f"/layout {loaded.card.layout!r} is not known; known: {', '.join(known)}")]
+def layout_faults(loaded: LoadedCard) -> list[Finding]:
+    """Why the card cannot be laid out, on the screen or on paper: no layout, a faulty one, or one without the room."""
+    try:
+        layout = layouts.find(loaded.card.layout)
+        for arranged in (layout.arranged("html"), layout.arranged("latex")):
+            compose(loaded.card, loaded.identity, arranged, loaded.sources())
+    except InvalidLayout as error:
+        return [Finding("", error.code, error.detail)]
+    return []
 
 
 def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:

@@ -13,7 +13,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import InvalidCard
-from cardapp.settings import ROOT
+from cardapp.layouts import TEMPLATES
 
 _Mark = tuple[int, int, int, int]
 
@@ -96,7 +96,7 @@ class Shelf:
 
 def _shelve(loaded: LoadedCard) -> Shelved:
     card = loaded.card
-    layout = ROOT / "templates" / f"{card.layout}.json"
+    layout = TEMPLATES / f"{card.layout}.json"  # whether it is there or not: a page must know when it appears
     files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))
     return Shelved(card, Catalog(card), loaded.identity, loaded.path, files)
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.cli import main
+from cardapp.layouts import TEMPLATES
 from cardapp.state import events
 from cardapp.state.database import Database
 from tests.functional.serving import make_card
@@ -38,7 +39,43 @@ def test_check_refuses_a_layout_that_does_not_ship(card: Path, capsys: pytest.Ca
     source = card / "card_source.json"
     source.write_text(source.read_text().replace("karta-classic", "karta-nope"))
     assert main(["check", str(card)]) == 1
-    assert "known: karta-classic" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "unknown_layout" in said
+    assert "known: karta-5a, karta-5b, karta-classic" in said
+
+
+def test_check_tells_of_the_layout(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", str(card)]) == 0
+    said = capsys.readouterr().out
+    assert "karta-classic 2.0.0: Classic card; A4 portrait, HTML by the emitter classic, LaTeX by classic" in said
+    assert "Limitation: A step that is higher" in said
+
+
+def test_layouts_lists_all_that_ship(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["layouts"]) == 0
+    said = capsys.readouterr().out
+    listed = [line.split()[0] for line in said.splitlines() if not line.startswith(" ")]
+    assert listed == ["karta-5a", "karta-5b", "karta-classic", "karta-mixed"]
+    assert "HTML by the emitter 5b, LaTeX by 5a" in said
+    assert "warning" not in said
+
+
+def test_layouts_checks_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    layout = json.loads((TEMPLATES / "karta-5a.json").read_text())
+    odd = tmp_path / "odd.json"
+    odd.write_text(json.dumps(layout | {"colour": 1, "block_map": {"goal": "middle"}}))
+    assert main(["layouts", str(odd)]) == 0
+    said = capsys.readouterr().out
+    assert "warning: /colour is unknown and has no effect; known: $schema, schema, id" in said
+    assert 'warning: /block_map/goal "middle" is no column and has no effect; known: all, left, right' in said
+    odd.write_text(json.dumps(layout | {"id": "?", "emitters": {"html": "5a"}}))
+    assert main(["layouts", str(odd), "karta-5a"]) == 1
+    told = capsys.readouterr()
+    assert "/emitters/latex is missing (and 1 more)\n  /id must match" in told.err
+    assert told.out.startswith("karta-5a 1.0.0")
+    assert main(["layouts", str(tmp_path / "none.json")]) == 2
+    assert "there is no layout file" in capsys.readouterr().err
+    assert main(["layouts", "karta-nope"]) == 2
 
 
 def test_check_names_every_fault_of_the_source(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
