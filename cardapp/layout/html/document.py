@@ -11,6 +11,7 @@ from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.style import style
 from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet
+from cardapp.layout.vocabulary import ALL
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
@@ -113,13 +114,26 @@ def _entry(document: Document, key: str, number: str, title: str) -> str:
 
 def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) -> str:
     further = anchors.further(sheet)
-    drawn = "".join(
-        parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)
-    )
+    drawn = [parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)]
+    inner = "".join(drawn) if document.layout.html == "classic" else "".join(_banded(sheet.parts, drawn))
     shown = document.layout.components
     header = _header(sheet.header) if "header" in shown else ""
     footer = _footer(sheet.footer) if "footer" in shown else ""
-    return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{drawn}{footer}</section>\n'
+    return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
+
+
+def _banded(parts: Sequence[Part], drawn: Sequence[str]) -> Iterator[str]:
+    """The parts of 5a and 5b: those that stand side by side are one group, a line between its columns."""
+    for _, group in groupby(zip(parts, drawn, strict=True), lambda pair: pair[0].row):
+        row, elements = zip(*group, strict=True)
+        columns = {part.column for part in row}
+        if columns == {ALL}:
+            yield "".join(elements)
+        else:
+            top = min(part.frame.y for part in row)
+            height = max(part.frame.y + part.frame.height for part in row) - top
+            lines = f'<div class="lines" style="--y:{top:.2f};--h:{height:.2f}"></div>'
+            yield f'<div class="band" role="group">{lines}\n{"".join(elements)}</div>\n'
 
 
 def _header(header: Header) -> str:
