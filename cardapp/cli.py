@@ -55,7 +55,18 @@ def _parser() -> argparse.ArgumentParser:
         + "\n".join(f"  {s.name:<24} {s.about} Default: {s.default}" for s in declared().values()),
     )
     serve.set_defaults(run=_serve)
+    _add_commands_of_cards(commands)
 
+    selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
+    selftest.set_defaults(run=_selftest)
+
+    verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
+    verify.set_defaults(run=_verify_events)
+    return parser
+
+
+def _add_commands_of_cards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Those that read cards and layouts, and need no server."""
     check = commands.add_parser("check", help="check a card: schema, ids, references, drift of every line")
     check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
     check.add_argument("--replay", action="store_true", help="replay every snapshot in a session of its own")
@@ -73,13 +84,6 @@ def _parser() -> argparse.ArgumentParser:
     listed = commands.add_parser("layouts", help="list the layouts that ship, or check layout files")
     listed.add_argument("files", metavar="FILE", nargs="*", help="a layout file to check, or the id of one that ships")
     listed.set_defaults(run=_layouts)
-
-    selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
-    selftest.set_defaults(run=_selftest)
-
-    verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
-    verify.set_defaults(run=_verify_events)
-    return parser
 
 
 # -- serve ---------------------------------------------------------------------------------------------------------

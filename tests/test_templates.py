@@ -1,118 +1,227 @@
-"""The shipped layouts: valid by the schema beside them, and true in what a schema cannot say."""
+"""The schema of layout files, rule by rule, and the shipped layouts: true in what a schema cannot say, too."""
 
 from __future__ import annotations
 
-import copy
 import json
-import math
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
 
-TEMPLATES = Path(__file__).resolve().parent.parent / "templates"
-SCHEMA = json.loads((TEMPLATES / "card-template.v1.schema.json").read_text(encoding="utf-8"))
-LAYOUTS = sorted(TEMPLATES.glob("karta-*.json"))
+from cardapp import layouts
+from cardapp.layout import vocabulary
+from cardapp.layout.html.colors import contrast
+from cardapp.layout.template import Layout, Output
+from cardapp.schema import pointer
+
+SCHEMA = json.loads(layouts.SCHEMA.read_text(encoding="utf-8"))
 CHECK = jsonschema.Draft202012Validator(SCHEMA)
+SHIPPED = layouts.shipped()
 
 
-@pytest.fixture(params=LAYOUTS, ids=lambda path: path.stem)
-def layout(request: pytest.FixtureRequest) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads(request.param.read_text(encoding="utf-8"))
-    return loaded
+def least() -> dict[str, Any]:
+    """The smallest layout file."""
+    return {
+        "schema": "card-template.v1",
+        "id": "a",
+        "name": "A",
+        "version": "1",
+        "description": "D",
+        "tokens": {},
+        "emitters": {"html": "classic", "latex": "classic"},
+    }
 
 
-def test_the_schema_itself_is_valid() -> None:
+def least_with(place: str, value: Any) -> dict[str, Any]:
+    """The smallest layout file with ``value`` at a JSON pointer."""
+    document = least()
+    *way, name = place.removeprefix("/").split("/")
+    inner = document
+    for part in way:
+        inner = inner.setdefault(part, {})
+    inner[name] = value
+    return document
+
+
+def without(name: str) -> dict[str, Any]:
+    document = least()
+    del document[name]
+    return document
+
+
+# -- the contract, one row for each of its constraints -------------------------------------------------------------
+
+ANY_OBJECT: tuple[Any, ...] = ({}, {"anything": [1, {"deep": None}]})
+NO_OBJECT: tuple[Any, ...] = ([], "x", 1, None)
+TEXT: tuple[Any, ...] = ("", "x")
+NO_TEXT: tuple[Any, ...] = (1, None, [], {})
+FILLED: tuple[Any, ...] = ("x", " ")
+POSITIVE: tuple[Any, ...] = (1, 0.001, 10**9)
+NUMBER: tuple[Any, ...] = (0, -1, 1.5)
+NO_NUMBER: tuple[Any, ...] = ("1", None, [])
+
+CONSTRAINTS: list[tuple[str, str, tuple[Any, ...], tuple[Any, ...]]] = [
+    # place, rule, values that meet it, values that break it and nothing else
+    ("/$schema", "type", TEXT, NO_TEXT),
+    ("/schema", "const", ("card-template.v1",), ("card-template.v2", "", 1, None)),
+    ("/id", "type", ("a",), NO_TEXT),
+    ("/id", "pattern", ("a", "0", "a-", "karta-5a", "a--b"), ("", "-a", "A", "a_b", "a b", "ä", "a/b")),
+    ("/name", "type", FILLED, NO_TEXT),
+    ("/name", "minLength", FILLED, ("",)),
+    ("/version", "type", FILLED, NO_TEXT),
+    ("/version", "minLength", FILLED, ("",)),
+    ("/approved", "type", TEXT, NO_TEXT),
+    ("/description", "type", FILLED, NO_TEXT),
+    ("/description", "minLength", FILLED, ("",)),
+    ("/tokens", "type", ANY_OBJECT, NO_OBJECT),
+    ("/tokens/page", "type", ANY_OBJECT, NO_OBJECT),
+    ("/tokens/page/format", "type", TEXT, NO_TEXT),
+    ("/tokens/page/orientation", "enum", ("portrait", "landscape"), ("Portrait", "square", "", 1, None)),
+    ("/tokens/page/width_px", "type", POSITIVE, NO_NUMBER),
+    ("/tokens/page/width_px", "exclusiveMinimum", POSITIVE, (0, -0.5, -10)),
+    ("/tokens/page/height_px", "type", POSITIVE, NO_NUMBER),
+    ("/tokens/page/height_px", "exclusiveMinimum", POSITIVE, (0, -0.5, -10)),
+    ("/tokens/grid", "type", ANY_OBJECT, NO_OBJECT),
+    ("/tokens/grid/columns", "type", (["a", "b", "c"],), ({}, "abc", 3, None)),
+    ("/tokens/grid/columns", "minItems", (["a", "b", "c"], ["a"] * 4), ([], ["a"], ["a", "b"])),
+    ("/tokens/grid/columns", "items/type", (["a", "", "c"],), (["a", 1, "c"], ["a", "b", None])),
+    ("/tokens/grid/left_role", "type", TEXT, NO_TEXT),
+    ("/tokens/grid/right_role", "type", TEXT, NO_TEXT),
+    ("/tokens/grid/geometry_cm", "type", ({}, {"a": 1}), NO_OBJECT),
+    ("/tokens/grid/geometry_cm/left", "type", NUMBER, NO_NUMBER),
+    ("/tokens/typography", "type", ANY_OBJECT, NO_OBJECT),
+    ("/tokens/colors", "type", ({}, {"a": "b"}), NO_OBJECT),
+    ("/tokens/colors/ink", "type", TEXT, NO_TEXT),
+    ("/components", "type", ANY_OBJECT, NO_OBJECT),
+    ("/block_map", "type", ANY_OBJECT, NO_OBJECT),
+    ("/emitters", "type", ({"html": "5a", "latex": "5b"},), NO_OBJECT),
+    ("/emitters/html", "enum", ("classic", "5a", "5b"), ("5c", "Classic", "", 5, None)),
+    ("/emitters/latex", "enum", ("classic", "5a", "5b"), ("5c", "Classic", "", 5, None)),
+    ("/emitters", "additionalProperties", ({"html": "5a", "latex": "5b"},), ({**least()["emitters"], "pdf": "5a"},)),
+    ("/emitters", "required", ({"html": "5a", "latex": "5b"},), ({"html": "5a"}, {"latex": "5a"})),
+    ("/limitations", "type", ({}, {"a": []}), NO_OBJECT),
+    ("/limitations/html", "type", ([], ["x", ""]), ("x", 1, {}, None)),
+    ("/limitations/html", "items/type", (["x"],), ([1], ["x", None])),
+]
+REQUIRED = ("schema", "id", "name", "version", "description", "tokens", "emitters")
+
+
+def faults(document: Any) -> list[tuple[str, str]]:
+    """Every rule that is broken, as (place, rule)."""
+    return [(pointer(error.absolute_path), str(error.validator)) for error in CHECK.iter_errors(document)]
+
+
+@pytest.mark.parametrize(("place", "rule", "good", "bad"), CONSTRAINTS, ids=[f"{p}:{r}" for p, r, _, _ in CONSTRAINTS])
+def test_a_constraint(place: str, rule: str, good: tuple[Any, ...], bad: tuple[Any, ...]) -> None:
+    for value in good:
+        assert faults(least_with(place, value)) == []
+    for value in bad:
+        found = faults(least_with(place, value))
+        assert [kind for _, kind in found] == [rule.rpartition("/")[2]], value
+        assert found[0][0].startswith(place), value
+
+
+@pytest.mark.parametrize("name", REQUIRED)
+def test_a_required_property(name: str) -> None:
+    assert faults(without(name)) == [("", "required")]
+
+
+@pytest.mark.parametrize("document", [[], "x", 1, None])
+def test_the_root_is_an_object(document: Any) -> None:
+    assert faults(document) == [("", "type")]
+
+
+@pytest.mark.parametrize("place", ["/x", "/tokens/x", "/tokens/page/x", "/tokens/grid/x"])
+def test_further_properties_are_allowed(place: str) -> None:
+    assert faults(least_with(place, {"any": ["thing"]})) == []
+
+
+def rules(schema: Any, place: str = "") -> Iterator[tuple[str, str]]:
+    """Every assertion of a schema, as (place in a document, rule); the names of a free object are its first one's."""
+    names = {"/tokens/grid/geometry_cm": "left", "/tokens/colors": "ink", "/limitations": "html"}
+    if "$ref" in schema:
+        schema = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+    for rule in schema.keys() - {"$schema", "$defs", "title", "description", "properties", "items"}:
+        if isinstance(schema[rule], dict):
+            yield from rules(schema[rule], f"{place}/{names[place]}")
+        else:
+            yield place, rule
+    for name, inner in schema.get("properties", {}).items():
+        yield from rules(inner, f"{place}/{name}")
+    if "items" in schema:
+        yield from ((place, f"items/{rule}") for _, rule in rules(schema["items"], place))
+
+
+def test_the_schema_has_exactly_the_constraints_of_the_contract() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert tuple(SCHEMA["required"]) == REQUIRED
+    told = {(place, rule) for place, rule, _, _ in CONSTRAINTS} | {("", "type"), ("", "required")}
+    assert set(rules(SCHEMA)) == told
 
 
-def test_layout_is_valid(layout: dict[str, Any]) -> None:
-    assert [error.message for error in CHECK.iter_errors(layout)] == []
+# -- what the schema cannot say ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(params=SHIPPED, ids=lambda path: path.stem)
+def layout(request: pytest.FixtureRequest) -> Layout:
+    return layouts.load(request.param)
+
+
+def test_every_word_of_a_shipped_layout_has_an_effect(layout: Layout) -> None:
+    assert layout.warnings == ()
 
 
 def test_file_is_named_by_the_layout() -> None:
-    assert [json.loads(path.read_text(encoding="utf-8"))["id"] for path in LAYOUTS] == [path.stem for path in LAYOUTS]
+    assert [layouts.load(path).id for path in SHIPPED] == [path.stem for path in SHIPPED]
 
 
-def test_columns_fill_the_page(layout: dict[str, Any]) -> None:
-    grid = layout["tokens"]["grid"]
-    size = grid["geometry_cm"]
-    widths = [size["margin_left"], *(size[column] for column in grid["columns"]), size["margin_right"]]
-    assert math.isclose(sum(widths), size["page_width"])
+def test_each_emitter_has_a_layout_and_one_layout_mixes_them() -> None:
+    pairs = {(each.html, each.latex) for each in map(layouts.load, SHIPPED)}
+    assert {("classic", "classic"), ("5a", "5a"), ("5b", "5b"), ("5b", "5a")} <= pairs
 
 
-def test_pixels_and_centimetres_agree(layout: dict[str, Any]) -> None:
-    page, size = layout["tokens"]["page"], layout["tokens"]["grid"]["geometry_cm"]
-    for side in ("width", "height"):
-        assert page[f"{side}_px"] == round(size[f"page_{side}"] / 2.54 * page["dpi"])
+def test_shipped_layouts_say_every_token(layout: Layout) -> None:
+    """They are what an author begins with, so nothing is left to the defaults."""
+    document = json.loads((layouts.TEMPLATES / f"{layout.id}.json").read_text(encoding="utf-8"))
+    tokens = document["tokens"]
+    assert set(tokens["colors"]) == set(vocabulary.COLORS)
+    assert set(tokens["typography"]["sizes_pt"]) == set(vocabulary.SIZES_PT)
+    assert set(document["components"]) == set(vocabulary.COMPONENTS)
+    assert document["limitations"].keys() == vocabulary.LIMITATIONS.keys()
 
 
-def test_every_reference_is_defined(layout: dict[str, Any]) -> None:
-    tokens, components = layout["tokens"], layout["components"]
-    assert set(layout["block_map"].values()) <= set(components)
-    for name, component in components.items():
-        assert component["column"] in {"all", *tokens["grid"]["columns"]}, name
-        assert component["family"] in tokens["typography"]["families"], name
-        assert component["size"] in tokens["typography"]["sizes_pt"], name
-        for key, value in colour_references(component):
-            assert value in tokens["colors"], f"{name}.{key}"
+def test_text_can_be_read_on_its_background(layout: Layout) -> None:
+    for component in layout.components.values():
+        background = component.background or "paper"
+        assert contrast(layout.colors[component.color], layout.colors[background]) >= 4.5, component.name
+    for text, background in (("accent", "paper"), ("current", "current_soft"), ("ink", "current_soft")):
+        assert contrast(layout.colors[text], layout.colors[background]) >= 4.5, (text, background)
 
 
-def colour_references(component: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    names = {"color", "background", "match", "mismatch", "used", "padding", "free", "pointer"}
-    for key, value in component.items():
-        if isinstance(value, dict):
-            yield from colour_references(value)
-        elif key in names or key.startswith("rule_"):
-            yield key, value
+def test_columns_stand_side_by_side_on_the_paper(layout: Layout) -> None:
+    outputs: tuple[Output, ...] = ("html", "latex")
+    for output in outputs:
+        grid = layout.arrangements[output].grid
+        for left, right in zip(grid.columns, grid.columns[1:], strict=False):
+            assert left.x + left.width < right.x
+        assert grid.columns[0].x == grid.body.x
+        assert grid.columns[-1].x + grid.columns[-1].width == pytest.approx(grid.body.x + grid.body.width)
 
 
-def luminance(colour: str) -> float:
-    """Relative luminance of ``#rrggbb`` (WCAG 2.2), 0 to 1."""
-    channels = [int(pair, 16) / 255 for pair in re.findall("..", colour[1:])]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
-
-
-def test_text_can_be_read_on_its_background(layout: dict[str, Any]) -> None:
-    colours = layout["tokens"]["colors"]
-    pairs = [("ink", "paper"), ("ink_soft", "paper"), ("ink", "panel"), ("ink", "accent_soft")]
-    pairs += [(name, f"{name}_soft") for name in ("accent", "current", "approved", "failed")]
-    for text, background in pairs:
-        low, high = sorted((luminance(colours[text]), luminance(colours[background])))
-        assert (high + 0.05) / (low + 0.05) >= 4.5, f"{text} on {background}"
+# -- the authors' manual -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    "names",
     [
-        ({"schema": "card-template.v2"}, "'card-template.v1' was expected"),
-        ({"id": "Classic"}, "does not match"),
-        ({"name": ""}, "non-empty"),
-        ({"description": None}, "is not of type 'string'"),
-        ({"emitters": {"html": "classic"}}, "'latex' is a required property"),
-        ({"emitters": {"html": "classic", "latex": "6a"}}, "is not one of"),
-        ({"emitters": {"html": "classic", "latex": "5a", "pdf": "5a"}}, "Additional properties are not allowed"),
-        ({"limitations": {"html": "none"}}, "is not of type 'array'"),
-        ({"tokens": {"page": {"width_px": 0}}}, "less than or equal to the minimum"),
-        ({"tokens": {"page": {"orientation": "square"}}}, "is not one of"),
-        ({"tokens": {"grid": {"columns": ["left", "right"]}}}, "is too short"),
-        ({"tokens": {"grid": {"geometry_cm": {"left": "6"}}}}, "is not of type 'number'"),
-        ({"tokens": {"colors": {"ink": 0}}}, "is not of type 'string'"),
+        vocabulary.COMPONENTS, vocabulary.ROLES, vocabulary.VARIANTS, vocabulary.FORMATS, vocabulary.GEOMETRY_CM,
+        vocabulary.COLORS, vocabulary.SIZES_PT, vocabulary.WEIGHTS, vocabulary.FAMILIES, vocabulary.OPTIONS,
+        vocabulary.FLAGS, vocabulary.LIMITATIONS, vocabulary.FIVE_PARTS,
     ],
-    ids=str,
-)
-def test_a_fault_is_found(change: dict[str, Any], message: str) -> None:
-    broken = copy.deepcopy(json.loads(LAYOUTS[0].read_text(encoding="utf-8"))) | change
-    messages = [error.message for error in CHECK.iter_errors(broken)]
-    assert len(messages) == 1
-    assert message in messages[0]
-
-
-def test_further_properties_are_allowed() -> None:
-    layout = json.loads(LAYOUTS[0].read_text(encoding="utf-8")) | {"author": "anyone"}
-    layout["tokens"]["motion"] = {}
-    assert CHECK.is_valid(layout)
+    ids=lambda names: next(iter(names)),
+)  # fmt: skip
+def test_the_manual_names_every_word(names: dict[str, Any]) -> None:
+    manual = (layouts.TEMPLATES / "README.md").read_text(encoding="utf-8")
+    assert [name for name in names if f"`{name}`" not in manual] == []
