@@ -22,12 +22,12 @@ FILES = {
 
 _STYLES = {100: "Thin", 200: "ExtraLight", 300: "Light", 400: "Regular", 500: "Medium", 600: "SemiBold", 700: "Bold",
            800: "ExtraBold", 900: "Black"}  # fmt: skip
-_ALWAYS = ("NotoSans-Regular.ttf", "NotoSansMath-Regular.ttf", "NotoSansSymbols-Regular.ttf",
-           "NotoSansSymbols2-Regular.ttf", "NotoColorEmoji.ttf")  # fmt: skip
+_ALWAYS = ("NotoSans-Regular.ttf", "NotoSansMono-Regular.ttf", "NotoSansMath-Regular.ttf",
+           "NotoSansSymbols-Regular.ttf", "NotoSansSymbols2-Regular.ttf", "NotoColorEmoji.ttf")  # fmt: skip
 _HAN = ("CJK", "KANGXI", "HIRAGANA", "KATAKANA", "HANGUL", "BOPOMOFO", "IDEOGRAPHIC", "HALFWIDTH", "FULLWIDTH")
 _IN_THE_FAMILY = ("LATIN", "GREEK", "CYRILLIC", "COMBINING", "MODIFIER")
 _LAST_BASIC = 0x17F
-_SCRIPT = re.compile("(.+?) (?:LETTER|VOWEL|SIGN|DIGIT|SYLLABLE|CONSONANT|LIGATURE|POINT|MARK|ACCENT|SYMBOL)")
+_SCRIPT = re.compile("(.+?) (?:LETTER|CHARACTER|VOWEL|SIGN|DIGIT|SYLLABLE|CONSONANT|LIGATURE|POINT|MARK|ACCENT|SYMBOL)")
 
 
 def styles(weight: int) -> Sequence[str]:

@@ -37,6 +37,8 @@ class Parts:
         frame, padding = part.frame, self._measure.padding(part.kind)
         rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
         width, height = self._measure.width(part.kind), frame.height - 2 * padding
+        if part.kind == "colophon":  # its last sentence is known only when the fonts are
+            height = self._layout.grid.body.y + self._layout.grid.body.height - frame.y
         yield f"{MARK}{part.kind} {part.key}"
         if component.background:
             yield fill(component.background, frame)
@@ -49,6 +51,8 @@ class Parts:
             yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
         yield self.type(component.size)
         yield from self._content(part)
+        if part.kind == "colophon" and not part.continues:
+            yield r"\CardMissingSentence"
         if part.mark:
             yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
             yield rf"{self.type('label')}\color{{card-ink_soft}}\CardParagraph{{\itshape {text(part.mark)}}}"
