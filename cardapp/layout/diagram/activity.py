@@ -43,8 +43,8 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
     title = f"Activity: {plain(card.title)}"
     described = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
     if room.width < swimlanes.LEAST_WIDTH:
-        return chain.laid_out(Chain("activity", title, described, links, _BESIDE, _BESIDE), room)
-    return swimlanes.laid_out(Swimlanes("activity", title, described, lanes, max(counts, default=1)), room)
+        return chain.laid_out(Chain("activity.card", title, described, links, _BESIDE, _BESIDE), room)
+    return swimlanes.laid_out(Swimlanes("activity.card", title, described, lanes, max(counts, default=1)), room)
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
