@@ -84,7 +84,7 @@ def _revision(event: Event, place: Place) -> str:
 def _body(event: Event, place: Place) -> Iterator[str]:
     kind, data = event["kind"], event["data"]
     if kind.startswith("checkpoint."):
-        yield from _checkpoint(data)
+        yield from _checkpoint(event["seq"], data)
     elif kind == kinds.PROGRESS_CHANGED:
         step = place.catalog.steps.get(event["key"])
         if step is not None and step.question:
@@ -98,7 +98,7 @@ def _body(event: Event, place: Place) -> Iterator[str]:
         yield _members({name: value for name, value in data.items() if name != "text"})
 
 
-def _checkpoint(data: Mapping[str, Any]) -> Iterator[str]:
+def _checkpoint(seq: int, data: Mapping[str, Any]) -> Iterator[str]:
     if data.get("reason"):
         code = f' <code class="code">{html(data["code"])}</code>' if data.get("code") else ""
         yield f'<p class="reason">{html(data["reason"])}{code}</p>\n'
@@ -106,7 +106,7 @@ def _checkpoint(data: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(observed, Mapping):
         yield _proof(observed)
         if isinstance(observed.get("allocator"), Mapping):
-            yield arena.svg(observed["allocator"])
+            yield arena.figure(f"e{seq}", observed["allocator"])
     facts = [f"{data['duration_ms']:.0f} ms"] if isinstance(data.get("duration_ms"), int | float) else []
     if data.get("generation") is not None:
         facts.append(f"generation {data['generation']}")

@@ -16,11 +16,12 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import html, position_url
+from cardapp.reports import arena
 from cardapp.reports.entry import Place, entry, moves
 from cardapp.reports.overview import overview
 from cardapp.reports.words import MOVES, Event, is_noise
 
-STYLE = files(__package__).joinpath("lesson.css").read_text(encoding="utf-8")
+STYLE = files(__package__).joinpath("lesson.css").read_text(encoding="utf-8") + arena.STYLE
 STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 """The style sheet as a source expression of ``style-src``."""
 

@@ -8,6 +8,9 @@ from typing import Any, Literal
 
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
 
+_ADDRESSES = 2**64
+"""More bytes than this no arena has; a reading that says so holds something else."""
+
 Use = Literal["used", "padding", "free", "folded"]
 
 
@@ -70,7 +73,8 @@ def seen(reading: Mapping[str, Any]) -> Arena | None:
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
-    return arena if (arena.size or 0) > 0 and (arena.used or 0) >= 0 else None
+    extent = max([arena.size or 0, arena.used or 0, *(block.offset + block.size for block in arena.blocks)])
+    return arena if (arena.size or 0) > 0 and (arena.used or 0) >= 0 and extent <= _ADDRESSES else None
 
 
 def promised(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:

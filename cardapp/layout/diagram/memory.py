@@ -25,7 +25,7 @@ _OFFSET_GAP, _MARK_GAP = 1.4, 2.6
 _GUTTER = 6.0
 _MARGIN = 1.6
 """Above the first and below the last zone: half of an offset's line stands out there."""
-_STRIP, _OVERHANG = 9.0, 1.2
+_STRIP, _OVERHANG = 7.0, 1.2
 _INSET = 1.8
 _WATER = "high water"
 

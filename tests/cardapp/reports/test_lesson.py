@@ -21,11 +21,12 @@ NAME = "ab" * 32 + ".png"
 ENDLESS = {"br", "hr", "img", "input", "link", "meta", "rect", "circle", "path"}
 TAGS = re.compile(
     "html|head|meta|title|style|body|header|section|main|footer|article|div|p|h[123]|span|strong|em|a|code|time|"
-    "blockquote|d[ltd]|table|thead|tbody|t[rhd]|figure|figcaption|img|details|summary|ol|li|svg|rect|circle|path|text"
+    "blockquote|d[ltd]|table|thead|tbody|t[rhd]|figure|figcaption|img|details|summary|ol|li|svg|desc|g|rect|circle|path|text"
 )
 ATTRIBUTES = re.compile(
-    "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|hidden)|"
-    "role|viewbox|preserveaspectratio|cx|cy|r|x|y|rx|d|stroke-dasharray|transform"
+    "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|labelledby|hidden)|"
+    "role|viewbox|preserveaspectratio|cx|cy|r|x|y|rx|d|stroke-dasharray|transform|xmlns|data-key|"
+    "font-size|textlength|lengthadjust"
 )
 
 
@@ -222,7 +223,7 @@ def test_a_checkpoint_shows_its_proof_and_the_arena(parts: dict[str, Any], event
     assert "qno symbol q" in read.text
     assert read.text.count("a.used") == 1
     assert "64 of 128 bytes used (50%), 2 blocks, high water 96" in read.text
-    assert "8 bytes of padding" in read.text
+    assert "padding: 8 bytes at offset 24" in read.text
     assert "na<me: 24 bytes at offset 0" in read.text
 
 

@@ -1,0 +1,111 @@
+"""What is known of an arena: as the debugger read it, as the card promises it, and zone by zone."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot, Stop
+from cardapp.layout.diagram.arena import Arena, Stretch, promised, seen, zones
+from cardapp.layout.diagram.memory import memory_map, strip
+from cardapp.layout.diagram.model import Room
+
+RECIPE = AllocatorRecipe(
+    "a.base", "a.size", "a.used", "a.high", BlockRecipe("a.n", "a.log[$i].at", "a.log[$i].n", "a.log[$i].label")
+)
+READING: dict[str, Any] = {
+    "base": 4096, "size": 64, "used": 29, "high_water": 40,
+    "blocks": [{"offset": 16, "size": 13, "label": None}, {"offset": 0, "size": 8, "label": "first"}],
+}  # fmt: skip
+
+
+def snapshot(**expect: str) -> Snapshot:
+    return Snapshot("s", "A snapshot", Stop("a.c", 3, "x", None, 1), tuple(expect.items()), ())
+
+
+def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
+    arena = seen(READING)
+    assert arena == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first"), Stretch(16, 13, "")))
+    assert [(zone.use, zone.start, zone.end, zone.name) for zone in zones(arena)] == [
+        ("used", 0, 8, "first"),
+        ("padding", 8, 16, "padding"),
+        ("used", 16, 29, "block 1"),
+        ("free", 29, 40, "free again"),
+        ("free", 40, 64, "free"),
+    ]
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        {"size": 0},
+        {"used": -1},
+        {"used": "many"},
+        {"base": None},
+        {"blocks": 7},
+        {"blocks": [{"offset": 1}]},
+        {"blocks": ["text"]},
+    ],
+)
+def test_a_reading_that_holds_no_arena_gives_none(broken: dict[str, Any]) -> None:
+    assert seen(READING | broken) is None
+    assert seen({}) is None
+
+
+def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
+    full = {"a.base": "0x1000", "a.size": "64", "a.used": "29", "a.high": "40", "a.n": "2", "other": "x"}
+    first = {"a.log[0].at": "0", "a.log[0].n": "8", "a.log[0].label": '"first"', "a.log[1].at": "16"}
+    assert promised(RECIPE, snapshot(**full, **first)) == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first"),))
+    assert promised(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, ())
+
+
+@pytest.mark.parametrize("expect", [{}, {"a.size": "64"}, {"a.used": "-3"}, {"a.used": '"eight"'}])
+def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> None:
+    assert promised(RECIPE, snapshot(**expect)) is None
+
+
+@given(
+    st.lists(st.builds(Stretch, st.integers(0, 99), st.integers(-2, 40), st.just("")), max_size=9),
+    st.none() | st.integers(0, 150), st.none() | st.integers(0, 150), st.none() | st.integers(0, 150),
+)  # fmt: skip
+def test_zones_have_no_hole_and_lose_no_block(
+    blocks: list[Stretch], size: int | None, used: int | None, water: int | None
+) -> None:
+    ordered = tuple(sorted(blocks, key=lambda block: block.offset))
+    found = zones(Arena(None, size, used, water, ordered))
+    assert found[0].start == 0
+    assert all(before.end == after.start for before, after in pairwise(found))
+    assert all(zone.size >= 0 for zone in found)
+    assert sum(zone.name.startswith("block") for zone in found) == len(blocks)
+
+
+def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
+    arena = Arena(None, 4000, 3990, None, tuple(Stretch(4 * place, 4, f"b{place}") for place in range(990)))
+    diagram = memory_map("k", "Many", arena, Room(60, 100))
+    (folded,) = [node for node in diagram.nodes if node.shape == "folded"]
+    shown = sum(node.title.startswith("b") for node in diagram.nodes)
+    assert shown > 10
+    assert folded.title.startswith(f"{990 - shown} more blocks: ")
+    assert diagram.nodes[0].title == "b0: 4 bytes at offset 0"
+    assert diagram.nodes[-1].title == "free: 10 bytes at offset 3990"
+
+
+def test_marks_stand_where_zones_meet() -> None:
+    arena = seen(READING)
+    assert arena is not None
+    diagram = memory_map("k", "Two", arena, Room(80, 100))
+    tops = {node.title.split(":")[0]: node.box.y for node in diagram.nodes}
+    assert {mark.kind: mark.start.y for mark in diagram.marks} == {"pointer": tops["free again"], "water": tops["free"]}
+    assert diagram.description == "29 of 64 bytes used (45%), 2 blocks, high water 40"
+
+
+def test_a_strip_names_what_has_room() -> None:
+    arena = seen(READING)
+    assert arena is not None
+    names = [[line.text for line in node.lines] for node in strip("k", "Two", arena, 70).nodes]
+    assert names == [["first"], [], ["block 1"], ["free again"], ["free"]]
+    assert strip("k", "Two", arena, 70).nodes[1].title == "padding: 8 bytes at offset 8"

@@ -1,0 +1,143 @@
+"""The two renderers: what they say beside the places, which are compared where a browser and TeX can be run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.card.model import Block, Phase, Snapshot, Step, Stop
+from cardapp.layout.diagram import activity, paint, states, svg, tikz
+from cardapp.layout.diagram.arena import Arena, Stretch
+from cardapp.layout.diagram.memory import memory_map
+from cardapp.layout.diagram.model import Diagram, Room
+from cardapp.layout.vocabulary import COLORS
+
+SVG = "{http://www.w3.org/2000/svg}"
+PALETTE = {name: value for name, (_use, value) in COLORS.items()}
+HOSTILE = [
+    r"\input{/etc/passwd} \csname end\endcsname",
+    "100 % $x_1^2$ #1 & ~ {}",
+    "<script>alert('1')</script> \"&amp;",
+    "\x00\x07\u202eevil\ud800",
+    "]]> --> </svg>",
+]
+
+
+def block_of(*titles: str) -> Block:
+    snapshot = Snapshot("here", "A state", Stop("a.c", 7, "x", None, 2), (("n", "1"),), ())
+    steps = tuple(Step(f"s{place}", title, "", title, None, (snapshot,)) for place, title in enumerate(titles))
+    return Block("b", "A block", "", "", (Phase("p", titles[0], "", steps),))
+
+
+def drawings(*titles: str) -> Iterator[Diagram]:
+    room = Room(60, 250)
+    yield from activity.of_block("t/b", block_of(*titles), room)
+    yield from states.of_block("t/b", block_of(*titles), room)
+    blocks = tuple(Stretch(8 * place, 4, title) for place, title in enumerate(titles))
+    yield memory_map("t/b/p/s0/here", titles[0], Arena(4096, 64, 20, 40, blocks), room)
+
+
+def tree(diagram: Diagram, current: str | None = None) -> ElementTree.Element:
+    return ElementTree.fromstring(svg.render(diagram, current))
+
+
+@pytest.mark.parametrize("title", HOSTILE)
+def test_no_title_becomes_markup(title: str) -> None:
+    for diagram, plain in zip(drawings(title, "second"), drawings("first", "second"), strict=True):
+        tags = [element.tag for element in tree(diagram).iter()]
+        assert [tag for tag in tags if tag != f"{SVG}text"] == [
+            element.tag for element in tree(plain).iter() if element.tag != f"{SVG}text"
+        ]
+        written = tikz.render(diagram)
+        assert r"\input" not in written
+        assert r"\csname" not in written
+        assert "\\end{tikzpicture}" in written.splitlines()[-1]
+        assert not re.search(r"(?<!\\)[%$&#]", written)
+
+
+@given(st.text(max_size=40))
+def test_any_title_gives_well_formed_output(title: str) -> None:
+    for diagram in drawings(title, "second"):
+        tree(diagram)
+        bare = re.sub(r"\\[{}\\]", "", tikz.render(diagram))
+        assert bare.count("{") == bare.count("}")
+
+
+def test_every_node_can_be_found_and_followed() -> None:
+    (diagram,) = activity.of_block("t/b", block_of("One", "Two"), Room(60, 250))
+    found = {element.get("id"): element for element in tree(diagram).iter() if element.get("data-key")}
+    step = found["activity.t/b.t/b/p/s0"]
+    assert step.get("data-key") == "t/b/p/s0"
+    assert step.get("href") == "#t/b/p/s0"
+    assert step.tag == f"{SVG}a"
+    assert step.findtext(f"{SVG}title") == "One"
+    assert found["activity.t/b.t/b/p/s0:question"].get("href") == "#t/b/p/s0"
+    assert found["activity.t/b.:initial"].tag == f"{SVG}g"
+    ids = [element.get("id") for element in tree(diagram).iter() if element.get("id")]
+    assert len(set(ids)) == len(ids)
+
+
+def test_a_picture_says_what_it_is() -> None:
+    (diagram,) = states.of_block("t/b", block_of("One", "Two"), Room(60, 250))
+    root = tree(diagram)
+    named = {element.get("id"): element.text for element in root}
+    assert [named[name] for name in root.attrib["aria-labelledby"].split()] == [
+        "States: A block",
+        "2 states of the program, in the order of the snapshots.",
+    ]
+    assert root.attrib["viewBox"] == f"0 0 {diagram.width:g} {diagram.height:.5g}"
+    assert root.attrib["width"] == f"{diagram.width:g}mm"
+
+
+@pytest.mark.parametrize(
+    ("current", "marked"),
+    [
+        ("t/b/p/s1", ["t/b/p/s1"]),
+        ("t/b/p/s1/here", ["t/b/p/s1"]),
+        ("t/b/p/s10", []),
+        ("t/b", []),
+        ("other/b/p/s1", []),
+        ("", []),
+        (None, []),
+    ],
+)
+def test_the_shape_of_the_current_position_or_its_nearest_ancestor_is_marked(
+    current: str | None, marked: list[str]
+) -> None:
+    (diagram,) = activity.of_block("t/b", block_of("One", "Two"), Room(60, 250))
+    nodes = [element for element in tree(diagram, current).iter() if element.get("aria-current")]
+    assert [node.get("data-key") for node in nodes] == marked
+    assert all("current" in node.attrib["class"].split() for node in nodes)
+
+
+def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:
+    style = svg.style(PALETTE)
+    for shape in paint.SHAPES:
+        assert f".{shape}>.shape{{" in style
+    used = set(re.findall(r"var\((--diagram-[a-z-]+)\)", style))
+    assert used <= set(re.findall(r"(--diagram-[a-z-]+):", style))
+    assert all(f"--diagram-{name.replace('_', '-')}:" in style for name in PALETTE)
+    assert paint.DARK.keys() == PALETTE.keys()
+
+
+def test_tikz_names_every_style_and_colour_that_it_uses() -> None:
+    preamble = tikz.preamble(PALETTE)
+    for diagram in drawings("One", "Two"):
+        written = preamble + tikz.render(diagram)
+        assert set(re.findall(r"\[(diagram/\w+)", written)) <= set(re.findall(r"(diagram/\w+)/\.style", preamble))
+        assert set(re.findall(r"=(diagram-[a-z-]+)", written)) <= set(
+            re.findall(r"definecolor\{(diagram-[a-z-]+)", preamble)
+        )
+
+
+def test_a_line_states_its_length_only_where_that_is_known() -> None:
+    (diagram,) = activity.of_block("t/b", block_of("Plain", "Grün", "漢字"), Room(60, 250))
+    lengths = {element.text: element.get("textLength") for element in tree(diagram).iter(f"{SVG}text")}
+    assert lengths["Plain"] is not None
+    assert lengths["Grün"] is None
+    assert lengths["漢字"] is None
