@@ -9,6 +9,7 @@ from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.latex.escape import code, text
 from cardapp.layout.latex.prose import Prose as Writer
+from cardapp.layout.latex.prose import paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame, Layout
@@ -83,7 +84,7 @@ class Parts:
         if component.tick_box:
             em = self._measure.em(component.size)
             yield rf"\CardTick\advance\hsize-{TICK_BOX * em:.2f}mm"
-        yield rf"\CardParagraph{{\bfseries {number}{text(title.text)}}}"
+        yield paragraph(rf"\bfseries {number}{text(title.text)}", title.text)
 
     def _code(self, source: Code) -> Iterator[str]:
         if source.missing:

@@ -41,13 +41,20 @@ def named_where_missing(characters: Sequence[str]) -> str:
     return rf"\directlua{{card_name_missing({{{', '.join(str(ord(char)) for char in characters)}}})}}"
 
 
+_FROM_THE_RIGHT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "syr", "ug", "ur", "yi")
+
+
 def _language(tag: str) -> Iterator[str]:
-    """Hyphenless text still has a language: for the reader's voice, and for a script's shapes and direction."""
+    """The card's language where babel knows it, and one for paragraphs that run from the right. The sheet itself always
+    runs from the left: its parts stand where the model has put them."""
+    primary = tag.partition("-")[0].lower()
+    is_right = primary in _FROM_THE_RIGHT
     yield r"\usepackage[bidi=basic]{babel}"
-    primary = tag.partition("-")[0]
-    for name in dict.fromkeys((tag, primary)):
-        yield rf"\IfFileExists{{babel-{name}.ini}}{{\def\CardLanguage{{{name}}}}}{{}}"
-    yield r"\ifdefined\CardLanguage\babelprovide[main,import=\CardLanguage]{cardlanguage}\fi"
+    yield r"\newcommand\CardLanguage{en}\newcommand\CardRightLanguage{he}"
+    for name in dict.fromkeys((primary, tag)):
+        command = "CardRightLanguage" if is_right else "CardLanguage"
+        yield rf"\IfFileExists{{babel-{name}.ini}}{{\def\{command}{{{name}}}}}{{}}"
+    yield r"\babelprovide[main,import=\CardLanguage]{cardlanguage}\babelprovide[import=\CardRightLanguage]{cardright}"
 
 
 def _metadata(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
@@ -59,8 +66,8 @@ def _metadata(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
     yield r"  pdfcreator={cardapp},pdfpagemode=UseOutlines,pdfstartview=Fit}"
 
 
-def _families(typography: Typography, behind: Sequence[str]) -> Iterator[str]:
-    listed = ", ".join(f'"{file}"' for file in behind)
+def _families(typography: Typography, behind: Sequence[tuple[str, str]]) -> Iterator[str]:
+    listed = ", ".join(f'{{"{file}", "{features}"}}' for file, features in behind)
     yield rf"\directlua{{card_add_fallback({{{listed}}})}}"
     for command, kind in (("setmainfont", "text"), ("setmonofont", "code")):
         yield _first_family(command, typography.families[kind], typography)

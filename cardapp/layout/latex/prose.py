@@ -5,6 +5,7 @@ Distances are those by which the sheet model reckoned the text (``prose.Setting`
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
@@ -43,9 +44,9 @@ class Prose:
     def _block(self, block: Block, setting: Setting) -> Iterator[str]:
         match block:
             case Paragraph(spans):
-                yield rf"\CardParagraph{{{self.spans(spans)}}}"
+                yield paragraph(self.spans(spans), _plain(spans))
             case Heading(_, spans):
-                yield rf"\CardParagraph{{\bfseries {self.spans(spans)}}}"
+                yield paragraph(rf"\bfseries {self.spans(spans)}", _plain(spans))
             case CodeBlock(lines):
                 yield from self._indented(metrics.INDENT, setting, self._code(lines, setting.inside()))
             case Quote(inner):
@@ -84,10 +85,21 @@ class Prose:
         return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
 
 
+def paragraph(latex: str, plain: str) -> str:
+    """A paragraph that runs as the first letter of its ``plain`` text does."""
+    strong = (unicodedata.bidirectional(char) for char in plain)
+    first = next((kind for kind in strong if kind in ("L", "R", "AL")), "L")
+    return rf"\CardParagraph{{{latex}}}" if first == "L" else rf"\CardRightParagraph{{{latex}}}"
+
+
 def gap_after(block: Block) -> str:
     """The gap below a block, as a factor of the line's height."""
     is_tight = isinstance(block, Paragraph) and block.tight
     return rf"\CardGap{{{metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP:g}}}"
+
+
+def _plain(spans: Iterable[Span]) -> str:
+    return "".join("" if isinstance(span, Break) else span.text for span in spans)
 
 
 def _styled(span: Span) -> str:
