@@ -1,0 +1,69 @@
+"""Cards for the emitters' tests: those that ship, and made-up ones whose every text is hostile."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from hypothesis import strategies as st
+
+from cardapp.card.model import (
+    AllocatorRecipe,
+    Block,
+    BlockRecipe,
+    Card,
+    CodeRange,
+    Identity,
+    Phase,
+    Snapshot,
+    Step,
+    Stop,
+    Target,
+    Task,
+)
+from cardapp.card.source import LoadedCard, load_card
+
+ROOT = Path(__file__).resolve().parents[3]
+SHIPPED = ("arena", "calc")
+IDENTITY = Identity("hostile", "00000000-0000-4000-8000-000000000000", "1.0.0", "0" * 64)
+FILE = "main.c"
+
+
+def shipped(name: str) -> LoadedCard:
+    return load_card(ROOT / "etc" / "cards" / name)
+
+
+_SNIPPETS = (
+    "<script>alert(1)</script>", "</style><script>x</script>", '" onload="alert(1)', "' onclick='x", "<!-- ", "-->",
+    "<![CDATA[", "]]>", "<?php ?>", "&lt;b&gt;", "&amp;", "&#x3c;", "[a](javascript:alert(1))", "<javascript:x>",
+    "[b](data:text/html,x)", '[c](https://a.b/"x "t")', "![d](e.png)", "[f](#bump)", "<https://a.b>", "</pre></code>",
+    "```\n</code>\n```\n", "    code\n", "> > > quote\n", "- item\n  1. item\n", "# heading\n", "***\n", "**a *b* c**",
+    "`a`", "\\input{/etc/passwd}", "\\end{document}", "%", "$x$", "#1", "_^~", "{", "}", "\u05e9\u05dc\u05d5\u05dd",
+    "\u0645\u0631\u062d\u0628\u0627", "\u202eabc\u202c", "\u2066x", "👩‍👩‍👧‍👦", "🏴‍☠️", "e\u0301", "日本語のテキスト",
+    "\x00", "\x07\x1b[31m", "\x85", "\u2028", "\ufeff", "\ud800", "\U0010ffff", "\u200b", "a" * 300, "word " * 60,
+    "url(x)", "--x:1;}", "}*{color:red",
+)  # fmt: skip
+_PIECES = st.one_of(st.sampled_from(_SNIPPETS), st.text(st.characters(codec=None), max_size=12))
+TEXTS = st.lists(_PIECES, min_size=1, max_size=6).map("".join)
+LINES = TEXTS.map(lambda text: text.replace("\n", " "))
+
+
+@st.composite
+def hostile_cards(draw: st.DrawFn) -> tuple[Card, dict[str, list[str]]]:
+    """A card with all texts hostile, and the lines of its source file; ids are as the schema wants them."""
+    source = draw(st.lists(LINES, min_size=3, max_size=6))
+    snapshot = Snapshot(
+        id="x1",
+        title=draw(LINES),
+        stop=Stop(FILE, 2, draw(LINES), None, draw(st.integers(1, 3))),
+        expect=(*draw(st.dictionaries(LINES, LINES, max_size=3)).items(), ("a.used", "8")),
+        watch=tuple(draw(st.lists(LINES, max_size=2))),
+    )
+    step = Step("s1", draw(LINES), draw(TEXTS), draw(TEXTS), CodeRange(FILE, 1, len(source)), (snapshot,))
+    phase = Phase("p1", draw(LINES), draw(TEXTS), (step,))
+    block = Block("b1", draw(LINES), draw(TEXTS), draw(TEXTS), (phase,))
+    task = Task("t1", draw(LINES), draw(TEXTS), (block,))
+    recipe = AllocatorRecipe("a.base", "a.size", "a.used", None, BlockRecipe("a.n", "a.o[$i]", "a.s[$i]", None))
+    target = Target("t", "src", ("make",), "t", (), (FILE,))
+    title, text = draw(LINES), draw(TEXTS)
+    card = Card("hostile", IDENTITY.uuid, "1.0.0", title, text, "en", "karta-classic", target, recipe, (task,))
+    return card, {FILE: source}

@@ -1,0 +1,251 @@
+"""The HTML file of a card: well formed, whole, reachable, and nothing but what the card says."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+
+from cardapp import layouts
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card
+from cardapp.layout.compose import compose
+from cardapp.layout.escape import safe_url, visible
+from cardapp.layout.html.document import render
+from cardapp.layout.sheets import Document
+from cardapp.layout.template import Layout
+from cardapp.layout.text import parse
+from tests.cardapp.layout.hostile import FILE, IDENTITY, SHIPPED, hostile_cards, shipped
+from tests.cardapp.layout.markup import Element, read
+from tests.cardapp.layout.test_text import text_of
+
+LAYOUTS = layouts.known_ids()
+HTML = {
+    "html", "head", "meta", "title", "style", "body", "a", "nav", "p", "ul", "ol", "li", "span", "main", "article",
+    "section", "header", "footer", "h1", "h2", "h3", "h4", "h5", "h6", "div", "aside", "figure", "figcaption", "table",
+    "col", "thead", "tbody", "tr", "th", "td", "pre", "code", "blockquote", "em", "strong", "br", "hr",
+    "svg", "desc", "g", "rect", "circle", "polygon", "path", "text",
+}  # fmt: skip
+ATTRIBUTES = {
+    "id", "class", "href", "title", "lang", "dir", "style", "role", "name", "content", "charset", "http-equiv", "scope",
+    "start", "tabindex", "aria-label", "aria-labelledby", "aria-hidden", "data-number", "data-language", "data-level",
+    "data-key", "data-from", "data-to", "xmlns", "viewbox", "width", "height", "x", "y", "rx", "cx", "cy", "r", "d",
+    "points", "font-size", "textlength", "lengthadjust",
+}  # fmt: skip
+PLACES = re.compile(r"(--[a-z]+:\d+(\.\d+)?;?)+")
+
+
+def arranged(name: str) -> Layout:
+    return layouts.find(name).arranged("html")
+
+
+def made(card: str, layout: str) -> tuple[Document, Element]:
+    loaded = shipped(card)
+    document = compose(loaded.card, loaded.identity, arranged(layout), loaded.sources())
+    return document, read("".join(render(document)))
+
+
+@pytest.fixture(scope="module", params=[(card, layout) for card in SHIPPED for layout in LAYOUTS], ids="-".join)
+def shown(request: pytest.FixtureRequest) -> tuple[Document, Element]:
+    return made(*request.param)
+
+
+def squeezed(text: str) -> str:
+    return "".join(text.split())
+
+
+# -- what ships ----------------------------------------------------------------------------------------------------
+
+
+def test_every_position_is_an_anchor_and_every_link_resolves(shown: tuple[Document, Element]) -> None:
+    document, page = shown
+    ids = Counter(element.attributes["id"] for element in page.all() if "id" in element.attributes)
+    assert [name for name, count in ids.items() if count > 1] == []
+    assert {item.key for item in Catalog(document.card).items if item.key} <= set(ids)
+    links = {link.attributes["href"] for link in page.all("a")}
+    assert {link for link in links if link.startswith("#")} >= {f"#{task.id}" for task in document.card.tasks}
+    for link in links:
+        assert link[1:] in ids if link.startswith("#") else safe_url(link)
+    named = {name for element in page.all() for name in element.attributes.get("aria-labelledby", "").split()}
+    assert named <= set(ids)
+
+
+def test_an_anchor_is_on_the_sheet_where_its_position_begins(shown: tuple[Document, Element]) -> None:
+    document, page = shown
+    for sheet in page.all("section"):
+        index = int(sheet.attributes["id"].removeprefix("sheet.")) - 1
+        here = {element.attributes.get("id") for element in sheet.all()}
+        assert {key for key, begins in document.sheet_of.items() if key and begins == index} <= here
+
+
+def test_headings_are_in_order_and_landmarks_are_there(shown: tuple[Document, Element]) -> None:
+    document, page = shown
+    ranks = [int(element.name[1]) for element in page.all() if re.fullmatch("h[1-6]", element.name)]
+    assert ranks[0] == 1
+    assert ranks.count(1) == 1
+    assert all(later - earlier <= 1 for earlier, later in pairwise(ranks))
+    (root,) = page.all("html")
+    assert root.attributes["lang"] == document.card.language
+    assert len(list(page.all("main"))) == len(list(page.all("nav"))) == 1
+    skip = next(page.all("a"))
+    assert skip.attributes["href"] == f"#{next(page.all('main')).attributes['id']}"
+    for figure in page.all("figure"):
+        assert figure.text.strip()
+        assert "aria-label" in figure.attributes or next(figure.all("figcaption"), None) is not None
+
+
+def test_the_file_needs_nothing_else_and_runs_nothing(shown: tuple[Document, Element]) -> None:
+    _, page = shown
+    assert {element.name for element in page.all()} <= HTML
+    assert {name for element in page.all() for name in element.attributes} <= ATTRIBUTES
+    (style,) = page.all("style")
+    assert "@import" not in style.text
+    assert set(re.findall(r"url\((.{12})", style.text)) == {'"data:font/w'}
+    policy = next(meta for meta in page.all("meta") if "http-equiv" in meta.attributes).attributes["content"]
+    assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; font-src data:;")
+
+
+def test_every_sheet_says_whose_it_is(shown: tuple[Document, Element]) -> None:
+    document, page = shown
+    sheets = list(page.all("section"))
+    assert len(sheets) == len(document.sheets)
+    for number, sheet in enumerate(sheets, 1):
+        (foot,) = sheet.all("footer")
+        for said in (document.identity.id, document.identity.version, document.identity.source_sha256[:12]):
+            assert said in foot.text
+        assert foot.text.endswith(f"sheet {number} of {len(sheets)}")
+        (head,) = sheet.all("header")
+        assert document.card.title in head.text
+    (colophon,) = page.all(within="colophon")
+    assert document.layout.name in colophon.text
+    for kept in document.layout.limitations.values():
+        assert all(sentence in colophon.text for sentence in kept)
+
+
+def test_the_tokens_of_the_layout_reach_the_page() -> None:
+    styles = {name: next(read("".join(render(_empty(name)))).all("style")).text for name in LAYOUTS}
+    assert "@page{size:210mm 297mm;margin:0}" in styles["karta-classic"]
+    assert "@page{size:297mm 210mm;margin:0}" in styles["karta-5b"]
+    for name, style in styles.items():
+        layout = arranged(name)
+        for color, value in layout.colors.items():
+            assert f"--{color.replace('_', '-')}:{value};" in style
+        for size, points in layout.typography.sizes_pt.items():
+            assert f"--{size}-size:{points * 25.4 / 72:.4f};" in style
+
+
+def _empty(layout: str) -> Document:
+    loaded = shipped("arena")
+    return compose(loaded.card, loaded.identity, arranged(layout), {})
+
+
+def test_a_source_that_is_missing_is_named() -> None:
+    page = read("".join(render(_empty("karta-classic"))))
+    missing = [element.text for element in page.all("p", "missing")]
+    assert missing
+    assert set(missing) == {"This file cannot be read."}
+
+
+def test_what_a_layout_does_not_show_leaves_anchors_and_ranks_whole() -> None:
+    loaded = shipped("arena")
+    full = arranged("karta-classic")
+    kept = {name: full.components[name] for name in ("block_title", "step_title", "text")}
+    document = compose(loaded.card, loaded.identity, replace(full, components=kept), loaded.sources())
+    page = read("".join(render(document)))
+    ids = [element.attributes["id"] for element in page.all() if "id" in element.attributes]
+    assert len(ids) == len(set(ids))
+    assert {item.key for item in Catalog(loaded.card).items if item.key} <= set(ids)
+    assert {element.name for element in page.all() if re.fullmatch("h[1-6]", element.name)} == {"h1", "h2", "h3"}
+
+
+# -- what anybody may write ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_hostile_texts_survive_and_inject_nothing(layout: str, loops: Callable[..., int]) -> None:
+    @settings(
+        max_examples=loops(quick=25, full=300),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+    @given(hostile_cards())
+    def check(made_up: tuple[Card, dict[str, list[str]]]) -> None:
+        card, sources = made_up
+        page = read("".join(render(compose(card, IDENTITY, arranged(layout), sources))))
+        _nothing_injected(page)
+        _everything_survives(page, card, sources[FILE])
+
+    check()
+
+
+def _nothing_injected(page: Element) -> None:
+    ids = {element.attributes.get("id") for element in page.all()}
+    for element in page.all():
+        assert element.name in HTML
+        assert set(element.attributes) <= ATTRIBUTES
+        if "style" in element.attributes:
+            assert PLACES.fullmatch(element.attributes["style"])
+        if "href" in element.attributes:
+            target = element.attributes["href"]
+            assert target[1:] in ids if target.startswith("#") else safe_url(target)
+    assert [style.text.count("</") for style in page.all("style")] == [0]
+
+
+def _everything_survives(page: Element, card: Card, source: list[str]) -> None:
+    task = card.tasks[0]
+    block = task.blocks[0]
+    phase = block.phases[0]
+    step = phase.steps[0]
+    snapshot = step.snapshots[0]
+    for kind, title in (("card", card), ("task", task), ("block", block), ("phase", phase), ("step", step)):
+        heading = next(element for element in page.all(within=f"{kind}_title"))
+        assert squeezed(visible(title.title)) in squeezed(heading.text)
+    said = {kind: _said(page, kind) for kind in ("intro", "goal", "text", "question", "code", "notes")}
+    # A row that is cut goes on with both of its columns.
+    rows = [row for body in page.all("tbody") for row in body.all("tr")]
+    expressions, values = (squeezed("".join(row.inner[at].text for row in rows)) for at in (0, 1))
+    for text in (card.text, task.text, block.text, phase.text):
+        assert _plain(text) in said["intro"]
+    assert _plain(block.goal) in said["goal"]
+    assert _plain(step.text) in said["text"]
+    assert _plain(step.question) in said["question"]
+    for line in source:
+        assert squeezed(visible(line)) in said["code"]
+    for expression, value in snapshot.expect:
+        assert squeezed(visible(expression)) in expressions
+        assert squeezed(visible(value)) in values
+    assert squeezed(visible(snapshot.stop.text or "")) in said["notes"]
+    for expression in snapshot.watch:
+        assert squeezed(visible(expression)) in said["notes"]
+
+
+def _plain(markdown: str) -> str:
+    return squeezed(text_of(parse(markdown)))
+
+
+def _said(page: Element, kind: str) -> str:
+    """All that the parts of a kind say, without what stands above and below a cut."""
+    found = []
+    for part in page.all(within=kind):
+        if "part" in part.classes:
+            found += [
+                piece.text
+                for piece in part.inner
+                if isinstance(piece, Element) and not piece.classes & {"caption", "mark", "anchor"}
+            ]
+    return squeezed("".join(found))
+
+
+def test_ten_thousand_characters_in_a_line_are_all_there() -> None:
+    loaded = shipped("arena")
+    step = Catalog(loaded.card).steps["bump/anatomy/empty/fields"]
+    assert step.code is not None
+    long = "".join(chr(97 + number % 26) for number in range(10_000))
+    sources = {step.code.file: [long] * step.code.last}
+    page = read("".join(render(compose(loaded.card, loaded.identity, arranged("karta-5b"), sources))))
+    assert long in _said(page, "code")
