@@ -174,7 +174,7 @@ def _place(stop: Stop) -> tuple[str, str]:
     time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
     if stop.function is not None:
         return f"When this function is entered{time}", f"{stop.function}()"
-    return f"Before line {stop.line} of {visible(stop.file or '')}{time}", (stop.text or "").strip()
+    return f"Before line {stop.line} of {visible(stop.file or '')}{time}", (stop.text or "").strip(" \t")
 
 
 def _ordinal(number: int) -> str:
