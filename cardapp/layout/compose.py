@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from itertools import groupby
 
 from cardapp.card.model import Card, Identity
 from cardapp.card.paging import page_index
@@ -48,10 +49,12 @@ def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pa
 
 
 def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
-    """The sheets with their feet: only now their count is known."""
-    for sheet in sheets:
-        short = identity.source_sha256[:_SHORT]
-        yield replace(sheet, footer=Footer(identity.id, identity.version, short, sheet.index + 1, len(sheets)))
+    """The sheets with their numbers and feet: only now their count is known."""
+    short = identity.source_sha256[:_SHORT]
+    for _, page in groupby(sheets, lambda sheet: sheet.page_index):
+        for number, sheet in enumerate(page, 1):
+            footer = Footer(identity.id, identity.version, short, sheet.index + 1, len(sheets))
+            yield replace(sheet, number=number, footer=footer)
 
 
 def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, int]:

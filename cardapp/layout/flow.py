@@ -43,10 +43,10 @@ class Flow:
         self._y = 0.0
         self._row = 0
 
-    def open(self, key: str, page_index: int, header: Header, number: int = 1) -> None:
-        """Begin a sheet, the ``number``-th of its page, of the block ``key``."""
+    def open(self, key: str, page_index: int, header: Header) -> None:
+        """Begin a sheet of the block ``key``."""
         self._close()
-        self._sheets.append(Sheet(len(self._sheets), page_index, number, key, header, _NO_FOOTER, ()))
+        self._sheets.append(Sheet(len(self._sheets), page_index, 0, key, header, _NO_FOOTER, ()))
         self._y, self._row = self._layout.grid.body.y, 0
 
     def place(self, group: Group) -> None:
@@ -68,7 +68,7 @@ class Flow:
             self._keep(found)
 
     def finished(self) -> list[Sheet]:
-        """The sheets, without their feet."""
+        """The sheets, without their numbers and feet."""
         self._close()
         return self._sheets
 
@@ -79,7 +79,7 @@ class Flow:
 
     def _open_next(self) -> None:
         last = self._sheets[-1]
-        self.open(last.key, last.page_index, replace(last.header, continued=True), last.number + 1)
+        self.open(last.key, last.page_index, replace(last.header, continued=True))
 
     def _keep(self, found: _Attempt) -> None:
         self._parts += found.parts
