@@ -21,7 +21,13 @@ unset PYTHONDONTWRITEBYTECODE
 PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
 # What only tests drive. They can do without: where it may not be installed, each test that wants it says so.
-TEST_PROGRAMS=(chromium:chromium)
+TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils)
+
+# What lualatex needs to make a PDF of a card, and a file of each by which it is known. Only tests demand it.
+LATEX_FILES=(
+    tikz.sty:texlive-pictures bookmark.sty:texlive-latex-recommended lmroman10-regular.otf:lmodern
+    NotoSans-Regular.ttf:fonts-noto-core NotoSansMono-Regular.ttf:fonts-noto-mono
+)
 
 # Where Debian keeps a PostgreSQL of each major version, apart from PATH.
 POSTGRESQL_HOME=/usr/lib/postgresql
@@ -107,10 +113,13 @@ need_system_packages() {
 }
 
 missing_test_packages() {
-    local program packages=()
+    local program file packages=()
     if [[ " $* " == *" test "* ]]; then
         for program in "${TEST_PROGRAMS[@]}"; do
             has "${program%%:*}" || packages+=("${program##*:}")
+        done
+        for file in "${LATEX_FILES[@]}"; do
+            kpsewhich "${file%%:*}" >/dev/null 2>&1 || packages+=("${file##*:}")
         done
     fi
     echo "${packages[*]}"

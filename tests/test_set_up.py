@@ -15,6 +15,10 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "sha256sum", "true")
 NOBODY = 65534
+FOR_TESTS = (
+    "chromium", "texlive-luatex", "poppler-utils", "texlive-pictures", "texlive-latex-recommended", "lmodern",
+    "fonts-noto-core", "fonts-noto-mono",
+)  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
 
 # Plays the machine's python3 and, copied by its own `-m venv`, the environment's.
@@ -194,16 +198,16 @@ def test_what_the_tests_want_holds_the_other_parts_and_outlives_a_change(machine
 
 def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine: Machine) -> None:
     done = machine.set_up("test")
-    assert "the tests will do without (names of Debian packages): chromium\n" in done.stderr
+    assert f"the tests will do without (names of Debian packages): {' '.join(FOR_TESTS)}\n" in done.stderr
     machine.set_up("card")
     machine.add("apt-get", APT_GET)
     machine.add("sudo", SUDO)
     (machine.root / ".venv" / ".setup").unlink()
     machine.set_up("card")
     assert not any("chromium" in line for line in machine.log)
-    machine.environment["STUB_APT_BRINGS"] = "chromium"
+    machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext kpsewhich"
     assert "do without" not in machine.set_up("test").stderr
-    assert "apt-get -qq install -y --no-install-recommends chromium" in machine.log
+    assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
 
 
 def test_a_second_part_joins_the_first(machine: Machine) -> None:
