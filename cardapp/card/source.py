@@ -51,8 +51,8 @@ class LoadedCard:
         return self.path.parent / self.card.target.directory
 
     def sources(self) -> dict[str, list[str]]:
-        """The lines of the target's source files as they are now, without their ends; a file that cannot be read is left
-        out, for whoever names one of its places to tell."""
+        """The lines of the target's source files as they are now, without their ends; a file that cannot be read is
+        left out, for whoever names one of its places to tell."""
         found = {}
         for name in self.card.target.sources:
             with contextlib.suppress(OSError):
