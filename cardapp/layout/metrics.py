@@ -12,8 +12,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Iterator
-from functools import lru_cache
-from typing import Literal
+from typing import Literal, get_args
 
 Face = Literal["regular", "strong", "code"]
 
@@ -67,7 +66,6 @@ _WIDE, _OTHER = 1300, 1050
 """Beyond the tables: a full-width character or an emoji in whatever font has it, and any other character."""
 
 
-@lru_cache(maxsize=4096)
 def _unit(char: str, face: Face) -> int:
     """The advance of one character in thousandths of the em. A letter with an accent is as wide as without; what only
     marks another character takes no room."""
@@ -86,40 +84,58 @@ def _unit(char: str, face: Face) -> int:
     return _WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER
 
 
+class _Advances(dict[str, int]):
+    """The advances of one face, reckoned once for each character that comes: most of a layout's time is spent here."""
+
+    def __init__(self, face: Face) -> None:
+        self._face = face
+
+    def __missing__(self, char: str) -> int:
+        self[char] = _unit(char, self._face)
+        return self[char]
+
+    def of(self, text: str) -> int:
+        return sum(map(self.__getitem__, text))
+
+
+_ADVANCES = {face: _Advances(face) for face in get_args(Face)}
+
+
 def width(text: str, em: float, face: Face = "regular") -> float:
     """How long ``text`` is on one line, in the unit of ``em``."""
-    return sum(_unit(char, face) for char in text) * em / 1000
+    return _ADVANCES[face].of(text) * em / 1000
 
 
 def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
     """The lines of ``text`` where each may be ``room`` long (in the unit of ``em``): broken at spaces, and within a
     word where that alone is longer than a line. A text without a word is one empty line."""
     limit = room * 1000 / em
-    line, taken = "", 0.0
-    space = _unit(" ", face)
+    line, taken = "", 0
+    advances = _ADVANCES[face]
+    space = advances[" "]
     for word in text.split():
-        long = float(sum(_unit(char, face) for char in word))
+        long = advances.of(word)
         if line and taken + space + long > limit:
             yield line
-            line, taken = "", 0.0
+            line, taken = "", 0
         if line:
             line, taken = f"{line} {word}", taken + space + long
             continue
         *full, word = broken(word, room, em, face) if long > limit else [word]
         yield from full
-        line, taken = word, float(sum(_unit(char, face) for char in word))
+        line, taken = word, advances.of(word)
     yield line
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
     """``word`` in pieces that are at most ``room`` long, yet at least one character."""
     limit = room * 1000 / em
-    start, taken = 0, 0.0
+    start, taken, advances = 0, 0, _ADVANCES[face]
     for place, char in enumerate(word):
-        wide = _unit(char, face)
+        wide = advances[char]
         if taken + wide > limit and place > start:
             yield word[start:place]
-            start, taken = place, 0.0
+            start, taken = place, 0
         taken += wide
     yield word[start:]
 

@@ -68,10 +68,11 @@ def _counted(count: int, what: str) -> str:
 
 def _call(key: str, title: str, width: float) -> Cell:
     """A block: an action with the rake of an activity of its own in its corner."""
-    lines = broken(plain(title), width - 2 * (_PADDING + _RAKE + 0.6), NAME)
+    name = plain(title)
+    lines = broken(name, width - 2 * (_PADDING + _RAKE + 0.6), NAME)
 
     def draw(box: Box) -> Node:
-        return Node(key, "call", box, plain(title), centred(lines, box.centre.x, box.centre.y, NAME), key, _rake(box))
+        return Node(key, "call", box, name, centred(lines, box.centre.x, box.centre.y, NAME), key, _rake(box))
 
     return Cell(_height(lines), draw)
 
@@ -93,12 +94,13 @@ def _rake(box: Box) -> tuple[tuple[Point, ...], ...]:
 
 
 def _step(key: str, step: Step, lane: Lane, width: float) -> Link:
-    lines = broken(plain(step.title), width - 2 * _PADDING, NAME)
+    title = plain(step.title)
+    lines = broken(title, width - 2 * _PADDING, NAME)
     tall = _height(lines)
 
     def draw(x: float, y: float) -> Drawn:
         box = Box(x - width / 2, y + _GAP, width, tall)
-        action = Node(key, "action", box, plain(step.title), centred(lines, x, box.centre.y, NAME), key)
+        action = Node(key, "action", box, title, centred(lines, x, box.centre.y, NAME), key)
         return _asked(action, step.question) if step.question else Drawn((action,))
 
     return Link(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)

@@ -8,7 +8,7 @@ than one shape in a diagram; a place that can be reached by a link is a key.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cardapp.errors import InvalidValue
 from cardapp.layout.metrics import Face
@@ -42,14 +42,14 @@ class Room:
             )
 
 
-@dataclass(frozen=True)
-class Point:
+class Point(NamedTuple):
+    """A big card has tens of thousands of points, boxes and lines of text; as tuples they are made in no time."""
+
     x: float
     y: float
 
 
-@dataclass(frozen=True)
-class Box:
+class Box(NamedTuple):
     """A rectangle by its top left corner."""
 
     x: float
@@ -70,8 +70,7 @@ class Box:
         return Point(self.x + self.width / 2, self.y + self.height / 2)
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``em`` is the size of the type, ``width`` the
     length of the line, estimated."""
 

@@ -1,7 +1,8 @@
 """A diagram as inline SVG: one user unit is one millimetre, colours are the style sheet's.
 
-No element carries a style of its own, so a page may forbid inline styles. Where a line of text is ASCII its length is
-stated too: should the font be missing, the line still fits its shape.
+Lengths are written in five digits: to 0.01 mm below a metre, to 0.1 mm on the largest sheet. No element carries a
+style of its own, so a page may forbid inline styles. Where a line of text is ASCII its length is stated too: should the
+font be missing, the line still fits its shape.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from cardapp.layout.escape import html, percent_encoded
 def render(diagram: Diagram, current: str | None = None) -> str:
     """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to ``#KEY``; the shape of the
     position ``current``, or of its nearest ancestor in the diagram, is marked."""
-    name, size = html(diagram.id), f"{_n(diagram.width)} {_n(diagram.height)}"
+    name, size = html(diagram.id), f"{diagram.width:.5g} {diagram.height:.5g}"
     width, height = size.split()
     kind = diagram.id.partition(".")[0]
     marked = _nearest(diagram, current)
@@ -29,7 +30,7 @@ def render(diagram: Diagram, current: str | None = None) -> str:
             f'<desc id="{name}.desc">{html(diagram.description)}</desc>',
             *(_partition(partition) for partition in diagram.partitions),
             *(_edge(edge) for edge in diagram.edges),
-            *(_node(node, diagram.id, current=node.id == marked) for node in diagram.nodes),
+            *(_node(node, name, current=node.id == marked) for node in diagram.nodes),
             *(_mark(mark) for mark in diagram.marks),
             *_texts(diagram.notes),
             "</svg>\n",
@@ -74,8 +75,8 @@ def _color(name: str | None) -> str:
 
 
 def _painted(look: paint.Paint) -> str:
-    rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{_n(look.width)}"
-    return rules + (f";stroke-dasharray:{_n(look.dashes[0])} {_n(look.dashes[1])}" if look.dashes else "")
+    rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{look.width:.5g}"
+    return rules + (f";stroke-dasharray:{look.dashes[0]:.5g} {look.dashes[1]:.5g}" if look.dashes else "")
 
 
 def _nearest(diagram: Diagram, current: str | None) -> str | None:
@@ -99,7 +100,7 @@ def _node(node: Node, diagram: str, *, current: bool) -> str:
     content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
     marked = (" current", ' aria-current="location"') if current else ("", "")
     name = html(node.id)
-    attributes = f' class="node {node.shape}{marked[0]}" id="{html(diagram)}.{name}" data-key="{name}"{marked[1]}'
+    attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{marked[1]}'
     return _linked(node.href, content, attributes)
 
 
@@ -112,27 +113,24 @@ def _linked(href: str | None, content: str, attributes: str) -> str:
 def _shape(node: Node) -> str:
     box, centre = node.box, node.box.centre
     if node.shape in ("initial", "final", "connector"):
-        circle = f'<circle class="shape" cx="{_n(centre.x)}" cy="{_n(centre.y)}" r="{_n(box.width / 2)}"/>'
-        dot = f'<circle class="dot" cx="{_n(centre.x)}" cy="{_n(centre.y)}" r="{_n(paint.DOT * box.width / 2)}"/>'
+        circle = f'<circle class="shape" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{box.width / 2:.5g}"/>'
+        dot = f'<circle class="dot" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{paint.DOT * box.width / 2:.5g}"/>'
         return circle + dot if node.shape == "final" else circle
     if node.shape == "decision":
         corners = ((centre.x, box.y), (box.right, centre.y), (centre.x, box.bottom), (box.x, centre.y))
-        return f'<polygon class="shape" points="{" ".join(f"{_n(x)},{_n(y)}" for x, y in corners)}"/>'
+        return f'<polygon class="shape" points="{" ".join(f"{x:.5g},{y:.5g}" for x, y in corners)}"/>'
     return _rectangle(box, "shape", paint.SHAPES[node.shape].radius)
 
 
 def _rectangle(box: Box, name: str, radius: float) -> str:
-    corner = f' rx="{_n(radius)}"' if radius else ""
-    place = f'x="{_n(box.x)}" y="{_n(box.y)}" width="{_n(box.width)}" height="{_n(box.height)}"'
+    corner = f' rx="{radius:.5g}"' if radius else ""
+    place = f'x="{box.x:.5g}" y="{box.y:.5g}" width="{box.width:.5g}" height="{box.height:.5g}"'
     return f'<rect class="{name}" {place}{corner}/>'
 
 
 def _edge(edge: Edge) -> str:
     line, head = _path(edge.points, paint.EDGE.radius), _path(edge.head, 0)
-    return (
-        f'<g class="edge" data-from="{html(edge.source)}" data-to="{html(edge.target)}">'
-        f'<path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
-    )
+    return f'<g class="edge"><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
 
 
 def _mark(mark: Mark) -> str:
@@ -144,13 +142,13 @@ def _mark(mark: Mark) -> str:
 
 def _path(points: tuple[Point, ...], radius: float) -> str:
     """Lines from point to point, their corners rounded."""
-    drawn = [f"M{_n(points[0].x)} {_n(points[0].y)}"]
+    drawn = [f"M{points[0].x:.5g} {points[0].y:.5g}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         near, far = _towards(corner, before, radius), _towards(corner, after, radius)
         drawn.append(
-            f"L{_n(near.x)} {_n(near.y)}" + (f"Q{_n(corner.x)} {_n(corner.y)} {_n(far.x)} {_n(far.y)}" * (radius > 0))
+            f"L{near.x:.5g} {near.y:.5g}" + (f"Q{corner.x:.5g} {corner.y:.5g} {far.x:.5g} {far.y:.5g}" * (radius > 0))
         )
-    drawn.append(f"L{_n(points[-1].x)} {_n(points[-1].y)}")
+    drawn.append(f"L{points[-1].x:.5g} {points[-1].y:.5g}")
     return "".join(drawn)
 
 
@@ -162,13 +160,8 @@ def _towards(start: Point, goal: Point, distance: float) -> Point:
 
 def _texts(lines: Iterable[Text]) -> Iterator[str]:
     for line in lines:
-        length = f' textLength="{_n(line.width)}" lengthAdjust="spacingAndGlyphs"' if line.text.isascii() else ""
+        length = f' textLength="{line.width:.5g}" lengthAdjust="spacingAndGlyphs"' if line.text.isascii() else ""
         yield (
-            f'<text class="{line.face} {line.anchor} {line.tone}" x="{_n(line.x)}" y="{_n(line.y)}" '
-            f'font-size="{_n(line.em)}"{length}>{html(line.text)}</text>'
+            f'<text class="{line.face} {line.anchor} {line.tone}" x="{line.x:.5g}" y="{line.y:.5g}" '
+            f'font-size="{line.em:.5g}"{length}>{html(line.text)}</text>'
         )
-
-
-def _n(length: float) -> str:
-    """A length in five digits: finer than 0.1 mm on the largest sheet."""
-    return f"{length:.5g}"

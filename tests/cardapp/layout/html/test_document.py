@@ -34,7 +34,7 @@ HTML = {
 ATTRIBUTES = {
     "id", "class", "href", "title", "lang", "dir", "style", "role", "name", "content", "charset", "http-equiv", "scope",
     "start", "tabindex", "aria-label", "aria-labelledby", "aria-hidden", "data-number", "data-language", "data-level",
-    "data-key", "data-from", "data-to", "xmlns", "viewbox", "width", "height", "x", "y", "rx", "cx", "cy", "r", "d",
+    "data-key", "xmlns", "viewbox", "width", "height", "x", "y", "rx", "cx", "cy", "r", "d",
     "points", "font-size", "textlength", "lengthadjust",
 }  # fmt: skip
 PLACES = re.compile(r"(--[a-z]+:\d+(\.\d+)?;?)+")
