@@ -30,7 +30,10 @@ from tests.functional.market_process import ROOT, ApiProcess
 SECONDS = 8.0
 ROUNDS = 3
 SYMBOL = "BENCH:CHART"
+LEVELS = ("1m", "15m", "1h", "4h", "1d")
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1h&limit=500"
+UNCACHED = f"/v1/chart?symbol={SYMBOL}&interval={{level}}&limit=500&endTime=1704{{{{n}}}}"
+"""No two requests alike, so that none is remembered."""
 _RIVAL = ("fastapi", "uvicorn[standard]", "asyncpg")
 
 
@@ -41,7 +44,7 @@ def measure(ticks: int) -> list[Figure]:
         api.start()
         try:
             _fill(state, ticks)
-            return [*_charts(api, state), *_singles(api), *_batches(api)]
+            return [*_levels(api), *_charts(api, state), *_singles(api), *_batches(api)]
         finally:
             api.stop()
 
@@ -81,10 +84,21 @@ def _figure(name: str, run: dict[str, Any], goal: str = "", *, per: int = 1, uni
     return Figure(name, f"{run['rate'] * per:,.0f} {unit}, {spread(run['latencies'])}", goal)
 
 
+def _levels(api: ApiProcess) -> list[Figure]:
+    token = api.token("read")
+    return [
+        _figure(
+            f"500 candles of {level}, one client, uncached",
+            _load(api.port, UNCACHED.format(level=level), 1, token, seconds=2),
+            "p50 <= 5 ms, p99 <= 15 ms",
+        )
+        for level in LEVELS
+    ]
+
+
 def _charts(api: ApiProcess, state: Path) -> list[Figure]:
     token = api.token("read")
-    distinct = CHART + "&endTime=1704{n}"
-    kinds = {"ours, uncached": (api.port, distinct), "ours, remembered": (api.port, CHART)}
+    kinds = {"ours, uncached": (api.port, UNCACHED.format(level="1h")), "ours, remembered": (api.port, CHART)}
     with _rival(state) as rival:
         kinds |= {
             "FastAPI, rows": (rival, f"/rows?symbol={SYMBOL}&n={{n}}"),
