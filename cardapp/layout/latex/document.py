@@ -98,8 +98,8 @@ def _band(kind: str, frame: Frame, component: Component, parts: Parts, three: st
 
 def _header(header: Header) -> str:
     trail = r" \CardTrail{} ".join(line(title) for title in (header.task, header.block) if title)
-    more = " · continued" if header.continued else ""
-    return rf"\CardHeader{{{line(header.card)}}}{{{trail}{more}}}"
+    where = " · ".join(filter(None, [trail, "continued" if header.continued else ""]))
+    return rf"\CardHeader{{{line(header.card)}}}{{{where}}}"
 
 
 def _footer(footer: Footer) -> str:

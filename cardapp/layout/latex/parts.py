@@ -48,16 +48,17 @@ class Parts:
         inner = Frame(frame.x + rule + padding, frame.y + padding, width, height)
         yield rf"\begin{{CardPart}}{{{part.kind} {part.key}}}{numbers(inner)}{{{component.color}}}"
         if part.caption:
-            yield rf"{{{self.type('label')}\color{{card-ink_soft}}\CardParagraph{{\bfseries {text(part.caption)}}}}}"
-            yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
+            yield rf"\CardCaption{self._label(part.caption)}"
         yield self.type(component.size)
         yield from self._content(part)
         if part.kind == "colophon" and not part.continues:
             yield r"\CardMissingSentence"
         if part.mark:
-            yield rf"\CardSkip{{{metrics.CAPTION_GAP:g}}}"
-            yield rf"{self.type('label')}\color{{card-ink_soft}}\CardParagraph{{\itshape {text(part.mark)}}}"
+            yield rf"\CardGoesOn{self._label(part.mark)}"
         yield r"\end{CardPart}"
+
+    def _label(self, said: str) -> str:
+        return rf"{{{self.type('label')}}}{{{text(said)}}}{{{metrics.CAPTION_GAP:g}}}"
 
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content
@@ -98,7 +99,8 @@ class Parts:
         for place, piece in enumerate(line.pieces):
             shown = number if place == 0 else ""
             if line.stops:
-                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(piece)}}}{{{line.stops[0]}}}"
+                sign = rf"\CardSign{{{line.stops[0]}}}" if place == 0 else ""
+                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(piece)}}}{{{sign}}}"
             else:
                 yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(piece)}}}"
 

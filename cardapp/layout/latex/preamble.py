@@ -64,6 +64,7 @@ def _metadata(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
     yield rf"\hypersetup{{pdftitle={{{line(card.title)}}},pdflang={{{card.language}}},pdfdisplaydoctitle,"
     yield rf"  pdfsubject={{{line(f'{layout.name} {layout.version}')}}},pdfkeywords={{{line(keywords)}}},"
     yield r"  pdfcreator={cardapp},pdfpagemode=UseOutlines,pdfstartview=Fit}"
+    yield r"\pdfvariable suppressoptionalinfo 608 % neither dates nor an id of the run: the same sheets, the same bytes"
 
 
 def _families(typography: Typography, behind: Sequence[tuple[str, str]]) -> Iterator[str]:
