@@ -7,6 +7,8 @@ become visible marks (``visible``); those that only the fonts lack are found whe
 from __future__ import annotations
 
 import re
+import unicodedata
+from collections.abc import Collection
 
 from cardapp.layout.escape import visible
 
@@ -23,7 +25,8 @@ _SPECIAL = {
     "~": r"\textasciitilde{}",
 }
 _TABLE = str.maketrans(_SPECIAL)
-_LONG_WORD = re.compile(r"\S{17,}")
+_JOINER, _ATTACHED, _SKINS = "\u200d", ("Mn", "Me", "Mc", "Cf"), "🏻🏼🏽🏾🏿"
+"""What makes one picture of two characters, or changes the one before."""
 _URL_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%")
 _URL_SPECIAL = {"%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "_": r"\_", "~": r"\string~"}
 
@@ -33,16 +36,13 @@ def line(text: str) -> str:
     return " ".join(visible(text).split()).translate(_TABLE)
 
 
-def text(text: str) -> str:
-    """For running text. White space is one space, as in TeX; a word that may be longer than its column can be broken
-    anywhere (``\\CardBreak``)."""
-    pieces: list[str] = []
-    start = 0
-    plain = re.sub(r"\s+", " ", visible(text))
-    for word in _LONG_WORD.finditer(plain):
-        pieces += [plain[start : word.start()].translate(_TABLE), _breakable(word[0])]
-        start = word.end()
-    return "".join([*pieces, plain[start:].translate(_TABLE)])
+def text(text: str, longer: Collection[str] = ()) -> str:
+    """For running text. White space is one space, as in TeX; what is in one of the words that are ``longer`` than their
+    line can be broken anywhere (``\\CardBreak``)."""
+    words = re.sub(r"\s+", " ", visible(text)).split(" ")
+    return " ".join(
+        _breakable(word) if any(word in each for each in longer) else word.translate(_TABLE) for word in words
+    )
 
 
 def code(text: str) -> str:
@@ -59,4 +59,11 @@ def url(url: str) -> str:
 
 
 def _breakable(word: str) -> str:
-    return r"\CardBreak{}".join(_SPECIAL.get(char, char) for char in word)
+    before = ""
+    pieces = []
+    for char in word:
+        if before and before != _JOINER and unicodedata.category(char) not in _ATTACHED and char not in _SKINS:
+            pieces.append(r"\CardBreak{}")
+        pieces.append(_SPECIAL.get(char, char))
+        before = char
+    return "".join(pieces)

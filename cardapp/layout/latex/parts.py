@@ -9,7 +9,7 @@ from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.latex.escape import code, text
 from cardapp.layout.latex.prose import Prose as Writer
-from cardapp.layout.latex.prose import paragraph
+from cardapp.layout.latex.prose import longer_than_a_line, paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame, Layout
@@ -48,17 +48,22 @@ class Parts:
         inner = Frame(frame.x + rule + padding, frame.y + padding, width, height)
         yield rf"\begin{{CardPart}}{{{part.kind} {part.key}}}{numbers(inner)}{{{component.color}}}"
         if part.caption:
-            yield rf"\CardCaption{self._label(part.caption)}"
+            yield rf"\CardCaption{self._label(part, part.caption)}"
         yield self.type(component.size)
         yield from self._content(part)
         if part.kind == "colophon" and not part.continues:
             yield r"\CardMissingSentence"
         if part.mark:
-            yield rf"\CardGoesOn{self._label(part.mark)}"
+            yield rf"\CardGoesOn{self._label(part, part.mark)}"
         yield r"\end{CardPart}"
 
-    def _label(self, said: str) -> str:
-        return rf"{{{self.type('label')}}}{{{text(said)}}}{{{metrics.CAPTION_GAP:g}}}"
+    def _label(self, part: Part, said: str) -> str:
+        words = self._words(said, self._measure.width(part.kind), "label")
+        return rf"{{{self.type('label')}}}{{{words}}}{{{metrics.CAPTION_GAP:g}}}"
+
+    def _words(self, plain: str, room: float, size: str) -> str:
+        """Plain text in lines that are ``room`` mm long."""
+        return text(plain, longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content
@@ -77,19 +82,22 @@ class Parts:
             case Machine():
                 yield from self._machine(content)
             case Notes():
-                yield from _notes(content)
+                yield from self._notes(content)
 
     def _title(self, part: Part, title: Title) -> Iterator[str]:
         component = self._layout.components[part.kind]
         number = rf"\CardNumber{{{title.number}}}" if title.number else ""
+        room = self._measure.width(part.kind)
         if component.tick_box:
-            em = self._measure.em(component.size)
-            yield rf"\CardTick\advance\hsize-{TICK_BOX * em:.2f}mm"
-        yield paragraph(rf"\bfseries {number}{text(title.text)}", title.text)
+            box = TICK_BOX * self._measure.em(component.size)
+            room -= box
+            yield rf"\CardTick\advance\hsize-{box:.2f}mm"
+        yield paragraph(rf"\bfseries {number}{self._words(title.text, room, component.size)}", title.text)
 
     def _code(self, source: Code) -> Iterator[str]:
         if source.missing:
-            yield rf"{{{self.type('label')}\CardParagraph{{\normalfont {text(source.missing)}}}}}"
+            words = self._words(source.missing, self._measure.width("code"), "label")
+            yield rf"{{{self.type('label')}\CardParagraph{{\normalfont {words}}}}}"
         for line in source.lines:
             yield from self._code_line(line, source.gutter)
 
@@ -113,6 +121,16 @@ class Parts:
                 yield rf"\CardRow{{{left:.3f}}}{{{code(expression)}}}{{{right:.3f}}}{{{code(value)}}}"
             yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
 
+    def _notes(self, notes: Notes) -> Iterator[str]:
+        size = self._layout.components["notes"].size
+        for note in notes.entries:
+            if note.text:
+                words = self._words(note.text, self._measure.width("notes"), size)
+                yield rf"\CardParagraph{{{words}}}"
+            for piece in note.code:
+                yield rf"\CardCodeLine{{{code(piece)}}}"
+            yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
+
 
 MARK = "% part: "
 """What the line before a part begins with; kind and key of the part follow."""
@@ -126,12 +144,3 @@ def numbers(frame: Frame) -> str:
 def fill(color: str, frame: Frame) -> str:
     """A frame filled with a colour of the layout."""
     return rf"\CardFill{{{color}}}{numbers(frame)}"
-
-
-def _notes(notes: Notes) -> Iterator[str]:
-    for note in notes.entries:
-        if note.text:
-            yield rf"\CardParagraph{{{text(note.text)}}}"
-        for piece in note.code:
-            yield rf"\CardCodeLine{{{code(piece)}}}"
-        yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"

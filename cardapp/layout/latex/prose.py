@@ -6,7 +6,7 @@ Distances are those by which the sheet model reckoned the text (``prose.Setting`
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
@@ -14,6 +14,8 @@ from cardapp.layout import metrics
 from cardapp.layout.latex.escape import code, text, url
 from cardapp.layout.prose import Setting, indent
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
+
+_WIDE_FACES: tuple[metrics.Face, ...] = ("strong", "code")
 
 
 @dataclass(frozen=True)
@@ -33,20 +35,21 @@ class Prose:
             yield from self._block(block, setting)
             gap = gap_after(block)
 
-    def spans(self, spans: Iterable[Span]) -> str:
+    def spans(self, spans: Collection[Span], setting: Setting) -> str:
         """The content of a paragraph."""
         pieces = []
+        longer = longer_than_a_line(_plain(spans), setting.width, setting.em)
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
-            inner = "".join(map(_styled, group))
+            inner = "".join(_styled(span, longer) for span in group)
             pieces.append(inner if link is None else self._linked(link, inner))
         return "".join(pieces)
 
     def _block(self, block: Block, setting: Setting) -> Iterator[str]:
         match block:
             case Paragraph(spans):
-                yield paragraph(self.spans(spans), _plain(spans))
+                yield paragraph(self.spans(spans, setting), _plain(spans))
             case Heading(_, spans):
-                yield paragraph(rf"\bfseries {self.spans(spans)}", _plain(spans))
+                yield paragraph(rf"\bfseries {self.spans(spans, setting)}", _plain(spans))
             case CodeBlock(lines):
                 yield from self._indented(metrics.INDENT, setting, self._code(lines, setting.inside()))
             case Quote(inner):
@@ -85,6 +88,11 @@ class Prose:
         return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
 
 
+def longer_than_a_line(plain: str, room: float, em: float) -> Collection[str]:
+    """The words of a text that may be longer than ``room`` mm in any of its faces, where ``em`` is its size."""
+    return {word for word in plain.split() if max(metrics.width(word, em, face) for face in _WIDE_FACES) > room}
+
+
 def paragraph(latex: str, plain: str) -> str:
     """A paragraph that runs as the first letter of its ``plain`` text does."""
     strong = (unicodedata.bidirectional(char) for char in plain)
@@ -102,10 +110,10 @@ def _plain(spans: Iterable[Span]) -> str:
     return "".join("" if isinstance(span, Break) else span.text for span in spans)
 
 
-def _styled(span: Span) -> str:
+def _styled(span: Span, longer: Collection[str]) -> str:
     if isinstance(span, Break):
         return r"\CardBreakLine{}"
-    styled = text(span.text)
+    styled = text(span.text, longer)
     if span.code:
         styled = rf"\CardCode{{{styled}}}"
     if span.emphasis:
