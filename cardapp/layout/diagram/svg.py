@@ -60,8 +60,9 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     for kind, look in paint.MARKS.items():
         yield f".diagram .{kind} path{{{_painted(look)}}}\n"
     yield f".diagram .current>.shape{{{_painted(paint.CURRENT)}}}\n"
-    yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover .shape{{stroke:{_color('accent')}}}\n"
-    yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible .shape{{stroke:{_color('current')};"
+    linked = ":is(.shape,.head)"
+    yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover>{linked}{{stroke:{_color('accent')}}}\n"
+    yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible>{linked}{{stroke:{_color('current')};"
     yield "stroke-width:.7}\n"
 
 
@@ -91,8 +92,8 @@ def _partition(partition: Partition) -> str:
         _rectangle(partition.box, "lane", paint.LANE.radius),
         _rectangle(partition.head, "head", paint.HEAD.radius),
     )
-    name = f"<title>{html(partition.title)}</title>{''.join(_texts(partition.lines))}"
-    return f'<g class="partition">{lane}{head}{_linked(partition.href, name, "")}</g>'
+    name = f"<title>{html(partition.title)}</title>{head}{''.join(_texts(partition.lines))}"
+    return f'<g class="partition">{lane}{_linked(partition.href, name, "")}</g>'
 
 
 def _node(node: Node, diagram: str, *, current: bool) -> str:

@@ -78,8 +78,8 @@ class Parts:
 
     def _line(self, line: CodeLine) -> str:
         stops = "".join(
-            f'<a class="stop" href="#{html(percent_encoded(key))}" title="{html(self._titles[key])}">▶</a>'
-            for key in line.stops
+            f'<a class="stop" href="#{html(percent_encoded(key))}" title="{title}" aria-label="{title}">▶</a>'
+            for key, title in ((key, html(self._titles[key])) for key in line.stops)
         )
         pieces = '</span><span class="piece">'.join(html(piece) for piece in line.pieces)
         state = " at" if line.stops else ""
@@ -115,7 +115,8 @@ def _machine(machine: Machine) -> str:
         for row in machine.rows
     )
     head = '<tr><th scope="col">Expression</th><th scope="col">Value</th></tr>'
-    return f'<table dir="ltr"><col><col><thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
+    columns = "<colgroup><col><col></colgroup>"
+    return f'<table dir="ltr">{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
 
 
 def _pieces(pieces: Iterable[str]) -> str:

@@ -1,0 +1,106 @@
+"""A card's HTML file in Chromium: what it asked for, what it ran, and where everything stands."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser, Page
+
+from cardapp.layout.html.document import render
+from cardapp.layout.sheets import Document
+from tests.cardapp.layout.markup import Element
+
+Media = Literal["screen", "print"]
+_HERE = Path(__file__).parent
+_SHEETS, _CONTRAST, _READ = (
+    (_HERE / f"{name}.js").read_text("utf-8") for name in ("measure_sheets", "measure_contrast", "read_page")
+)
+TOLERANCE = 0.1
+"""In mm: what rounding to the pixels of a screen leaves."""
+
+
+@dataclass
+class SheetPage:
+    """A page of the browser that shows one file after the other, and keeps what they did beside showing themselves."""
+
+    page: Page
+    file: Path
+    requests: list[str] = field(default_factory=list)
+    events: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("request", lambda request: self.requests.append(request.url))
+        self.page.on("console", lambda message: self.events.append(message.text))
+        self.page.on("pageerror", lambda error: self.events.append(str(error)))
+        self.page.on("popup", lambda popup: self.events.append(popup.url))
+
+        def dialog(opened: Any) -> None:
+            self.events.append(opened.message)
+            opened.dismiss()
+
+        self.page.on("dialog", dialog)
+
+    def show(self, document: Document) -> None:
+        self.requests.clear()
+        self.file.write_text("".join(render(document)), "utf-8")
+        self.page.goto(self.file.as_uri())
+        self.page.evaluate("document.fonts.ready.then(() => null)")
+
+    @property
+    def fetched(self) -> list[str]:
+        """What was asked for beside the file itself; its fonts are inside it."""
+        return [url for url in self.requests if url != self.file.as_uri() and not url.startswith("data:font/woff2;")]
+
+    def measured(self, document: Document) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = self.page.evaluate(_SHEETS, document.layout.page.width)
+        return found
+
+    def colors(self) -> list[tuple[list[int], list[int], str]]:
+        """Each pair of a text's colour and what is behind it, with a text that has it."""
+        found: list[tuple[list[int], list[int], str]] = self.page.evaluate(_CONTRAST)
+        return found
+
+    def read(self) -> Element:
+        """The elements as the browser has read them."""
+        return _element(self.page.evaluate(_READ))
+
+
+def _element(read: list[Any]) -> Element:
+    name, attributes, inner = read
+    return Element(name, attributes, [piece if isinstance(piece, str) else _element(piece) for piece in inner])
+
+
+@contextmanager
+def sheet_page(browser: Browser, folder: Path) -> Iterator[SheetPage]:
+    """The policy in the file, which would stop a script, is set aside: escaping alone has to hold."""
+    context = browser.new_context(bypass_csp=True)
+    yield SheetPage(context.new_page(), folder / "card.html")
+    context.close()
+
+
+def assert_in_place(document: Document, measured: list[dict[str, Any]]) -> None:
+    """Every part stands where the sheet model has put it, and nothing reaches out of its part."""
+    page, grid = document.layout.page, document.layout.grid
+    texts = 0
+    for sheet, seen in zip(document.sheets, measured, strict=True):
+        assert_near(seen["size"], (page.width, page.height))
+        for part, shown in zip(sheet.parts, seen["parts"], strict=True):
+            frame, column = part.frame, grid.column(part.column)
+            assert shown["kind"] == part.kind
+            assert_near(shown["box"], (frame.x, frame.y, frame.width, frame.height))
+            left, top, width, height = shown["box"]
+            assert column.x - TOLERANCE < left
+            assert left + width < column.x + column.width + TOLERANCE
+            assert grid.body.y - TOLERANCE < top
+            assert top + height < grid.body.y + grid.body.height + TOLERANCE
+            assert shown["stray"] == [], f"sheet {sheet.index + 1}, {part.kind} of {part.key}"
+            texts += shown["texts"]
+    assert texts >= len(document.sheets), "the measurement has found the texts"
+
+
+def assert_near(seen: list[float], wanted: tuple[float, ...]) -> None:
+    assert all(abs(one - other) < TOLERANCE for one, other in zip(seen, wanted, strict=True)), (seen, wanted)

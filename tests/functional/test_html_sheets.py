@@ -1,0 +1,168 @@
+"""The sheets that ship, in Chromium: everything in its place on the screen and on paper, and readable by everybody."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser
+
+from cardapp import layouts
+from cardapp.layout.compose import compose
+from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.html.colors import contrast
+from cardapp.layout.sheets import Document
+from tests.cardapp.layout.hostile import SHIPPED, shipped
+from tests.functional.sheet_page import SheetPage, assert_in_place, assert_near, sheet_page
+
+pytestmark = pytest.mark.functional
+
+NAME = ("name", "description")
+READABLE = 4.5  # WCAG 2.2, 1.4.3
+WINDOWS = (1280, 1920)
+MISSING = "links => links.filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"
+
+
+@pytest.fixture(scope="module", params=[(card, name) for card in SHIPPED for name in layouts.known_ids()], ids="-".join)
+def document(request: pytest.FixtureRequest) -> Document:
+    card, name = request.param
+    loaded = shipped(card)
+    return compose(loaded.card, loaded.identity, layouts.find(name).arranged("html"), loaded.sources())
+
+
+@pytest.fixture(scope="module")
+def shown(document: Document, browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SheetPage]:
+    with sheet_page(browser, tmp_path_factory.mktemp("sheets")) as opened:
+        opened.show(document)
+        yield opened
+
+
+@pytest.mark.parametrize("width", WINDOWS)
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_nothing_reaches_out_of_its_part(document: Document, shown: SheetPage, media: str, width: int) -> None:
+    shown.page.set_viewport_size({"width": width, "height": 1000})
+    shown.page.emulate_media(media="print" if media == "print" else "screen")
+    measured = shown.measured(document)
+    assert_in_place(document, measured)
+    for sheet in measured:
+        assert sheet["left"] >= 0
+        assert sheet["right"] >= 0 or media == "print"
+        assert len(sheet["edges"]) == 2
+        for edge, frame in zip(sheet["edges"], (document.layout.grid.header, document.layout.grid.footer), strict=True):
+            assert edge["cut"] == []
+            left, top, width_, height = edge["box"]
+            assert_near([left, width_], (frame.x, frame.width))
+            assert frame.y - 0.1 < top
+            assert top + height < frame.y + frame.height + 0.1
+
+
+def test_a_telephone_shows_it_without_scrolling_sideways(shown: SheetPage) -> None:
+    shown.page.emulate_media(media="screen")
+    shown.page.set_viewport_size({"width": 390, "height": 800})
+    assert shown.page.evaluate("document.documentElement.scrollWidth") == 390
+
+
+def test_paper_has_the_sheets_as_its_pages(document: Document, shown: SheetPage, tmp_path: Path) -> None:
+    for program in ("pdftotext", "pdfinfo"):
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: there is no {program} here (Debian package poppler-utils)")
+    file = tmp_path / "sheets.pdf"
+    shown.page.emulate_media(media="print")
+    shown.page.pdf(path=file, prefer_css_page_size=True)
+    count, page = len(document.sheets), document.layout.page
+    told = _output("pdfinfo", "-l", str(count), file)
+    sizes = re.findall(r"Page +\d+ size: +([\d.]+) x ([\d.]+) pts", told)
+    assert len(sizes) == count
+    for size in sizes:
+        assert [float(length) / 72 * 25.4 for length in size] == pytest.approx([page.width, page.height], abs=0.5)
+    pages = _output("pdftotext", "-layout", file, "-").split("\f")[:-1]
+    assert [re.findall(r"sheet \d+ of \d+", text) for text in pages] == [
+        [f"sheet {number} of {count}"] for number in range(1, count + 1)
+    ]
+
+
+def _output(*command: str | Path) -> str:
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+
+
+def test_the_file_runs_nothing_and_asks_for_nothing(shown: SheetPage) -> None:
+    assert shown.page.locator("script").count() == 0
+    assert shown.fetched == []
+    assert shown.events == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_every_text_can_be_read(shown: SheetPage, media: str, scheme: str) -> None:
+    shown.page.set_viewport_size({"width": WINDOWS[0], "height": 1000})
+    shown.page.emulate_media(
+        media="print" if media == "print" else "screen", color_scheme="dark" if scheme == "dark" else "light"
+    )
+    pairs = shown.colors()
+    assert len(pairs) > 5
+    dark = sum(pairs[-1][1]) < 3 * 128
+    assert dark == (scheme == "dark" and media == "screen")
+    for front, back, text in pairs:
+        assert contrast(_hex(front), _hex(back)) >= READABLE, (front, back, text)
+
+
+def _hex(color: list[int]) -> str:
+    return "#" + "".join(f"{channel:02x}" for channel in color)
+
+
+def test_assistive_technology_finds_landmarks_and_names(document: Document, shown: SheetPage) -> None:
+    shown.page.emulate_media(media="screen")
+    tree = shown.page.context.new_cdp_session(shown.page).send("Accessibility.getFullAXTree")["nodes"]
+    told = defaultdict(list)
+    for node in tree:
+        if not node["ignored"]:
+            told[node["role"]["value"]].append([node.get(member, {}).get("value", "") for member in NAME])
+    assert len(told["main"]) == len(told["navigation"]) == 1
+    assert len(told["article"]) == len({sheet.page_index for sheet in document.sheets})
+    assert len(told["figure"]) == len(told["Figcaption"]) > 100
+    for role in ("RootWebArea", "navigation", "heading", "link", "rowheader", "columnheader"):
+        assert told[role]
+        assert all(re.search(r"\w", name) for name, _ in told[role]), role
+    diagrams = [part for sheet in document.sheets for part in sheet.parts if isinstance(part.content, Diagram)]
+    assert sum(bool(name and description) for name, description in told["group"]) >= len(diagrams) > 20
+    assert shown.page.locator("html").get_attribute("lang") == document.card.language
+
+
+def test_the_keyboard_reaches_everything_and_shows_where_it_is(shown: SheetPage) -> None:
+    page = shown.page
+    page.set_viewport_size({"width": WINDOWS[0], "height": 1000})
+    page.emulate_media(media="screen")
+    page.goto(shown.file.as_uri())
+    page.keyboard.press("Tab")
+    focused = page.locator(":focus")
+    assert focused.inner_text() == "To the sheets"
+    assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
+    page.keyboard.press("Tab")
+    assert focused.evaluate("one => one.closest('nav') !== null")
+    assert focused.evaluate("one => getComputedStyle(one).outlineStyle") == "solid"
+    page.keyboard.press("Shift+Tab")
+    page.keyboard.press("Enter")
+    page.keyboard.press("Tab")
+    assert focused.evaluate("one => one.closest('main') !== null")
+    assert focused.evaluate("one => getComputedStyle(one.querySelector('rect')).strokeWidth") == "0.7px"
+
+
+def test_a_click_on_a_node_leads_to_what_it_stands_for(document: Document, shown: SheetPage) -> None:
+    page = shown.page
+    page.set_viewport_size({"width": WINDOWS[0], "height": 1000})
+    page.emulate_media(media="screen")
+    links = page.locator('a[href^="#"]').evaluate_all("links => links.map(one => one.getAttribute('href'))")
+    assert len(links) > 100
+    assert page.evaluate(MISSING, links) == []
+    block = document.card.tasks[-1].blocks[-1]
+    key = f"{document.card.tasks[-1].id}/{block.id}"
+    page.locator(f'.overview a[href="#{key}"]').click()
+    title = page.locator(f'[id="{key}"]')
+    assert block.title in title.inner_text()
+    top = title.evaluate("one => one.getBoundingClientRect().top")
+    assert 0 <= top < 1000
