@@ -10,6 +10,7 @@ code has the size "code" and breaks at the column's edge (``chop``), text is set
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Iterator
 from typing import Literal, get_args
@@ -98,6 +99,8 @@ class _Advances(dict[str, int]):
         return sum(map(self.__getitem__, text))
 
 
+_WORDS = re.compile(r"[^ \t\n]+")
+_WIDE_FACES: tuple[Face, ...] = ("strong", "code")
 _ADVANCES = {face: _Advances(face) for face in get_args(Face)}
 
 
@@ -113,7 +116,7 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
     line, taken = "", 0
     advances = _ADVANCES[face]
     space = advances[" "]
-    for word in text.split():
+    for word in _WORDS.findall(text):
         long = advances.of(word)
         if line and taken + space + long > limit:
             yield line
@@ -125,6 +128,13 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
         yield from full
         line, taken = word, advances.of(word)
     yield line
+
+
+def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
+    """The words that may be longer than ``room`` in one of the faces: only these may be broken, and anywhere, for no
+    renderer breaks them where another does."""
+    words = set(_WORDS.findall(text))
+    return frozenset(word for word in words if any(width(word, em, face) > room * SLACK for face in _WIDE_FACES))
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:

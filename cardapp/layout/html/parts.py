@@ -8,7 +8,10 @@ from cardapp.card.model import LEVELS, Level
 from cardapp.layout.diagram import svg
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.escape import html, percent_encoded
-from cardapp.layout.html.prose import prose
+from cardapp.layout.html.prose import Prose as Writer
+from cardapp.layout.html.prose import words
+from cardapp.layout.measure import TICK_BOX, Measure
+from cardapp.layout.metrics import longer_than_a_line
 from cardapp.layout.sheets import Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Layout
 
@@ -18,6 +21,7 @@ class Parts:
 
     def __init__(self, layout: Layout, titles: Mapping[str, str]) -> None:
         self._layout = layout
+        self._measure = Measure(layout)
         self._titles = titles
         self._ranks = _ranks(layout)
 
@@ -42,30 +46,48 @@ class Parts:
         content = part.content
         match content:
             case Title():
-                return f"h{self.rank(content.level)}", self._title(content), ' dir="auto"'
+                return f"h{self.rank(content.level)}", self._title(part, content), ' dir="auto"'
             case Prose():
-                return "div", _captioned("p", part, self._prose(part, content)), ""
+                return "div", self._captioned("p", part, self._prose(part, content)), ""
             case Question():
                 lines = '<div class="answer"></div>' * content.answer_lines
-                return "div", _captioned("p", part, self._prose(part, content) + lines), ""
+                return "div", self._captioned("p", part, self._prose(part, content) + lines), ""
             case Code():
-                return "figure", _captioned("figcaption", part, self._code(content)), ""
+                return "figure", self._captioned("figcaption", part, self._code(content)), ""
             case Diagram():
-                return "figure", _captioned("figcaption", part, svg.render(content)), ""
+                return "figure", self._captioned("figcaption", part, svg.render(content)), ""
             case Machine():
-                return "figure", _captioned("figcaption", part, _machine(content)), ""
+                return "figure", self._captioned("figcaption", part, _machine(content)), ""
             case Notes():
-                return "aside", _captioned("p", part, _notes(content)), ""
+                return "aside", self._captioned("p", part, "".join(map(self._note, content.entries))), ""
 
-    def _title(self, title: Title) -> str:
+    def _captioned(self, element: str, part: Part, inner: str) -> str:
+        room = self._measure.width(part.kind)
+        caption = self._words(part.caption, room, "label")
+        mark = f'<p class="mark">{self._words(part.mark, room, "label")}</p>\n' if part.mark else ""
+        return (f'<{element} class="caption">{caption}</{element}>\n' if caption else "") + inner + mark
+
+    def _words(self, plain: str, room: float, size: str) -> str:
+        """Plain text in lines that are ``room`` mm long."""
+        return words(plain, longer_than_a_line(plain, room, self._measure.em(size)))
+
+    def _title(self, part: Part, title: Title) -> str:
+        component = self._layout.components[part.kind]
         number = f'<span class="number">{title.number}</span> ' if title.number else ""
-        ticked = title.level == "step" and self._layout.components["step_title"].tick_box
-        box = '<span class="tick" aria-hidden="true"></span>' if ticked else ""
-        return f"{number}<span>{html(title.text)}</span>{box}"
+        tick = TICK_BOX * self._measure.em(component.size) if component.tick_box else 0.0
+        box = '<span class="tick" aria-hidden="true"></span>' if tick else ""
+        text = self._words(title.text, self._measure.width(part.kind) - tick, component.size)
+        return f"{number}<span>{text}</span>{box}"
 
     def _prose(self, part: Part, content: Prose | Question) -> str:
         level = LEVELS[part.key.count("/") + 1 if part.key else 0]
-        return prose(content.blocks, self.rank(level), self._titles)
+        return Writer(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
+
+    def _note(self, note: Note) -> str:
+        size = self._layout.components["notes"].size
+        text = f"<p>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
+        code = f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else ""
+        return f'<div class="note">{text}{code}</div>\n'
 
     def _code(self, code: Code) -> str:
         missing = f'<p class="missing">{html(code.missing)}</p>\n' if code.missing else ""
@@ -103,12 +125,6 @@ def _place(part: Part) -> str:
     return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
 
 
-def _captioned(element: str, part: Part, inner: str) -> str:
-    caption = f'<{element} class="caption">{html(part.caption)}</{element}>\n' if part.caption else ""
-    mark = f'<p class="mark">{html(part.mark)}</p>\n' if part.mark else ""
-    return f"{caption}{inner}{mark}"
-
-
 def _machine(machine: Machine) -> str:
     rows = "".join(
         f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value)}</td></tr>\n'
@@ -121,12 +137,3 @@ def _machine(machine: Machine) -> str:
 
 def _pieces(pieces: Iterable[str]) -> str:
     return "".join(f"<code>{html(piece)}</code>" for piece in pieces)
-
-
-def _notes(notes: Notes) -> str:
-    return "".join(f'<div class="note">{_note(note)}</div>\n' for note in notes.entries)
-
-
-def _note(note: Note) -> str:
-    text = f"<p>{html(note.text)}</p>" if note.text else ""
-    return text + (f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else "")

@@ -2,78 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Iterator
+import re
+from collections.abc import Collection, Container, Iterable, Iterator
+from dataclasses import dataclass
 from itertools import groupby
 
 from cardapp.layout.escape import html
-from cardapp.layout.metrics import INDENTED_LEVELS
+from cardapp.layout.metrics import INDENTED_LEVELS, longer_than_a_line
+from cardapp.layout.prose import Setting, indent
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 
 _DEEPEST_HEADING = 6
+_BLANKS = re.compile(r"([ \t\n]+)")
 
 
-def prose(blocks: Iterable[Block], rank: int, keys: Container[str]) -> str:
-    """The blocks of a text below a heading of ``rank`` (1 to 6); ``keys`` are the positions that a link may lead to.
+@dataclass(frozen=True)
+class Prose:
+    """How a text is written that stands below a heading of ``rank`` (1 to 6); ``keys`` are the positions that a link
+    may lead to."""
 
-    Headings of a text all have the next rank, whatever the author wrote: none is skipped, none stands above the card's.
-    """
-    return "".join(_block(block, min(rank + 1, _DEEPEST_HEADING), keys) for block in blocks)
+    rank: int
+    keys: Container[str]
+
+    def blocks(self, blocks: Iterable[Block], setting: Setting) -> str:
+        """The blocks of a text in the room that the sheet model reckoned with."""
+        return "".join(self._block(block, setting) for block in blocks)
+
+    def _block(self, block: Block, setting: Setting) -> str:
+        deep = " class=deep" if setting.level >= INDENTED_LEVELS else ""
+        match block:
+            case Paragraph(spans=spans, tight=tight):
+                return f'<p dir="auto"{" class=tight" if tight else ""}>{self._spans(spans, setting)}</p>\n'
+            case Heading(level=level, spans=spans):
+                # The next rank for all, whatever the author wrote: none is skipped, none stands above the card's.
+                name = f"h{min(self.rank + 1, _DEEPEST_HEADING)}"
+                attributes = f'dir="auto" class="inner" data-level="{level}"'
+                return f"<{name} {attributes}>{self._spans(spans, setting)}</{name}>\n"
+            case CodeBlock(text=text, info=info):
+                language = f' data-language="{html(info)}"' if info else ""
+                return f'<pre dir="ltr"{deep}{language}><code>{html(text)}</code></pre>\n'
+            case Quote(blocks=blocks):
+                return f"<blockquote{deep}>{self.blocks(blocks, setting.inside())}</blockquote>\n"
+            case Bullets():
+                return self._list(block, setting, deep)
+            case _:
+                return "<hr>\n"
+
+    def _list(self, bullets: Bullets, setting: Setting, deep: str) -> str:
+        name, attributes = "ul", ""
+        if bullets.start is not None:
+            digits = len(str(bullets.start + len(bullets.items)))
+            name, attributes = "ol", f' start="{bullets.start}" style="--digits:{digits}"'
+        inside = setting.inside(indent(bullets, setting.em))
+        items = "".join(f"<li>{self.blocks(item, inside)}</li>\n" for item in bullets.items)
+        return f"<{name}{deep}{attributes}>\n{items}</{name}>\n"
+
+    def _spans(self, spans: Collection[Span], setting: Setting) -> str:
+        plain = "".join("\n" if isinstance(span, Break) else span.text for span in spans)
+        longer = longer_than_a_line(plain, setting.width, setting.em)
+        pieces = []
+        for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
+            inner = "".join(_styled(group, longer))
+            pieces.append(inner if link is None else self._linked(link, inner))
+        return "".join(pieces)
+
+    def _linked(self, link: Link, inner: str) -> str:
+        title = f' title="{html(link.title)}"' if link.title else ""
+        if link.url.startswith("#") and link.url[1:] not in self.keys:
+            return f"<span{title}>{inner}</span>"
+        return f'<a href="{html(link.url)}"{title}>{inner}</a>'
 
 
-def _block(block: Block, rank: int, keys: Container[str], level: int = 0) -> str:
-    deep = " class=deep" if level >= INDENTED_LEVELS else ""
-    match block:
-        case Paragraph(spans=spans, tight=tight):
-            return f'<p dir="auto"{" class=tight" if tight else ""}>{_spans(spans, keys)}</p>\n'
-        case Heading(level=level, spans=spans):
-            return f'<h{rank} dir="auto" class="inner" data-level="{level}">{_spans(spans, keys)}</h{rank}>\n'
-        case CodeBlock(text=text, info=info):
-            language = f' data-language="{html(info)}"' if info else ""
-            return f'<pre dir="ltr"{deep}{language}><code>{html(text)}</code></pre>\n'
-        case Quote(blocks=blocks):
-            inner = "".join(_block(each, rank, keys, level + 1) for each in blocks)
-            return f"<blockquote{deep}>{inner}</blockquote>\n"
-        case Bullets():
-            return _list(block, rank, keys, level)
-        case _:
-            return "<hr>\n"
-
-
-def _list(bullets: Bullets, rank: int, keys: Container[str], level: int) -> str:
-    name, attributes = "ul", ""
-    if bullets.start is not None:
-        digits = len(str(bullets.start + len(bullets.items)))
-        name, attributes = "ol", f' start="{bullets.start}" style="--digits:{digits}"'
-    deep = " class=deep" if level >= INDENTED_LEVELS else ""
-    items = "".join(
-        f"<li>{''.join(_block(block, rank, keys, level + 1) for block in item)}</li>\n" for item in bullets.items
+def words(text: str, longer: Collection[str] = ()) -> str:
+    """Plain text. What is in one of the words that are ``longer`` than their line may be broken anywhere: at the
+    hyphens and slashes of such a word a browser would break sooner than the sheet model."""
+    if not longer:
+        return html(text)
+    return "".join(
+        f'<span class="long">{html(piece)}</span>' if place % 2 == 0 and _is_in(piece, longer) else html(piece)
+        for place, piece in enumerate(_BLANKS.split(text))
     )
-    return f"<{name}{deep}{attributes}>\n{items}</{name}>\n"
 
 
-def _spans(spans: Iterable[Span], keys: Container[str]) -> str:
-    pieces = []
-    for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
-        inner = "".join(_styled(group))
-        pieces.append(inner if link is None else _linked(link, inner, keys))
-    return "".join(pieces)
+def _is_in(piece: str, longer: Collection[str]) -> bool:
+    return piece != "" and any(piece in word for word in longer)
 
 
-def _styled(spans: Iterable[Span]) -> Iterator[str]:
+def _styled(spans: Iterable[Span], longer: Collection[str]) -> Iterator[str]:
     for span in spans:
         if isinstance(span, Break):
             yield "<br>"
             continue
-        text = html(span.text)
+        text = words(span.text, longer)
         if span.code:
             text = f"<code>{text}</code>"
         if span.emphasis:
             text = f"<em>{text}</em>"
         yield f"<strong>{text}</strong>" if span.strong else text
-
-
-def _linked(link: Link, inner: str, keys: Container[str]) -> str:
-    title = f' title="{html(link.title)}"' if link.title else ""
-    if link.url.startswith("#") and link.url[1:] not in keys:
-        return f"<span{title}>{inner}</span>"
-    return f'<a href="{html(link.url)}"{title}>{inner}</a>'

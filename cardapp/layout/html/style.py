@@ -12,6 +12,7 @@ from itertools import pairwise
 from cardapp.layout import metrics
 from cardapp.layout.diagram import svg
 from cardapp.layout.html.colors import dark
+from cardapp.layout.measure import TICK_BOX
 from cardapp.layout.template import Component, Layout, Typography
 
 _FONTS = (
@@ -39,6 +40,7 @@ _DISTANCES = {
     "answer": metrics.ANSWER_LINE,
     "table-share": metrics.TABLE_SHARE,
     "table-gap": metrics.TABLE_GAP,
+    "tick-box": TICK_BOX,
 }
 _GENERIC = frozenset({"serif", "sans-serif", "monospace", "system-ui", "ui-serif", "ui-sans-serif", "ui-monospace"})
 _FAMILY = re.compile('[^"\\\\\n]+')

@@ -9,7 +9,7 @@ from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.latex.escape import code, text
 from cardapp.layout.latex.prose import Prose as Writer
-from cardapp.layout.latex.prose import longer_than_a_line, paragraph
+from cardapp.layout.latex.prose import paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame, Layout
@@ -63,7 +63,7 @@ class Parts:
 
     def _words(self, plain: str, room: float, size: str) -> str:
         """Plain text in lines that are ``room`` mm long."""
-        return text(plain, longer_than_a_line(plain, room, self._measure.em(size)))
+        return text(plain, metrics.longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content

@@ -15,8 +15,6 @@ from cardapp.layout.latex.escape import code, text, url
 from cardapp.layout.prose import Setting, indent
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 
-_WIDE_FACES: tuple[metrics.Face, ...] = ("strong", "code")
-
 
 @dataclass(frozen=True)
 class Prose:
@@ -38,7 +36,7 @@ class Prose:
     def spans(self, spans: Collection[Span], setting: Setting) -> str:
         """The content of a paragraph."""
         pieces = []
-        longer = longer_than_a_line(_plain(spans), setting.width, setting.em)
+        longer = metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
             inner = "".join(_styled(span, longer) for span in group)
             pieces.append(inner if link is None else self._linked(link, inner))
@@ -86,11 +84,6 @@ class Prose:
         if not link.url.startswith("#"):
             return rf"\CardLink{{{url(link.url)}}}{{{inner}}}"
         return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
-
-
-def longer_than_a_line(plain: str, room: float, em: float) -> Collection[str]:
-    """The words of a text that may be longer than ``room`` mm in any of its faces, where ``em`` is its size."""
-    return {word for word in plain.split() if max(metrics.width(word, em, face) for face in _WIDE_FACES) > room}
 
 
 def paragraph(latex: str, plain: str) -> str:

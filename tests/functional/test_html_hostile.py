@@ -1,0 +1,51 @@
+"""Cards that anybody may write, in Chromium: what their texts hold is shown, stays in its part, and does nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from playwright.sync_api import Browser
+
+from cardapp import layouts
+from cardapp.card.model import Card
+from cardapp.layout.compose import compose
+from tests.cardapp.layout.hostile import FILE, IDENTITY, hostile_cards
+from tests.cardapp.layout.html.test_document import assert_all_survives, assert_nothing_injected
+from tests.functional.sheet_page import SheetPage, assert_in_place, sheet_page
+
+pytestmark = pytest.mark.functional
+
+
+@pytest.fixture(scope="module")
+def opened(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SheetPage]:
+    with sheet_page(browser, tmp_path_factory.mktemp("hostile")) as found:
+        yield found
+
+
+@pytest.mark.parametrize("layout", layouts.known_ids())
+def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
+    opened: SheetPage, layout: str, loops: Callable[..., int]
+) -> None:
+    arranged = layouts.find(layout).arranged("html")
+
+    @settings(
+        max_examples=loops(quick=8, full=200),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+        phases=(Phase.explicit, Phase.reuse, Phase.generate),
+    )
+    @given(hostile_cards())
+    def check(made_up: tuple[Card, dict[str, list[str]]]) -> None:
+        card, sources = made_up
+        document = compose(card, IDENTITY, arranged, sources)
+        opened.show(document)
+        read = opened.read()
+        assert_nothing_injected(read)
+        assert_all_survives(read, card, sources[FILE])
+        assert_in_place(document, opened.measured(document))
+        assert opened.fetched == []
+        assert opened.events == []
+
+    check()
