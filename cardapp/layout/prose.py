@@ -115,7 +115,7 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
 
 
 def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
-    most = int(room / setting.code_line + 1e-6)
+    most = max(0, int(room / setting.code_line + 1e-6))
     columns = metrics.columns(setting.width, setting.code_em)
     taken = 0
     lines = block.text.split("\n")

@@ -1,0 +1,105 @@
+"""Cards for the sheet model: a growing one, and any, with texts that want to break a sheet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TypeVar
+
+from hypothesis import strategies as st
+
+from cardapp.card.model import (
+    AllocatorRecipe,
+    Block,
+    Card,
+    CodeRange,
+    Identity,
+    Phase,
+    Snapshot,
+    Step,
+    Stop,
+    Target,
+    Task,
+)
+
+IDENTITY = Identity("any", "11111111-2222-3333-4444-555555555555", "1.0.0", hashlib.sha256(b"any").hexdigest())
+SOURCES = {"a.c": [f"\tint line_{number};" + " /* long */" * (number % 17) for number in range(1, 41)]}
+
+
+def card(tasks: tuple[Task, ...], text: str = "") -> Card:
+    target = Target("any", "src", ("make",), "any", (), ("a.c",))
+    allocator = AllocatorRecipe("a.base", "a.size", "a.used", None, None)
+    return Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
+
+
+def growing(blocks: int, steps: int = 3) -> Card:
+    """A card of ordinary steps, as large as wanted."""
+    snapshot = Snapshot(
+        "n", "The snapshot", Stop("a.c", 5, "int", None, 2), (("a.used", "8"), ("a.size", "64")), ("p",)
+    )
+    step = ("A step", "Some *text* of `code`. " * 12, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
+    made = tuple(Step(f"s{number}", *step) for number in range(steps))
+    phase = Phase("p", "A phase", "", made)
+    return card(
+        (Task("t", "A task", "", tuple(Block(f"b{n}", "A block", "Goal.", "", (phase,)) for n in range(blocks))),)
+    )
+
+
+_IDS = st.sampled_from(["a", "b", "c-d", "e9"])
+_TITLES = st.text(st.characters(min_codepoint=32, exclude_categories=["Cs"]), min_size=1, max_size=60)
+_WORDS = st.sampled_from([
+    "plain words", "**strong** and `code`", "x" * 300, "مرحبا بالعالم", "日本語の文章", "emoji 🙂🏳️‍🌈",
+    "<script>alert(1)</script>", "- one\n- two\n  - three", "1. first\n2. second", "> quoted\n> > twice", "# Heading",
+    "```c\nint a;\n\tb;\n```", "    indented code", "word " * 90, "---", "a\\\nb", "[x](https://example.org)",
+])  # fmt: skip
+TEXTS = st.lists(_WORDS, max_size=6).map("\n\n".join)
+_LONG = st.sampled_from(["", "", "", "word " * 1500, "- item\n" * 200, "```\n" + "line\n" * 200 + "```", "y" * 10_000])
+_EXPECT = st.lists(
+    st.tuples(st.sampled_from(["a.used", "a.size", "n" * 200]), st.sampled_from(["1", "v" * 700])), max_size=4
+)
+_Draw = st.DrawFn
+_Made = TypeVar("_Made")
+
+
+@st.composite
+def cards(draw: _Draw) -> Card:
+    """Any card. It is drawn by functions and not built by strategies, so a failing example is told in no time."""
+    return card(_several(draw, 2, _task), draw(TEXTS))
+
+
+def _several(draw: _Draw, most: int, make: Callable[[_Draw, str], _Made]) -> tuple[_Made, ...]:
+    """One to ``most`` of a kind, each with an id of its own."""
+    return tuple(make(draw, key) for key in draw(st.lists(_IDS, min_size=1, max_size=most, unique=True)))
+
+
+def _task(draw: _Draw, key: str) -> Task:
+    return Task(key, draw(_TITLES), draw(TEXTS), _several(draw, 2, _block))
+
+
+def _block(draw: _Draw, key: str) -> Block:
+    return Block(key, draw(_TITLES), draw(TEXTS), draw(_LONG), _several(draw, 2, _phase))
+
+
+def _phase(draw: _Draw, key: str) -> Phase:
+    return Phase(key, draw(_TITLES), draw(TEXTS), _several(draw, 3, _step))
+
+
+def _step(draw: _Draw, key: str) -> Step:
+    code = None
+    if draw(st.booleans()):
+        first = draw(st.integers(1, 45))
+        code = CodeRange("a.c", first, first + draw(st.integers(0, 30)))
+    return Step(key, draw(_TITLES), draw(TEXTS), draw(TEXTS | _LONG), code, _several(draw, 2, _snapshot))
+
+
+def _snapshot(draw: _Draw, key: str) -> Snapshot:
+    hits = draw(st.integers(1, 22))
+    at_line = draw(st.booleans())
+    stop = Stop("a.c", draw(st.integers(1, 60)), draw(_TITLES), None, hits) if at_line else None
+    return Snapshot(
+        key,
+        draw(_TITLES),
+        stop or Stop(None, None, None, "main", hits),
+        tuple(draw(_EXPECT)),
+        tuple(draw(st.lists(_TITLES, max_size=3))),
+    )

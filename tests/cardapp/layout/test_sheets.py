@@ -1,0 +1,206 @@
+"""Cards on sheets: nothing is lost or cut without a mark, everything has its place and stays within it."""
+
+from __future__ import annotations
+
+import itertools
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+from cardapp import layouts
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card
+from cardapp.layout import metrics
+from cardapp.layout.compose import compose
+from cardapp.layout.drafts import Drafter
+from cardapp.layout.measure import Measure
+from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.source import build
+from cardapp.layout.template import Layout, Output
+from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
+from tests.cardapp.layout.cards import IDENTITY, SOURCES, cards
+
+pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a card that fails
+
+
+def _a5() -> Layout:
+    """Small paper, large type: everything is cut."""
+    tokens = {"page": {"format": "A5"}, "typography": {"sizes_pt": {"body": 16, "code": 14, "label": 12}}}
+    document = {"schema": "card-template.v1", "id": "a5", "name": "A5", "version": "1", "description": "Small."}
+    return build(document | {"tokens": tokens, "emitters": {"html": "classic", "latex": "5a"}})
+
+
+OUTPUTS: tuple[Output, ...] = ("html", "latex")
+LAYOUTS = {path.stem: layouts.load(path) for path in layouts.shipped()} | {"a5": _a5()}
+ARRANGED = {f"{name}, {output}": each.arranged(output) for name, each in LAYOUTS.items() for output in OUTPUTS}
+any_layout = st.sampled_from(sorted(ARRANGED))
+"""By their names, so that a failing example says no more of them."""
+several = settings(
+    deadline=None,
+    max_examples=25,
+    phases=(Phase.reuse, Phase.generate),  # to make a failing card smaller takes longer than a test may
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+
+
+def laid_out(of: Card, layout: str) -> Document:
+    return compose(of, IDENTITY, ARRANGED[layout], SOURCES)
+
+
+def parts_of(document: Document) -> list[Part]:
+    return [part for sheet in document.sheets for part in sheet.parts]
+
+
+# -- places --------------------------------------------------------------------------------------------------------
+
+
+@several
+@given(cards(), any_layout)
+def test_every_part_lies_in_its_column_and_on_no_other(of: Card, layout: str) -> None:
+    document = laid_out(of, layout)
+    grid = document.layout.grid
+    for sheet in document.sheets:
+        ends = {"": grid.body.y}
+        for row, parts in itertools.groupby(sheet.parts, lambda part: part.row):
+            begin = max(ends.values())
+            in_row: dict[str, float] = {}
+            for part in parts:
+                column = grid.column(part.column)
+                assert (part.frame.x, part.frame.width) == (column.x, column.width)
+                assert part.column == document.layout.components[part.kind].column
+                assert part.frame.y >= in_row.get(part.column, begin) - 1e-6, (row, part.kind)
+                in_row[part.column] = part.frame.y + part.frame.height
+                assert in_row[part.column] <= grid.body.y + grid.body.height + 1e-6
+            ends.update(in_row)
+
+
+@several
+@given(cards(), any_layout)
+def test_every_position_has_a_page_and_a_sheet_of_it(of: Card, layout: str) -> None:
+    document, catalog = laid_out(of, layout), Catalog(of)
+    assert document.page_of == {item.key: item.page_index for item in catalog.items}
+    assert set(document.sheet_of) == set(document.page_of)
+    for key, index in document.sheet_of.items():
+        assert document.sheets[index].page_index == document.page_of[key]
+        block = "/".join(key.split("/")[:2])
+        assert document.sheets[index].key == (block if "/" in key else document.sheets[index].key)
+
+
+@several
+@given(cards(), any_layout)
+def test_a_block_begins_a_sheet_and_sheets_are_counted(of: Card, layout: str) -> None:
+    document = laid_out(of, layout)
+    blocks = [item.key for item in Catalog(of).at("block")]
+    assert [key for key, _ in itertools.groupby(sheet.key for sheet in document.sheets) if key] == blocks
+    assert [sheet.index for sheet in document.sheets] == list(range(len(document.sheets)))
+    pages = [list(page) for _, page in itertools.groupby(document.sheets, lambda sheet: sheet.page_index)]
+    assert [[sheet.number for sheet in page] for page in pages] == [list(range(1, len(page) + 1)) for page in pages]
+    for before, sheet in itertools.pairwise(document.sheets):
+        assert sheet.header.continued == (before.key == sheet.key)
+        assert (sheet.footer.number, sheet.footer.count) == (sheet.index + 1, len(document.sheets))
+        assert sheet.footer.sha256 == IDENTITY.source_sha256[:12]
+
+
+# -- contents ------------------------------------------------------------------------------------------------------
+
+
+def words(blocks: tuple[Block, ...]) -> Iterator[str]:
+    """All characters of a text but blanks, with what says their style."""
+    for block in blocks:
+        match block:
+            case Paragraph(spans) | Heading(_, spans):
+                yield from itertools.chain.from_iterable(map(_characters, spans))
+            case CodeBlock(text):
+                yield from "".join(text.expandtabs(metrics.TAB).split())
+            case Quote(inner):
+                yield from words(inner)
+            case Bullets(items):
+                yield from (each for item in items for each in words(item))
+            case _:
+                yield "rule"
+
+
+def _characters(span: Span) -> Iterator[str]:
+    if isinstance(span, Break):
+        return iter(["break"])
+    style = f"{span.code}{span.strong}{span.emphasis}{span.link}"
+    return (character + style for character in span.text if character not in " \t\n")
+
+
+def held(content: Content) -> list[Any]:
+    """What a part holds, so that the pieces of a part add up to the whole."""
+    match content:
+        case Prose(blocks):
+            return list(words(blocks))
+        case Question(blocks, answer_lines):
+            return [*words(blocks), *(["line"] * answer_lines)]
+        case Code(_, _, lines, missing):
+            return [(line.number, piece) for line in lines for piece in line.pieces] or [missing]
+        case Machine(rows):
+            return [piece for row in rows for piece in (*row.expression, *row.value)]
+        case Notes(entries):
+            return [each for entry in entries for each in (entry.text, *entry.code) if each]
+        case Title() | _:
+            return [content]
+
+
+def whole(of: Card, layout: str) -> dict[tuple[str, str], list[Any]]:
+    """What the card has to show, before it is put on sheets, by kind and key."""
+    drafter = Drafter(of, IDENTITY, ARRANGED[layout], SOURCES, Measure(ARRANGED[layout]))
+    groups = [*drafter.front(), *drafter.colophon()]
+    for task_number, task in enumerate(of.tasks, 1):
+        for number, block in enumerate(task.blocks, 1):
+            groups += drafter.block(task, task_number, block, number)
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for draft in (draft for group in groups for row in group for draft in row):
+        found[draft.kind, draft.key] += held(draft.content)
+    return found
+
+
+@several
+@given(cards(), any_layout)
+def test_nothing_is_lost_and_the_order_is_kept(of: Card, layout: str) -> None:
+    found: dict[tuple[str, str], list[Any]] = defaultdict(list)
+    for part in parts_of(laid_out(of, layout)):
+        found[part.kind, part.key] += held(part.content)
+    expected = whole(of, layout)
+    for place in expected.keys() | found.keys():
+        if place[0] == "machine":  # a row that is cut gives first all that fits of both its columns
+            assert sorted(found[place]) == sorted(expected[place])
+        else:
+            assert found[place] == expected[place]
+
+
+@several
+@given(cards(), any_layout)
+def test_columns_are_in_reading_order(of: Card, layout: str) -> None:
+    order = {
+        key: place for place, key in enumerate(Catalog(of).snapshots | dict.fromkeys(i.key for i in Catalog(of).items))
+    }
+    depth_first = {item.key: place for place, item in enumerate(Catalog(of).items)}
+    assert order.keys() == depth_first.keys()
+    by_column: dict[str, list[int]] = defaultdict(list)
+    for part in parts_of(laid_out(of, layout)):
+        if part.kind not in ("question", "colophon"):  # the question of a step stands below its snapshots
+            by_column[part.column].append(depth_first[part.key])
+    for places in by_column.values():
+        assert places == sorted(places)
+
+
+@several
+@given(cards(), any_layout)
+def test_no_part_is_cut_without_a_mark(of: Card, layout: str) -> None:
+    open_parts: set[tuple[str, str]] = set()
+    for part in parts_of(laid_out(of, layout)):
+        place = part.kind, part.key
+        assert part.continued == (place in open_parts)
+        assert part.continued == part.caption.endswith("(continued)")
+        assert part.continues == bool(part.mark)
+        open_parts.discard(place)
+        if part.continues:
+            open_parts.add(place)
+    assert not open_parts
