@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import signal
 import sys
 from collections.abc import Sequence
 
@@ -186,6 +187,7 @@ class _Bar:
 def _emit(options: argparse.Namespace) -> int:
     from cardapp import emission  # the other commands start without the emitters
 
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was begun is ended and removed
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:

@@ -6,10 +6,12 @@ environment of its own: neither the user's TeX settings nor files elsewhere chan
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -35,39 +37,54 @@ _FATAL = re.compile(r"^! (.*)", re.MULTILINE)
 _NOT_THERE = re.compile(
     r"File `[^']*' not found|font .* (?:cannot|can't) be found|Font .* not (?:found|loadable)", re.I
 )
+_NO_ROOM = re.compile(r"\(file io\)|I can't write on file")
 _REMARK = re.compile(r"^Package card Warning: (.*?)\.?$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Pressed:
-    """The PDF, and what its maker should know of it: characters that no font has, parts that had to be set smaller."""
+    """The PDF, and what its maker should know of it: characters that no font has, parts that had to be set smaller.
+    ``log`` is all that LaTeX said."""
 
     pdf: bytes
     remarks: tuple[str, ...]
+    log: str
 
 
 def press(tex: str, cache: Path, *, time_limit: float = TIME_LIMIT) -> Pressed:
     """The PDF of a file by ``layout.latex``. ``cache`` is a folder for what was read of fonts, for one run at a time.
 
     :raises MissingRequirement: there is no lualatex, or it has not all that it needs.
-    :raises TypesettingFailed: LaTeX refused the file; the message names the part of the card.
+    :raises TypesettingFailed: LaTeX refused the file; the message names the part of the card. Or it came to no end.
     :raises TooSlow: it took longer than ``time_limit`` seconds, the wait for another run aside.
     """
     program = shutil.which(PROGRAM)
     if program is None:
         raise _missing("there is no lualatex on PATH")
     make_directory(cache, "CARD_STATE_DIR")
-    with tempfile.TemporaryDirectory(prefix="card-press-") as folder, _turn(cache):
-        place = Path(folder)
-        (place / "card.tex").write_text(tex, "utf-8")
-        _run([program, *_COMMAND], place, cache, time_limit)
-        log = (place / "card.log").read_text("utf-8", "replace") if (place / "card.log").exists() else ""
-        _refuse_errors(tex, log)
-        try:
-            pdf = (place / "card.pdf").read_bytes()
-        except FileNotFoundError:
-            raise TypesettingFailed(f"lualatex made no PDF and does not say why; {_WAY_OUT}") from None
-    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))))
+    try:
+        with tempfile.TemporaryDirectory(prefix="card-press-") as folder, _turn(cache):
+            return _pressed(tex, Path(folder), [program, *_COMMAND], cache, time_limit)
+    except OSError as error:
+        place = error.filename or tempfile.gettempdir()
+        raise TypesettingFailed(
+            f"{place} cannot be used to make a PDF: {error.strerror}; TMPDIR and CARD_STATE_DIR name the places for it"
+        ) from error
+
+
+def _pressed(tex: str, place: Path, command: list[str], cache: Path, time_limit: float) -> Pressed:
+    (place / "card.tex").write_text(tex, "utf-8")
+    ended = _run(command, place, cache, time_limit)
+    log = (place / "card.log").read_text("utf-8", "replace") if (place / "card.log").exists() else ""
+    _refuse_errors(tex, log)
+    if ended:
+        why = f"was ended by {signal.Signals(-ended).name}" if ended < 0 else f"ended with exit code {ended}"
+        raise TypesettingFailed(f"lualatex {why}; {_WAY_OUT}")
+    try:
+        pdf = (place / "card.pdf").read_bytes()
+    except FileNotFoundError:
+        raise TypesettingFailed(f"lualatex made no PDF and does not say why; {_WAY_OUT}") from None
+    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))), log)
 
 
 _WAY_OUT = "emit the card with --format latex and run lualatex on that file to see more"
@@ -81,22 +98,26 @@ def _turn(cache: Path) -> Iterator[None]:
         yield
 
 
-def _run(command: list[str], place: Path, cache: Path, time_limit: float) -> None:
+def _run(command: list[str], place: Path, cache: Path, time_limit: float) -> int:
+    """The exit code; an interrupt and the end of the time end the program too, before its folder is removed."""
+    quiet, running = subprocess.DEVNULL, None
+    # One that came while the program is started would leave it behind, with nobody who knows it.
+    unheld = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        subprocess.run(
-            command,
-            cwd=place,
-            env=_environment(place, cache),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            timeout=time_limit,
-            check=False,
+        running = subprocess.Popen(
+            command, cwd=place, env=_environment(place, cache), stdin=quiet, stdout=quiet, stderr=quiet
         )
+        signal.pthread_sigmask(signal.SIG_SETMASK, unheld)
+        return running.wait(time_limit)
     except subprocess.TimeoutExpired as error:
         raise TooSlow(f"lualatex did not finish within {time_limit:g} s and was ended") from error
-    except OSError as error:
+    except PermissionError as error:
         raise _missing(f"{command[0]} cannot be run: {error.strerror}") from error
+    finally:
+        if running is not None:
+            running.kill()
+            running.wait()
+        signal.pthread_sigmask(signal.SIG_SETMASK, unheld)
 
 
 def _environment(place: Path, cache: Path) -> dict[str, str]:
@@ -120,6 +141,8 @@ def _refuse_errors(tex: str, log: str) -> None:
     said = error[2] if error else fatal[1] if fatal else ""
     if _NOT_THERE.search(said):
         raise _missing(f"LaTeX says: {said}")
+    if _NO_ROOM.search(said):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), tempfile.gettempdir())
     where = place_of(tex, int(error[1])) if error else ""
     line = f" (line {error[1]})" if error else ""
     raise TypesettingFailed(
