@@ -1,0 +1,106 @@
+"""Where a card's sheets are written: whole or not at all, and with a message that names the place."""
+
+from __future__ import annotations
+
+import os
+import resource
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardapp.cli import main
+from tests.cardapp.layout.hostile import ROOT
+
+CALC = str(ROOT / "etc" / "cards" / "calc")
+
+
+def emit(*options: str, form: str = "latex") -> int:
+    return main(["emit", CALC, "--format", form, *options])
+
+
+@pytest.mark.parametrize(("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Set this with lualatex")])
+def test_a_format_goes_to_a_file_or_to_standard_output(
+    form: str, begins: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    output = tmp_path / "card"
+    assert emit("-o", str(output), form=form) == 0
+    assert capfdbinary.readouterr() == (b"", b"")
+    assert output.read_text("utf-8").startswith(begins)
+    assert emit("-o", "-", form=form) == 0
+    assert capfdbinary.readouterr().out == output.read_bytes()
+    assert emit(form=form) == 0
+    assert capfdbinary.readouterr().out == output.read_bytes()
+
+
+def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path) -> None:
+    own, named = tmp_path / "own", tmp_path / "named"
+    assert emit("-o", str(own)) == emit("--layout", "karta-5b", "-o", str(named)) == 0
+    assert r"\paperwidth=210mm" in own.read_text("utf-8")
+    assert r"\paperwidth=297mm" in named.read_text("utf-8")
+
+
+def test_what_was_there_is_replaced_and_keeps_its_rights_and_links(tmp_path: Path) -> None:
+    old, link = tmp_path / "old.tex", tmp_path / "link.tex"
+    old.write_text("old")
+    old.chmod(0o604)
+    link.symlink_to(old)
+    assert emit("-o", str(link)) == 0
+    assert link.is_symlink()
+    assert old.read_text("utf-8").startswith("% Set this")
+    assert stat.S_IMODE(old.stat().st_mode) == 0o604
+    assert sorted(os.listdir(tmp_path)) == ["link.tex", "old.tex"]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("none/card.tex", "No such file or directory"),
+        ("file/card.tex", "Not a directory"),
+        ("folder", "Is a directory"),
+        ("/dev/full", "No space left on device"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(
+    output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    place = str(tmp_path / output)
+    assert emit("-o", place) == 2
+    assert capsys.readouterr().err == f"cardapp: {place} cannot be written: {said}\n"
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("before", [None, "the sheets of last year"])
+def test_a_disk_that_is_full_half_way_leaves_what_was_there(before: str | None, tmp_path: Path) -> None:
+    output = tmp_path / "card.tex"
+    if before is not None:
+        output.write_text(before)
+    done = subprocess.run(
+        [sys.executable, "-P", "-B", "-m", "cardapp", "emit", CALC, "--format", "latex", "-o", str(output)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"cardapp: {output} cannot be written: File too large\n"
+    assert os.listdir(tmp_path) == ([] if before is None else ["card.tex"])
+    assert before is None or output.read_text() == before
+
+
+def test_standard_output_that_nobody_reads_is_said_once() -> None:
+    command = [sys.executable, "-P", "-m", "cardapp", "emit", CALC, "--format", "latex"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        said = running.stderr.read().decode()
+        assert running.wait(60) == 2
+    assert said == "cardapp: standard output cannot be written: Broken pipe\n"
+
+
+def test_an_unknown_layout_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+    assert emit("--layout", "karta-nope") == 2
+    assert "known: karta-5a, karta-5b, karta-classic, karta-mixed" in capsys.readouterr().err
