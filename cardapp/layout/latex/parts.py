@@ -116,9 +116,8 @@ class Parts:
         room = self._measure.width("machine") - metrics.TABLE_GAP
         left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
         for row in machine.rows:
-            for line in range(max(len(row.expression), len(row.value))):
-                expression, value = ("".join(pieces[line : line + 1]) for pieces in (row.expression, row.value))
-                yield rf"\CardRow{{{left:.3f}}}{{{code(expression)}}}{{{right:.3f}}}{{{code(value)}}}"
+            expression, value = ("".join(map(_code_line, pieces)) for pieces in (row.expression, row.value))
+            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}"
             yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
 
     def _notes(self, notes: Notes) -> Iterator[str]:
@@ -127,8 +126,7 @@ class Parts:
             if note.text:
                 words = self._words(note.text, self._measure.width("notes"), size)
                 yield rf"\CardParagraph{{{words}}}"
-            for piece in note.code:
-                yield rf"\CardCodeLine{{{code(piece)}}}"
+            yield from map(_code_line, note.code)
             yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
 
 
@@ -144,3 +142,7 @@ def numbers(frame: Frame) -> str:
 def fill(color: str, frame: Frame) -> str:
     """A frame filled with a colour of the layout."""
     return rf"\CardFill{{{color}}}{numbers(frame)}"
+
+
+def _code_line(piece: str) -> str:
+    return rf"\CardCodeLine{{{code(piece)}}}"

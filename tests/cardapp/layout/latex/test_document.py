@@ -220,8 +220,7 @@ def _everything_survives(found: Read, card: Card, source: list[str]) -> None:
     assert found.said("question") == _plain(step.question)
     assert found.said("code") == squeezed("".join(map(visible, source)))
     for expression, value in snapshot.expect:
-        if max(len(visible(expression)), len(visible(value))) < 10:  # else in pieces, side by side
-            assert squeezed(visible(expression) + visible(value)) in found.said("machine")
+        assert squeezed(visible(expression) + visible(value)) in found.said("machine")
     for said in (snapshot.stop.text or "", *snapshot.watch):
         assert squeezed(visible(said)) in found.said("notes")
     goals = {item.key for item in Catalog(card).items}

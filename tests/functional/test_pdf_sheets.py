@@ -1,0 +1,253 @@
+"""The sheets that ship as PDF by the real lualatex: set without a fault, everything in its frame, to be read and walked
+through. A quick run sets every layout and every card once; --full sets all of their pairs."""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pypdf
+import pytest
+
+from cardapp import layouts
+from cardapp.card.catalog import Catalog
+from cardapp.layout.compose import compose
+from cardapp.layout.latex.document import CARD, render
+from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.template import Frame
+from cardapp.layout.text import Block, Bullets, Quote
+from cardapp.press import PACKAGES, Pressed, press
+from tests.cardapp.layout.hostile import SHIPPED, shipped
+from tests.cardapp.layout.test_text import text_of
+
+pytestmark = pytest.mark.functional
+
+MM = 25.4 / 72
+NEAR = 0.4  # mm; what the eye would not see
+LANES = 2  # runs of lualatex at once
+QUICK = [("arena", "karta-classic"), ("calc", "karta-5a"), ("arena", "karta-5b"), ("calc", "karta-mixed")]
+Pair = tuple[str, str]
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "sheets" in metafunc.fixturenames:
+        full = list(product(SHIPPED, layouts.known_ids()))
+        pairs = full if metafunc.config.getoption("full") else QUICK
+        metafunc.parametrize("sheets", pairs, indirect=True, ids="-".join, scope="module")
+
+
+@dataclass(frozen=True)
+class Word:
+    """A word of a page and where it stands, in mm from the top left corner."""
+
+    text: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def is_in(self, frame: Frame) -> bool:
+        """By its width and by the middle of its height: the boxes of a font reach beyond its letters."""
+        middle = (self.top + self.bottom) / 2
+        return (
+            frame.x - NEAR <= self.left
+            and self.right <= frame.x + frame.width + NEAR
+            and frame.y - NEAR <= middle <= frame.y + frame.height + NEAR
+        )
+
+
+@dataclass(frozen=True)
+class Sheets:
+    """A card's sheets, and what lualatex made of them."""
+
+    document: Document
+    tex: str
+    pressed: Pressed
+    path: Path
+
+    def poppler(self, program: str, *options: str) -> str:
+        command = [program, *options, str(self.path)] + (["-"] if program == "pdftotext" else [])
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    def pages(self) -> Iterator[list[Word]]:
+        space = "{http://www.w3.org/1999/xhtml}"
+        for page in ElementTree.fromstring(self.poppler("pdftotext", "-bbox")).iter(f"{space}page"):
+            words = page.iter(f"{space}word")
+            yield [Word(word.text or "", *(float(word.attrib[side]) * MM for side in SIDES)) for word in words]
+
+
+SIDES = ("xMin", "yMin", "xMax", "yMax")
+
+
+def made(pair: Pair, folder: Path, lane: int) -> Sheets:
+    card, layout = pair
+    loaded = shipped(card)
+    document = compose(loaded.card, loaded.identity, layouts.find(layout).arranged("latex"), loaded.sources())
+    tex = render(document)
+    pressed = press(tex, folder / f"cache-{lane}")
+    path = folder / f"{card}-{layout}.pdf"
+    path.write_bytes(pressed.pdf)
+    return Sheets(document, tex, pressed, path)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
+    return tmp_path_factory.mktemp("pdf")
+
+
+@pytest.fixture(scope="module")
+def runs(folder: Path, pytestconfig: pytest.Config) -> Iterator[dict[Pair, Future[Sheets]]]:
+    """All runs of lualatex, begun at once in two lanes, each with a cache of its own."""
+    pairs = list(product(SHIPPED, layouts.known_ids())) if pytestconfig.getoption("full") else QUICK
+    lanes = [ThreadPoolExecutor(1) for _ in range(LANES)]
+    yield {pair: lanes[at % LANES].submit(made, pair, folder, at % LANES) for at, pair in enumerate(pairs)}
+    for lane in lanes:
+        lane.shutdown(cancel_futures=True)
+
+
+@pytest.fixture(scope="module")
+def sheets(request: pytest.FixtureRequest, runs: dict[Pair, Future[Sheets]]) -> Sheets:
+    return runs[request.param].result()
+
+
+def test_latex_has_nothing_to_complain_of(sheets: Sheets) -> None:
+    log = sheets.pressed.log
+    assert sheets.pressed.remarks == ()
+    for size in re.findall(r"^Overfull \\[hv]box \(([0-9.]+)pt", log, re.MULTILINE):
+        assert float(size) <= 2
+    assert re.findall(r"^(?:Missing character|.*Warning: |! ).*", log, re.MULTILINE) == []
+    assert "write18 enabled" not in log
+
+
+def test_every_sheet_is_a_page_of_its_size(sheets: Sheets) -> None:
+    page = sheets.document.layout.page
+    told = sheets.poppler("pdfinfo", "-f", "1", "-l", "9999")
+    sizes = re.findall(r"^Page +\d+ size: +([0-9.]+) x ([0-9.]+) pts", told, re.MULTILINE)
+    assert len(sizes) == len(sheets.document.sheets)
+    for width, height in sizes:
+        assert float(width) * MM == pytest.approx(page.width, abs=0.1)
+        assert float(height) * MM == pytest.approx(page.height, abs=0.1)
+
+
+def test_every_word_stands_in_the_frame_of_its_part(sheets: Sheets) -> None:
+    grid = sheets.document.layout.grid
+    for sheet, words in zip(sheets.document.sheets, sheets.pages(), strict=True):
+        frames = [grid.header, grid.footer, *(part.frame for part in sheet.parts)]
+        outside = [word for word in words if not any(word.is_in(frame) for frame in frames)]
+        assert outside == [], sheet.number
+        for part in sheet.parts:
+            inside = Counter("".join(word.text for word in words if word.is_in(part.frame)))
+            said = Counter("".join("".join(texts(part)).split()))
+            assert said - inside == Counter(), (sheet.number, part.kind, part.key)
+
+
+def texts(part: Part) -> Iterator[str]:
+    """What a part says, in reading order."""
+    yield part.caption
+    match part.content:
+        case Title(_, text, number):
+            yield number
+            yield text
+        case Prose(blocks) | Question(blocks, _):
+            yield from paragraphs(blocks)
+        case Code(lines=lines):
+            for line in lines:
+                yield from line.pieces
+        case Machine(rows):
+            for row in rows:
+                yield from row.expression
+                yield from row.value
+        case Notes(entries):
+            for note in entries:
+                yield note.text
+                yield from note.code
+        case diagram:
+            for node in diagram.nodes:
+                yield from (line.text for line in node.lines)
+    yield part.mark
+
+
+def paragraphs(blocks: tuple[Block, ...]) -> Iterator[str]:
+    """The texts between which the sheets may show a list's mark."""
+    for block in blocks:
+        match block:
+            case Quote(inner):
+                yield from paragraphs(inner)
+            case Bullets(items):
+                for item in items:
+                    yield from paragraphs(item)
+            case _:
+                yield text_of((block,))
+
+
+def test_text_is_extracted_in_reading_order(sheets: Sheets) -> None:
+    """In the order in which the file says it, which is what a screen reader takes."""
+    pages = sheets.poppler("pdftotext", "-raw").split("\f")
+    assert pages.pop() == ""
+    for sheet, page in zip(sheets.document.sheets, pages, strict=True):
+        shown, place = "".join(page.split()), 0
+        for part in sheet.parts:
+            for text in texts(part):
+                wanted = "".join(text.split())
+                found = shown.find(wanted, place)
+                assert found >= 0, (sheet.number, part.kind, part.key, text)
+                place = found + len(wanted)
+
+
+def test_fonts_are_embedded_and_can_be_searched(sheets: Sheets) -> None:
+    lines = sheets.poppler("pdffonts").splitlines()[2:]
+    assert lines
+    for line in lines:
+        name, *_, embedded, subset, unicode, _object, _generation = line.split()
+        assert re.fullmatch(r"[A-Z]{6}\+Noto\w+-\w+", name), line
+        assert (embedded, subset, unicode) == ("yes", "yes", "yes"), line
+
+
+def test_bookmarks_and_links_lead_where_they_say(sheets: Sheets) -> None:
+    document = sheets.document
+    reader = pypdf.PdfReader(io.BytesIO(sheets.pressed.pdf))
+    pages = {page.indirect_reference.idnum: at for at, page in enumerate(reader.pages) if page.indirect_reference}
+    items = {item.key: item for item in Catalog(document.card).items}
+    led = {name: pages[place.page.idnum] for name, place in reader.named_destinations.items()}
+    assert {key: led[key or CARD] for key in items} == {key: document.sheet_of[key] for key in items}
+    marks = list(outline(reader.outline))
+    shown = [item for item in items.values() if item.level not in ("card", "snapshot")]
+    assert [title.partition(" ")[2] for _, title in marks] == [item.title for item in shown]
+    assert [depth for depth, _ in marks] == [item.key.count("/") for item in shown]
+    goals = {
+        str(link["/A"]["/D"])
+        for page in reader.pages
+        for link in (note.get_object() for note in page.get("/Annots", ()))
+        if link["/Subtype"] == "/Link" and link["/A"]["/S"] == "/GoTo"
+    }
+    assert goals
+    assert goals <= led.keys()
+
+
+def outline(entries: list[object], depth: int = 0) -> Iterator[tuple[int, str]]:
+    for entry in entries:
+        if isinstance(entry, list):
+            yield from outline(entry, depth + 1)
+        else:
+            yield depth, entry.title  # type: ignore[attr-defined]
+
+
+def test_the_file_says_what_it_is(sheets: Sheets) -> None:
+    card, identity = sheets.document.card, sheets.document.identity
+    reader = pypdf.PdfReader(io.BytesIO(sheets.pressed.pdf))
+    assert reader.metadata is not None
+    assert reader.metadata.title == card.title
+    assert identity.source_sha256 in str(reader.metadata["/Keywords"])
+    assert reader.trailer["/Root"]["/Lang"] == card.language  # type: ignore[index]
