@@ -8,10 +8,11 @@ is reported, as the JSON pointer (RFC 6901) of its field and a sentence in the w
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import jsonschema
 from jsonschema.protocols import Validator
@@ -21,6 +22,15 @@ from cardapp.errors import FieldError
 _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
     "integer", lambda _checker, value: isinstance(value, int) and not isinstance(value, bool)
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
+
+MAX_DEPTH = 500
+"""Arrays and objects within each other; half of what Python's own stack holds (``sys.getrecursionlimit``)."""
+
+_MOST_DIGITS = 300
+"""A whole number of more would not be one that a double holds."""
+
+_ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
+_HALF = re.compile("[\ud800-\udfff]")
 
 _SHOWN = 60
 """Characters of a value that a message repeats."""
@@ -47,26 +57,86 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
 
 
 def decode(raw: bytes) -> Any:
-    """The JSON in ``raw``; ``ValueError`` says what is wrong with it, in words that follow the file's name.
+    """The JSON in ``raw``; ``ValueError`` says what is wrong with it, in words that follow its name ("the body …").
 
-    JSON lets a name stand twice and keeps the last; here that is a fault, since it would silently drop something."""
+    Stricter than JSON, so that whatever is taken can be shown, stored and sent on: a name stands once in an object
+    (of two, one would be dropped silently), numbers are finite and of a length that a double holds, text has no half
+    of a surrogate pair, and nothing is nested so deeply that a walk through it would end Python's stack."""
     try:
-        return json.loads(raw.decode("utf-8"), object_pairs_hook=_unique_names)
+        value = json.loads(
+            raw.decode("utf-8"),
+            object_pairs_hook=_unique_names,
+            parse_int=_whole,
+            parse_float=_finite,
+            parse_constant=_no_number,
+        )
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start})") from error
     except RecursionError as error:
         raise ValueError("is nested too deeply") from error
     except json.JSONDecodeError as error:
         raise ValueError(f"is not JSON: {error.msg} at line {error.lineno}, column {error.colno}") from error
+    if _is_deeper(value, MAX_DEPTH):
+        raise ValueError("is nested too deeply")
+    if _ESCAPED_SURROGATE.search(raw):
+        _refuse_halves(value)
+    return value
 
 
 def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"is ambiguous: the name {name!r} stands twice in one object")
+            raise ValueError(f"is ambiguous: the name {name[:80]!r} stands twice in one object")
         found[name] = value
     return found
+
+
+def _whole(text: str) -> int:
+    if len(text) > _MOST_DIGITS:
+        raise ValueError(f"holds a number of {len(text)} digits; at most {_MOST_DIGITS} are taken")
+    return int(text)
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(f"holds the number {text[:40]}, which is too large")
+    return value
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"holds {name}, which is no JSON value")
+
+
+def _refuse_halves(value: Any) -> None:
+    """An iterative walk, so that no input recurses here."""
+    parts: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
+    while parts:
+        path, part = parts.pop()
+        if isinstance(part, dict):
+            parts += [((*path, name), child) for name, child in part.items()]
+            parts += [(path, name) for name in part]
+        elif isinstance(part, list):
+            parts += [((*path, number), child) for number, child in enumerate(part)]
+        elif isinstance(part, str) and _HALF.search(part):
+            place = _HALF.sub("\ufffd", pointer(path)) or "/"
+            raise ValueError(f"holds half of a surrogate pair, which is no character, at {place}")
+
+
+def _is_deeper(value: Any, depth: int) -> bool:
+    level = [value]
+    for _ in range(depth + 1):
+        level = [child for each in level for child in _children(each)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
 
 
 def pointer(parts: Iterable[str | int]) -> str:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
-from cardapp.card.source import LoadedCard, load_card
+from cardapp.card.source import LoadedCard, load_card, read_regular
 from cardapp.errors import InvalidCard
 from cardapp.layouts import TEMPLATES
 
@@ -102,10 +102,8 @@ def _shelve(loaded: LoadedCard) -> Shelved:
 
 
 def _sha256(path: Path) -> str:
-    try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    except OSError:
-        return ""
+    raw = read_regular(path)
+    return hashlib.sha256(raw).hexdigest() if raw is not None else ""
 
 
 def _mark(path: Path) -> _Mark | None:

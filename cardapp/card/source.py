@@ -6,9 +6,9 @@ siblings, code and stops name files of the target, ranges run forward.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -55,9 +55,20 @@ class LoadedCard:
         left out, for whoever names one of its places to tell."""
         found = {}
         for name in self.card.target.sources:
-            with contextlib.suppress(OSError):
-                found[name] = _lines((self.target_directory / name).read_text("utf-8", "replace"))
+            raw = read_regular(self.target_directory / name)
+            if raw is not None:
+                found[name] = _lines(raw.decode("utf-8", "replace"))
         return found
+
+
+def read_regular(path: Path) -> bytes | None:
+    """What a regular file holds; None for anything else, a pipe or a device above all, of which a read may not end."""
+    if not os.path.isfile(path):
+        return None
+    try:
+        return path.read_bytes()
+    except OSError:
+        return None
 
 
 def _lines(text: str) -> list[str]:
@@ -69,9 +80,10 @@ def _lines(text: str) -> list[str]:
 def source_path(argument: str | Path) -> Path:
     """The absolute source file that ``argument`` means: a card's folder or the file itself."""
     path = Path(argument).absolute()
-    if path.is_dir():
+    # os.path's questions are answered for any name; Path's raise for one that is too long or behind a closed door.
+    if os.path.isdir(path):
         path = path / SOURCE_NAME
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise NoCard(f"there is no card at {argument}: name a card's folder or its {SOURCE_NAME}")
     return path
 

@@ -7,9 +7,10 @@ up. Rules: JSON-RPC 2.0, narrowed by MCP ("Messages"): an id is a string or an i
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeGuard
+
+from cardapp.schema import decode
 
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
@@ -151,29 +152,14 @@ class LineDecoder:
 def parse(line: bytes) -> Frame:
     """One line's frame."""
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_no_constant, parse_float=_finite)
-    except UnicodeDecodeError as why:
-        return Malformed(PARSE_ERROR, f"not UTF-8: {why.reason} at byte {why.start}")
+        value = decode(line)
     except ValueError as why:
-        return Malformed(PARSE_ERROR, f"not JSON: {why}")
-    except RecursionError:
-        return Malformed(PARSE_ERROR, "nested too deeply")
+        return Malformed(PARSE_ERROR, f"the line {why}")
     if isinstance(value, list):
         if not value:
             return Malformed(INVALID_REQUEST, "an empty batch")
         return Batch(tuple(_message(item) for item in value))
     return _message(value)
-
-
-def _no_constant(name: str) -> float:
-    raise ValueError(f"{name} is no JSON number")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text[:40]} is outside the range of numbers")
-    return number
 
 
 def _message(value: Any) -> Message | Malformed:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
 import re
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any
 from urllib.parse import parse_qsl
 
 from cardapp.errors import FieldError, InvalidValue, MalformedJson
+from cardapp.schema import decode
 from cardapp.web import schemas
 from cardapp.web.exchange import JSON, Request
 from cardapp.web.route import Route
@@ -18,7 +17,6 @@ from cardapp.web.services import Services
 _FAULTS_SHOWN = 100
 _PARAMETERS = 50
 _INTEGER = re.compile(r"-?[0-9]{1,18}")
-_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
@@ -74,41 +72,9 @@ def _decoded(raw: bytes, *, optional: bool) -> dict[str, Any]:
             return {}
         raise MalformedJson("the body is empty: send a JSON object")
     try:
-        value = json.loads(raw.decode("utf-8"), object_pairs_hook=_unique, parse_float=_finite, parse_constant=_refuse)
-        if _SURROGATE.search(raw):
-            json.dumps(value, ensure_ascii=False).encode("utf-8")
-    except UnicodeDecodeError as error:
-        raise MalformedJson(f"the body is not UTF-8 (byte {error.start})") from error
-    except UnicodeEncodeError as error:
-        raise MalformedJson("the body holds half of a surrogate pair, which is no character") from error
-    except json.JSONDecodeError as error:
-        place = f"line {error.lineno}, column {error.colno}"
-        raise MalformedJson(f"the body is not JSON: {error.msg} at {place}") from error
-    except RecursionError as error:
-        raise MalformedJson("the body is nested too deeply") from error
+        value = decode(raw)
     except ValueError as error:
-        raise MalformedJson(f"the body is not JSON: {error}") from error
+        raise MalformedJson(f"the body {error}") from error
     if not isinstance(value, dict):
         raise MalformedJson("the body is not a JSON object")
     return value
-
-
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A name that stands twice would let two readers of the same body see two requests."""
-    found: dict[str, Any] = {}
-    for name, value in pairs:
-        if name in found:
-            raise ValueError(f"the name {name[:80]!r} stands twice in one object")
-        found[name] = value
-    return found
-
-
-def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise ValueError(f"the number {text[:40]} is too large")
-    return value
-
-
-def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")

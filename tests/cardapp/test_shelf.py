@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cardapp.card.source import load_card
 from cardapp.errors import InvalidCard
 from cardapp.shelf import Shelf
 from tests.functional.serving import make_card
@@ -62,3 +63,18 @@ def test_the_revision_follows_the_contents_of_source_and_code(card: Path) -> Non
     assert second["revision"] != first["revision"]
     edit(card, "Probe", "Probes")
     assert shelf.revision()["revision"] not in (first["revision"], second["revision"])
+
+
+def test_a_pipe_in_the_place_of_a_file_is_no_file(card: Path) -> None:
+    """Reading it would wait for a writer, for ever."""
+    shelf = Shelf(card)
+    before = shelf.revision()["revision"]
+    code, source = card / "src" / "main.c", card / "card_source.json"
+    code.unlink()
+    os.mkfifo(code)
+    assert shelf.revision()["revision"] != before
+    assert load_card(card).sources() == {}
+    source.unlink()
+    os.mkfifo(source)
+    assert (shelf.current().card.id, shelf.source_sha256()) == ("probe", "")
+    assert "there is no card" in str(shelf.fault)

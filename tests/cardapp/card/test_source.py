@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cardapp.card.source import load_card, parse_card, source_path
-from cardapp.errors import InvalidCard
+from cardapp.errors import InvalidCard, NoCard
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -114,6 +114,8 @@ def test_a_card_is_a_folder_or_its_file(source: dict[str, Any], tmp_path: Path) 
     assert load_card(tmp_path) == load_card(tmp_path / "card_source.json")
     with pytest.raises(InvalidCard, match="there is no card at"):
         source_path(tmp_path / "nowhere")
+    with pytest.raises(NoCard, match="there is no card at"):
+        source_path(tmp_path / ("far" * 100))
 
 
 @pytest.mark.parametrize("name", ["arena", "calc"])

@@ -1,0 +1,119 @@
+"""Any card source is either refused with the places at fault, or served: never another exception, never a text that
+cannot be sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cardapp.card.catalog import Catalog
+from cardapp.card.source import load_card, parse_card
+from cardapp.errors import InvalidCard
+from cardapp.settings import ROOT
+from cardapp.shelf import Shelf
+from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
+
+CARDS = ("arena", "calc")
+
+
+@cache
+def document(name: str) -> Any:
+    return json.loads((ROOT / "etc" / "cards" / name / "card_source.json").read_bytes())
+
+
+def is_sound(raw: bytes) -> bool:
+    """Refused by our own error, which names the places, or a card that can be listed."""
+    try:
+        card, identity = parse_card(raw, "the card")
+    except InvalidCard as refusal:
+        return names_its_places(refusal, "the card")
+    listed = [json.dumps(item.as_json(), ensure_ascii=False) for item in Catalog(card).items]
+    return sendable([card.title, card.text, json.dumps(identity.as_json(), ensure_ascii=False), *listed])
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Callable[..., int]) -> None:
+    @settings(max_examples=loops(quick=40, full=3000), deadline=None)
+    @given(mutations(document(name)))
+    def check(mutation: Mutation) -> None:
+        assert is_sound(mutation.of(document(name)))
+
+    check()
+
+
+@settings(deadline=None)
+@given(values)
+def test_any_other_json_is_refused(value: Any) -> None:
+    with pytest.raises(InvalidCard):
+        parse_card(json.dumps(value).encode(), "the card")
+    assert is_sound(json.dumps(value).encode())
+
+
+@settings(deadline=None)
+@given(st.binary(max_size=200) | st.text(max_size=80).map(str.encode))
+def test_any_bytes_are_refused(raw: bytes) -> None:
+    assert is_sound(raw)
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
+    file = tmp_path / "card_source.json"
+    file.write_text(json.dumps(document(name)))
+    shelf = Shelf(tmp_path)
+
+    @settings(
+        max_examples=loops(quick=20, full=1000),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(mutations(document(name)))
+    def check(mutation: Mutation) -> None:
+        file.write_bytes(mutation.of(document(name)))
+        shelved = shelf.current()
+        assert shelf.revision()["revision"]
+        try:
+            assert shelved.identity == load_card(tmp_path).identity
+            assert shelf.fault is None
+        except InvalidCard:
+            assert shelf.fault is not None
+
+    check()
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "said"),
+    [
+        (("title",), "half \ud800", "half of a surrogate pair, which is no character, at /title"),
+        (("target", "directory"), "\udc80", "half of a surrogate pair, which is no character, at /target/directory"),
+        (("\ud800",), 1, "half of a surrogate pair, which is no character, at /"),
+        (("tasks",), [[]] * 2 + [10**400], "a number of 401 digits"),
+        (("text",), float("nan"), "NaN, which is no JSON value"),
+        (("target", "build"), ["make\0"], r"/target/build/0 must not hold the control character U\+0000"),
+        (("target", "args"), ["a\0b"], r"/target/args/0 must not hold the control character U\+0000"),
+    ],
+)
+def test_what_could_not_be_shown_or_run_is_refused(place: tuple[str, ...], value: Any, said: str) -> None:
+    with pytest.raises(InvalidCard, match=said):
+        parse_card(Mutation((("set", place, value),)).of(document("arena")), "the card")
+
+
+@pytest.mark.parametrize("depth", [500, 501, 900, *range(940, 1000), 5000])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_depth_is_refused_wherever_it_would_end_the_stack(depth: int, opening: bytes, closing: bytes) -> None:
+    inner = b"" if opening == b"[" else b"1"
+    with pytest.raises(InvalidCard):
+        parse_card(opening * depth + inner + closing * depth, "the card")
+
+
+def test_a_line_number_is_one_that_gdb_can_count() -> None:
+    steps = ("tasks", 0, "blocks", 0, "phases", 0, "steps", 0)
+    for place in ((*steps, "snapshots", 0, "stop", "line"), (*steps, "code", "to")):
+        with pytest.raises(InvalidCard, match="must be at most 2147483647"):
+            parse_card(Mutation((("set", place, 2**31),)).of(document("arena")), "the card")
