@@ -1,31 +1,23 @@
-"""schemathesis against the running API, by the API's own description: nothing in it may turn out untrue.
-
-No 500, no status, header or media type that is not described, every body of its schema, nothing let in that should not
-be; what it is told beside the description stands in ``schemathesis.toml`` and ``schemathesis_hooks.py``.
-"""
+"""The description of the data API, held true by schemathesis with every kind of token."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from marketdata import token
-from tests.functional.market_process import ROOT, ApiProcess, Client
+from tests.functional.description import Loops, effort, hold_true
+from tests.functional.market_process import ApiProcess, Client
 
 pytestmark = pytest.mark.functional
 
 ADMIN_SECRET = "an-administrators-secret-of-this-test"
 REVOKE = "deleteAdminTokensId"
-
-Loops = Callable[..., int]
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +37,7 @@ def api() -> Iterator[ApiProcess]:
 
 
 def store_ticks(api: ApiProcess) -> None:
-    """Ticks of the symbols that ``schemathesis.toml`` names."""
+    """Ticks of the symbols that ``market_schemathesis.toml`` names."""
     ticks = [
         {"symbol": symbol, "id": str(n), "ts": 1_700_000_000_000 + n * 50_000, "price": f"{n + 1}.5", "size": "2"}
         for symbol in ("SCHEMA:A", "SCHEMA:B")
@@ -68,42 +60,18 @@ def tokens(api: ApiProcess) -> dict[str, str]:
 
 
 def run(api: ApiProcess, shown: dict[str, str], *options: str) -> None:
-    """Let schemathesis ask, with ``shown`` as the credentials of each scope; its report is the failure."""
-    environment = os.environ | {
-        "PYTHONPATH": str(ROOT),
-        "READ_TOKEN": shown["read"],
-        "WRITE_TOKEN": shown["write"],
-        "ADMIN_SECRET": shown["admin"],
-    }
-    settings = ROOT / "tests" / "functional" / "schemathesis.toml"
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
-        done = subprocess.run(
-            [
-                sys.executable, "-P", "-m", "schemathesis.cli", "--config-file", settings,
-                "run", f"http://127.0.0.1:{api.port}/openapi.json", "--no-color", "--continue-on-failure", *options,
-            ],
-            cwd=folder, env=environment, capture_output=True, text=True, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    """Let schemathesis ask, with ``shown`` as the credentials of each scope."""
+    secrets = {"READ_TOKEN": shown["read"], "WRITE_TOKEN": shown["write"], "ADMIN_SECRET": shown["admin"]}
+    hold_true(f"http://127.0.0.1:{api.port}/openapi.json", "market_schemathesis.toml", *options, **secrets)
     assert "Traceback" not in api.log.read_text()
 
 
-@pytest.fixture
-def effort(loops: Loops) -> list[str]:
-    """The quick run asks what each rule of the schemas suggests and a little beyond, and follows no links."""
-    return [
-        "--max-examples",
-        str(loops(quick=10, full=400)),
-        *["--phases", "coverage,fuzzing"] * loops(quick=1, full=0),
-    ]
+def test_whoever_may_ask(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
+    run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=10, full=400))
 
 
-def test_whoever_may_ask(api: ApiProcess, tokens: dict[str, str], effort: list[str]) -> None:
-    run(api, tokens, "--exclude-operation-id", REVOKE, *effort)
-
-
-def test_the_administration_of_tokens(api: ApiProcess, tokens: dict[str, str], effort: list[str]) -> None:
-    run(api, tokens, "--include-path-regex", "^/v1/admin/", *effort)
+def test_the_administration_of_tokens(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
+    run(api, tokens, "--include-path-regex", "^/v1/admin/", *effort(loops, quick=10, full=400))
 
 
 @pytest.mark.parametrize("holder", ["read", "write", "admin", "nobody"])

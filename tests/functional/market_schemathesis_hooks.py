@@ -1,7 +1,7 @@
 """What schemathesis has to know beside the description: our string format, lines of JSON, and rules that OpenAPI has no
 words for.
 
-Loaded by ``schemathesis.toml`` into schemathesis' own process.
+Loaded by ``market_schemathesis.toml`` into schemathesis' own process.
 """
 
 from __future__ import annotations

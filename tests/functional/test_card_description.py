@@ -1,0 +1,25 @@
+"""The description of the card application, held true by schemathesis against a real session that is thrown away."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tests.functional.description import Loops, effort, hold_true
+from tests.functional.serving import Stage, picture
+
+pytestmark = pytest.mark.functional
+
+
+def test_the_description_is_true(stage: Stage, loops: Loops, caplog: pytest.LogCaptureFixture) -> None:
+    stored = stage.tcp.request("POST", "/api/evidence", picture(0), {"Content-Type": "image/png"})
+    hold_true(
+        f"http://127.0.0.1:{stage.service.listener.port}/api/openapi.json",
+        "card_schemathesis.toml",
+        *effort(loops, quick=5, full=200),
+        PICTURE=stored.json["name"],
+        BINDING=json.dumps(stage.tcp.get("/api/session")["binding"]),
+        IDENTITY=json.dumps(stage.tcp.get("/api/identity")),
+    )
+    assert "Traceback" not in caplog.text
