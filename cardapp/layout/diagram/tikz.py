@@ -13,12 +13,12 @@ from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partiti
 from cardapp.layout.latex.escape import line as escaped
 
 _POINTS = 72 / 25.4
-_ANCHORS = {"start": "base west", "middle": "base", "end": "base east"}
+_ANCHORS = {"start": "left,", "middle": "", "end": "right,"}
 _FACES = {"regular": "", "strong": r"\bfseries", "code": r"\ttfamily"}
 
-_COMMANDS = r"""\newcommand\DiagramText[4]{\node[diagram/text, #1] at (#2) {#3\selectfont #4};}
-\newcommand\DiagramLink[4]{\node[diagram/text, anchor=north west] at (#1)
-  {\hyperlink{#4}{\makebox[#2mm]{\rule{0pt}{#3mm}}}};}
+_COMMANDS = r"""% A node of TikZ would do the same, in several times the time.
+\newcommand\DiagramText[5]{\pgftext[#1base,at={\pgfpointxy#2}]{\color{#3}#4\selectfont #5}}
+\newcommand\DiagramLink[4]{\pgftext[left,top,at={\pgfpointxy#1}]{\hyperlink{#4}{\makebox[#2mm]{\rule{0pt}{#3mm}}}}}
 """
 
 
@@ -38,7 +38,7 @@ def preamble(colors: Mapping[str, str]) -> str:
     return "".join(
         (
             *(line for name, line in zip(colors, named, strict=True) if name in paint.DARK),
-            "\\tikzset{\n  diagram/text/.style={inner sep=0pt, outer sep=0pt},\n",
+            "\\tikzset{\n",
             *styles,
             "}\n",
             _COMMANDS,
@@ -116,16 +116,16 @@ def _mark(mark: Mark) -> Iterator[str]:
 
 def _texts(lines: Iterable[Text]) -> Iterator[str]:
     for line in lines:
-        look = f"anchor={_ANCHORS[line.anchor]}, text={_color(paint.TONES[line.tone])}"
         points = _n(line.em * _POINTS)
         font = f"\\normalfont{_FACES[line.face]}\\fontsize{{{points}bp}}{{{points}bp}}"
-        yield f"\\DiagramText{{{look}}}{{{_n(line.x)},{_n(line.y)}}}{{{font}}}{{{escaped(line.text)}}}"
+        look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(paint.TONES[line.tone])}}}{{{font}}}"
+        yield f"\\DiagramText{look}{{{escaped(line.text)}}}"
 
 
 def _link(box: Box, href: str | None) -> Iterator[str]:
     """An empty box as large as the shape, so that all of it can be clicked."""
     if href is not None:
-        yield f"\\DiagramLink{{{_n(box.x)},{_n(box.y)}}}{{{_n(box.width)}}}{{{_n(box.height)}}}{{{href}}}"
+        yield f"\\DiagramLink{_at(box.x, box.y)}{{{_n(box.width)}}}{{{_n(box.height)}}}{{{href}}}"
 
 
 def _rectangle(box: Box) -> str:
@@ -138,6 +138,10 @@ def _path(points: tuple[Point, ...]) -> str:
 
 def _point(point: Point) -> str:
     return f"({_n(point.x)},{_n(point.y)})"
+
+
+def _at(x: float, y: float) -> str:
+    return f"{{{{{_n(x)}}}{{{_n(y)}}}}}"
 
 
 def _n(length: float) -> str:

@@ -28,7 +28,7 @@ COMMANDS = {
     "bookmark": "[-",
     "path": "[",
     "useasboundingbox": "",
-    "DiagramText": "---t",
+    "DiagramText": "----t",
     "DiagramLink": "----",
     "directlua": "-",
 }
