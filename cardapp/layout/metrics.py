@@ -101,7 +101,13 @@ class _Advances(dict[str, int]):
 
 _WORDS = re.compile(r"[^ \t\n]+")
 _WIDE_FACES: tuple[Face, ...] = ("strong", "code")
+AS_SPACES = {ord(blank): " " for blank in "\t\n"}
 _ADVANCES = {face: _Advances(face) for face in get_args(Face)}
+
+
+def advances(text: str, face: Face) -> Iterator[int]:
+    """Those of its characters in thousandths of the em; any blank is a space."""
+    return map(_ADVANCES[face].__getitem__, text.translate(AS_SPACES))
 
 
 def width(text: str, em: float, face: Face = "regular") -> float:
@@ -115,8 +121,13 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
     limit = room * 1000 / em
     line, taken = "", 0
     advances = _ADVANCES[face]
+    words = _WORDS.findall(text)
+    whole = " ".join(words)
+    if advances.of(whole) <= limit:  # most titles and labels
+        yield whole
+        return
     space = advances[" "]
-    for word in _WORDS.findall(text):
+    for word in words:
         long = advances.of(word)
         if line and taken + space + long > limit:
             yield line
@@ -133,8 +144,9 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
 def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
     """The words that may be longer than ``room`` in one of the faces: only these may be broken, and anywhere, for no
     renderer breaks them where another does."""
-    words = set(_WORDS.findall(text))
-    return frozenset(word for word in words if any(width(word, em, face) > room * SLACK for face in _WIDE_FACES))
+    limit = room * SLACK
+    long = {word for word in _WORDS.findall(text) if len(word) * em * _WIDE / 1000 > limit}
+    return frozenset(word for word in long if any(width(word, em, face) > limit for face in _WIDE_FACES))
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from cardapp.card.catalog import Catalog
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.style import style
 from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet
+from cardapp.layout.template import Layout
 from cardapp.layout.vocabulary import ALL
 
 CONTENT_SECURITY_POLICY = (
@@ -40,6 +41,8 @@ def render(document: Document) -> Iterator[str]:
 
 _MAIN = "sheets."
 """Ids of our own end with or hold a full stop, which no id of a card does."""
+_ABOVE = 1.2
+"""How far the lines between columns reach above what stands there, in mm."""
 
 
 class _Anchors:
@@ -115,25 +118,42 @@ def _entry(document: Document, key: str, number: str, title: str) -> str:
 def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) -> str:
     further = anchors.further(sheet)
     drawn = [parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)]
-    inner = "".join(drawn) if document.layout.html == "classic" else "".join(_banded(sheet.parts, drawn))
-    shown = document.layout.components
+    layout = document.layout
+    inner = "".join(drawn if layout.html == "classic" else _banded(sheet.parts, drawn, layout))
+    shown = layout.components
     header = _header(sheet.header) if "header" in shown else ""
     footer = _footer(sheet.footer) if "footer" in shown else ""
     return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
 
 
-def _banded(parts: Sequence[Part], drawn: Sequence[str]) -> Iterator[str]:
-    """The parts of 5a and 5b: those that stand side by side are one group, a line between its columns."""
+def _banded(parts: Sequence[Part], drawn: Sequence[str], layout: Layout) -> Iterator[str]:
+    """The parts of 5a and 5b: those that stand side by side are one group, with lines between its columns."""
     for _, group in groupby(zip(parts, drawn, strict=True), lambda pair: pair[0].row):
         row, elements = zip(*group, strict=True)
-        columns = {part.column for part in row}
-        if columns == {ALL}:
+        if {part.column for part in row} == {ALL}:
             yield "".join(elements)
         else:
-            top = min(part.frame.y for part in row)
-            height = max(part.frame.y + part.frame.height for part in row) - top
-            lines = f'<div class="lines" style="--y:{top:.2f};--h:{height:.2f}"></div>'
-            yield f'<div class="band" role="group">{lines}\n{"".join(elements)}</div>\n'
+            yield f'<div class="band" role="group">{_lines(row, layout)}\n{"".join(elements)}</div>\n'
+
+
+def _lines(row: Sequence[Part], layout: Layout) -> str:
+    """A line in each gutter between columns that hold something, and in 5b a bar at the head of these columns."""
+    names = {part.column for part in row}
+    filled = [column for column in layout.grid.columns if column.name in names]
+    top = min(part.frame.y for part in row) - _ABOVE
+    height = max(part.frame.y + part.frame.height for part in row) - top
+    dividers = [
+        f"--x:{(left.x + left.width + right.x) / 2:.2f};--y:{top:.2f};--h:{height:.2f}"
+        for left, right in pairwise(layout.grid.columns)
+        if filled[0].x < right.x <= filled[-1].x
+    ]
+    heads = filled if layout.html == "5b" and dividers else []
+    bars = [f"--x:{column.x:.2f};--y:{top:.2f};--w:{column.width:.2f}" for column in heads]
+    return "".join(
+        f'<div class="{name}" style="{place}"></div>'
+        for name, places in (("divider", dividers), ("bar", bars))
+        for place in places
+    )
 
 
 def _header(header: Header) -> str:

@@ -14,6 +14,8 @@ from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link,
 
 _DEEPEST_HEADING = 6
 _BLANKS = re.compile(r"([ \t\n]+)")
+_BREAKABLE = re.compile("[-/?|}!]")
+"""Where a browser breaks a line within a word."""
 
 
 @dataclass(frozen=True)
@@ -73,19 +75,21 @@ class Prose:
         return f'<a href="{html(link.url)}"{title}>{inner}</a>'
 
 
-def words(text: str, longer: Collection[str] = ()) -> str:
+def words(text: str, longer: Collection[str] = (), *, code: bool = False) -> str:
     """Plain text. What is in one of the words that are ``longer`` than their line may be broken anywhere: at the
-    hyphens and slashes of such a word a browser would break sooner than the sheet model."""
-    if not longer:
+    hyphens and slashes of such a word a browser would break sooner than the sheet model. ``code`` is broken at no other
+    place than its blanks."""
+    if not longer and not code:
         return html(text)
-    return "".join(
-        f'<span class="long">{html(piece)}</span>' if place % 2 == 0 and _is_in(piece, longer) else html(piece)
-        for place, piece in enumerate(_BLANKS.split(text))
-    )
+    return "".join(_word(piece, longer, code) for piece in _BLANKS.split(text))
 
 
-def _is_in(piece: str, longer: Collection[str]) -> bool:
-    return piece != "" and any(piece in word for word in longer)
+def _word(word: str, longer: Collection[str], code: bool) -> str:
+    if word and any(word in long for long in longer):
+        return f'<span class="long">{html(word)}</span>'
+    if code and _BREAKABLE.search(word):
+        return f'<span class="whole">{html(word)}</span>'
+    return html(word)
 
 
 def _styled(spans: Iterable[Span], longer: Collection[str]) -> Iterator[str]:
@@ -93,7 +97,7 @@ def _styled(spans: Iterable[Span], longer: Collection[str]) -> Iterator[str]:
         if isinstance(span, Break):
             yield "<br>"
             continue
-        text = words(span.text, longer)
+        text = words(span.text, longer, code=span.code)
         if span.code:
             text = f"<code>{text}</code>"
         if span.emphasis:

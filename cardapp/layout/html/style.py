@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.resources import files
-from itertools import pairwise
 
 from cardapp.layout import metrics
 from cardapp.layout.diagram import svg
@@ -28,10 +27,6 @@ _CONTENTS_PX = 340
 _DESK_PX = 32
 """What a window shows of the desk beside a whole sheet at least."""
 _EDGES = ("header", "footer")
-_HAIR = 0.2
-"""A line between two columns, in mm."""
-_BAR, _BAR_GAP = 0.5, 0.7
-"""The bar at the head of a column, and its distance to the row below, in mm."""
 _DISTANCES = {
     "caption-gap": metrics.CAPTION_GAP,
     "paragraph-gap": metrics.PARAGRAPH_GAP,
@@ -55,7 +50,6 @@ def style(layout: Layout) -> str:
             svg.style(layout.colors),
             _file("sheet.css"),
             *_components(layout),
-            *_lines(layout),
             *_media(layout),
         )
     )
@@ -130,25 +124,6 @@ def _look(name: str, component: Component) -> Iterator[str]:
     if component.rule:
         yield f"border-left:calc({metrics.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
         yield f"padding-left:calc({padding + metrics.RULE_GAP:g}*var(--u));"
-
-
-def _lines(layout: Layout) -> Iterator[str]:
-    """What parts the columns of a row: a line in each gutter, and of 5b a bar at the head of each column."""
-    columns = layout.grid.columns
-    drawn = [
-        _drawn("rule", (left.x + left.width + right.x - _HAIR) / 2, _HAIR, "100%") for left, right in pairwise(columns)
-    ]
-    if layout.html == "5b":
-        drawn += [_drawn("accent", column.x, column.width, _mm(_BAR)) for column in columns]
-    yield f".lines{{--above:{_BAR + _BAR_GAP:g};background:{','.join(drawn) or 'none'}}}\n"
-
-
-def _drawn(color: str, x: float, width: float, height: str) -> str:
-    return f"linear-gradient(var(--{color}),var(--{color})) {_mm(x)} 0/{_mm(width)} {height} no-repeat"
-
-
-def _mm(length: float) -> str:
-    return f"calc({length:.2f}*var(--u))"
 
 
 def _css(name: str) -> str:
