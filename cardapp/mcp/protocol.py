@@ -34,6 +34,13 @@ BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 # live; "private" because a session belongs to one user.
 CACHE_HINTS = {"ttlMs": 3_600_000, "cacheScope": "private"}
 
+FAILURE = {
+    "description": "The tool's failure, with isError.",
+    "type": "object",
+    "properties": {"code": {"type": "string"}, "reason": {"type": "string"}},
+    "required": ["code", "reason"],
+}
+
 
 class Refusal(Exception):
     """A request is answered with this JSON-RPC error."""
@@ -214,8 +221,19 @@ def _is_implementation(value: Any) -> bool:
 def _describe(tool: Tool, revision: Revision) -> dict[str, Any]:
     described = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
     if revision.structured:
-        described |= {"title": tool.title, "outputSchema": tool.output_schema}
+        described |= {"title": tool.title, "outputSchema": _answered(tool.output_schema)}
     return described
+
+
+def _answered(output_schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of all that a tool answers: what it promises, or its failure.
+
+    The protocol binds structured content to the schema in both cases, and there are clients that tell nothing of a
+    failure that breaks it.
+    """
+    whole = {name: output_schema[name] for name in ("$schema", "$defs") if name in output_schema}
+    promised = {name: part for name, part in output_schema.items() if name not in whole}
+    return {**whole, "type": "object", "anyOf": [promised, FAILURE]}
 
 
 def _sentence(faults: tuple[FieldError, ...]) -> str:

@@ -14,7 +14,7 @@ from mcp_types.methods import parse_server_notification, validate_server_result
 
 from cardapp.mcp.revisions import REVISIONS
 from cardapp.mcp.server import CallContext, McpServer, Tool, ToolFailure
-from cardapp.mcp.tool_schema import UnusableSchema
+from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 
 EXAMPLE = runpy.run_path(str(Path(__file__).with_name("example_server.py")))
 HANDSHAKE = [name for name, revision in REVISIONS.items() if revision.era == "handshake"]
@@ -210,6 +210,35 @@ def test_a_tool_s_failure_is_a_result(caller: Caller) -> None:
     assert result["content"][0]["text"] == "it cannot be done"
     if REVISIONS[caller.revision].structured:
         assert result["structuredContent"] == {"code": "no_luck", "reason": "it cannot be done", "attempts": 3}
+
+
+@pytest.mark.parametrize(("name", "arguments"), [("add", {"a": 1, "b": 2}), ("fail", {}), ("add", {"a": "1"})])
+def test_what_is_answered_keeps_the_schema_that_was_listed(
+    caller: Caller, name: str, arguments: dict[str, Any]
+) -> None:
+    """A failure too: the reference implementation for TypeScript shows no failure that breaks the schema."""
+    listed = {tool["name"]: tool for tool in caller.ask("tools/list")["result"]["tools"]}
+    structured = caller.call(name, arguments).get("result", {}).get("structuredContent", {})
+    if REVISIONS[caller.revision].structured and structured:
+        schema = ToolSchema(listed[name]["outputSchema"])
+        assert schema.faults(structured) == ()
+        assert schema.faults({"sum": "three"})
+        assert schema.faults({"code": "no_luck"})
+
+
+def test_a_listed_schema_keeps_its_dialect_and_its_definitions(served: Serve) -> None:
+    number = {"$ref": "#/$defs/number"}
+    output = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$defs": {"number": {"type": "number"}},
+        **EXAMPLE["schema"](["sum"], sum=number),
+    }
+    tool = Tool("add", "Add", "Adds.", ANY, output, lambda *_: {"sum": 3})
+    [listed] = Caller(served(McpServer("x", "1", [tool])), MODERN).ask("tools/list")["result"]["tools"]
+    schema = ToolSchema(listed["outputSchema"])
+    assert listed["outputSchema"]["$schema"] == output["$schema"]
+    assert schema.faults({"sum": 3}) == ()
+    assert schema.faults({"sum": "three"})
 
 
 def test_wrong_arguments_are_answered_as_the_revision_wants(caller: Caller) -> None:
