@@ -16,6 +16,8 @@ _UNSEEN = re.compile(
     + "".join(f"{chr(plane << 16 | 0xFFFE)}{chr(plane << 16 | 0xFFFF)}" for plane in range(17))
     + "]"
 )
+_PLAIN = re.compile("[ !#-%(-;=?-~]*")
+"""What needs neither mark nor escape in HTML: nearly all that is asked for, so it is looked for first."""
 _SAFE = re.compile("(?:https?://|mailto:)[!-~]+|#[a-z0-9/-]+", re.IGNORECASE)
 _FRAGMENT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
@@ -26,12 +28,15 @@ _LINE_START = re.compile(r"^(#+|[-+]|\d+[.)])(?=\s|$)")
 def visible(text: str) -> str:
     """The text with a mark like ``‹U+0007›`` for every character that cannot be seen, reorders others or cannot be
     written; tab and line feed stay. A text without such characters comes back as it is."""
+    if text.isascii() and text.isprintable():
+        return text
     return _UNSEEN.sub(lambda found: f"‹U+{ord(found[0]):04X}›", text)
 
 
 def html(text: object) -> str:
     """For element content and quoted attributes of HTML."""
-    return _html.escape(visible(str(text)))
+    text = str(text)
+    return text if _PLAIN.fullmatch(text) else _html.escape(visible(text))
 
 
 def safe_url(url: str) -> str | None:

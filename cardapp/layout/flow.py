@@ -7,14 +7,17 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from cardapp.errors import InvalidLayout
-from cardapp.layout.drafts import Draft, Group, Row
+from cardapp.layout.drafts import Draft, Group
+from cardapp.layout.drafts import Row as DraftRow
 from cardapp.layout.measure import Measure
-from cardapp.layout.pieces import Cutter, Piece
+from cardapp.layout.pieces import Cutter, Measured, Piece
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
-from cardapp.layout.template import Frame, Layout
+from cardapp.layout.template import Column, Frame, Layout
 from cardapp.layout.vocabulary import ALL
 
 _NO_FOOTER = Footer("", "", "", 0, 0)
+
+_Row = tuple[Measured, ...]
 
 
 @dataclass
@@ -24,7 +27,7 @@ class _Attempt:
     y: float
     row: int
     parts: list[Part] = field(default_factory=list)
-    rest: list[Row] = field(default_factory=list)
+    rest: list[_Row] = field(default_factory=list)
 
     @property
     def is_worth_it(self) -> bool:
@@ -37,7 +40,8 @@ class Flow:
 
     def __init__(self, layout: Layout, measure: Measure) -> None:
         self._layout = layout
-        self._cutter = Cutter(measure)
+        self._cutter = Cutter(measure, layout.grid.body.height)
+        self._columns = {kind: layout.grid.column(each.column) for kind, each in layout.components.items()}
         self._sheets: list[Sheet] = []
         self._parts: list[Part] = []
         self._y = 0.0
@@ -62,7 +66,7 @@ class Flow:
         self._keep(found)
         while found.rest:
             if not found.parts:
-                self._give_up(found.rest[0][0])
+                self._give_up(found.rest[0][0].draft)
             self._open_next()
             found = self._attempt(found.rest, self._y, self._row)
             self._keep(found)
@@ -95,59 +99,59 @@ class Flow:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _bands(self, row: Row) -> Iterator[Row]:
+    def _bands(self, row: DraftRow) -> Iterator[_Row]:
         """A part that is as wide as the sheet stands in a row of its own."""
-        for is_wide, drafts in groupby(row, lambda draft: self._column(draft) == ALL):
+        for is_wide, drafts in groupby(row, lambda draft: self._columns[draft.kind].name == ALL):
+            measured = tuple(map(self._cutter.measured, drafts))
             if is_wide:
-                yield from ((draft,) for draft in drafts)
+                yield from ((each,) for each in measured)
             else:
-                yield tuple(drafts)
+                yield measured
 
-    def _column(self, draft: Draft) -> str:
-        return self._layout.components[draft.kind].column
-
-    def _attempt(self, rows: list[Row], y: float, row: int) -> _Attempt:
+    def _attempt(self, rows: list[_Row], y: float, row: int) -> _Attempt:
         found = _Attempt(y, row)
-        for place, drafts in enumerate(rows):
-            rest = self._put(drafts, found)
+        for place, measured in enumerate(rows):
+            rest = self._put(measured, found)
             if rest:
                 found.rest = [rest, *rows[place + 1 :]]
                 break
         return found
 
-    def _put(self, row: Row, found: _Attempt) -> Row:
+    def _put(self, row: _Row, found: _Attempt) -> _Row:
         """Add a row to the attempt; what of it does not fit comes back."""
-        grid, rest = self._layout.grid, list[Draft]()
+        grid, rest = self._layout.grid, list[Measured]()
         ends: dict[str, float] = {}
         full: set[str] = set()
-        for draft in row:
-            column = self._column(draft)
-            top = ends.get(column, found.y)
-            piece = None if column in full else self._cutter.take(draft, grid.body.y + grid.body.height - top)
+        for measured in row:
+            column = self._columns[measured.draft.kind]
+            top = ends.get(column.name, found.y)
+            room = grid.body.y + grid.body.height - top
+            piece = None if column.name in full else self._cutter.take(measured, room)
             if piece is None or piece.rest is not None:
-                full.add(column)
-                rest.append(draft if piece is None or piece.rest is None else piece.rest)
+                full.add(column.name)
+                rest.append(measured if piece is None or piece.rest is None else self._cutter.measured(piece.rest))
             if piece is not None:
-                found.parts.append(self._part(piece, column, top, found.row))
-                ends[column] = top + piece.height + grid.row_gap
+                found.parts.append(_part(piece, column, top, found.row))
+                ends[column.name] = top + piece.height + grid.row_gap
         if ends:
             found.y, found.row = max(ends.values()), found.row + 1
         return tuple(rest)
 
-    def _part(self, piece: Piece, column: str, y: float, row: int) -> Part:
-        draft, place = piece.draft, self._layout.grid.column(column)
-        return Part(
-            kind=draft.kind,
-            key=draft.key,
-            column=column,
-            row=row,
-            frame=Frame(place.x, y, place.width, piece.height),
-            content=piece.content,
-            caption=piece.caption,
-            mark=piece.mark,
-            continued=draft.continued,
-            continues=piece.rest is not None,
-        )
+
+def _part(piece: Piece, column: Column, y: float, row: int) -> Part:
+    draft = piece.draft
+    return Part(
+        kind=draft.kind,
+        key=draft.key,
+        column=column.name,
+        row=row,
+        frame=Frame(column.x, y, column.width, piece.height),
+        content=piece.content,
+        caption=piece.caption,
+        mark=piece.mark,
+        continued=draft.continued,
+        continues=piece.rest is not None,
+    )
 
 
 def _is_title(part: Part) -> bool:

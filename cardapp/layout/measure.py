@@ -22,27 +22,33 @@ class Measure:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
+        type_ = layout.typography
+        self._ems = {size: points * metrics.MM_PER_POINT for size, points in type_.sizes_pt.items()}
+        self._lines = {size: em * type_.line_height[size] for size, em in self._ems.items()}
+        self._widths = {kind: self._inner_width(component) for kind, component in layout.components.items()}
 
     def em(self, size: str) -> float:
         """The height of the type of a size."""
-        return self._layout.typography.sizes_pt[size] * metrics.MM_PER_POINT
+        return self._ems[size]
 
     def line(self, size: str) -> float:
         """The distance of two lines of a size."""
-        return self.em(size) * self._layout.typography.line_height[size]
+        return self._lines[size]
 
     def component(self, kind: str) -> Component:
         return self._layout.components[kind]
 
     def padding(self, kind: str) -> float:
         """Between the frame and what it holds, above and below."""
-        return metrics.PADDING if self.component(kind).background else 0.0
+        return _padding(self.component(kind))
 
     def width(self, kind: str) -> float:
         """The room inside a component, from side to side."""
-        component = self.component(kind)
+        return self._widths[kind]
+
+    def _inner_width(self, component: Component) -> float:
         rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
-        return self._layout.grid.column(component.column).width - rule - 2 * self.padding(kind)
+        return self._layout.grid.column(component.column).width - rule - 2 * _padding(component)
 
     def setting(self, kind: str) -> Setting:
         """How a text of this component is set."""
@@ -98,6 +104,10 @@ class Measure:
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)
         return _chopped(code, metrics.columns(self.width("notes"), em))
+
+
+def _padding(component: Component) -> float:
+    return metrics.PADDING if component.background else 0.0
 
 
 @lru_cache(maxsize=4096)

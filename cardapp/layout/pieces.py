@@ -32,18 +32,37 @@ class Piece:
     rest: Draft | None
 
 
+@dataclass(frozen=True)
+class Measured:
+    """A draft, and the piece that it is where there is room for all of it; None of what is higher than a sheet."""
+
+    draft: Draft
+    whole: Piece | None
+
+
 _Cut = tuple[Content | None, float, Content | None]
 """What fits (None: nothing), its height, and what is left (None: nothing)."""
 
 
 class Cutter:
-    """Cuts the drafts of one layout."""
+    """Cuts the drafts of one layout, whose sheets have ``height`` mm for parts."""
 
-    def __init__(self, measure: Measure) -> None:
+    def __init__(self, measure: Measure, height: float) -> None:
         self._measure = measure
+        self._height = height
 
-    def take(self, draft: Draft, room: float) -> Piece | None:
-        """The piece of ``draft`` that fits into ``room`` mm; None where nothing of it does."""
+    def measured(self, draft: Draft) -> Measured:
+        piece = self._piece(draft, self._height)
+        return Measured(draft, None if piece is None or piece.rest is not None else piece)
+
+    def take(self, measured: Measured, room: float) -> Piece | None:
+        """The piece of the draft that fits into ``room`` mm; None where nothing of it does."""
+        whole = measured.whole
+        if whole is not None and whole.height <= room + _ROUNDING:
+            return whole
+        return self._piece(measured.draft, room)
+
+    def _piece(self, draft: Draft, room: float) -> Piece | None:
         caption = self._caption(draft)
         around = 2 * self._measure.padding(draft.kind) + self._measure.label_height(draft.kind, caption)
         content, height, left = self._cut(draft, room - around)

@@ -5,17 +5,17 @@ Nothing is measured beyond the cut, so a text costs what its length is, on howev
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
-from itertools import islice
+from itertools import accumulate, chain, islice
 
 from cardapp.layout import metrics
 from cardapp.layout.metrics import Face
-from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
+from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
-_PIECES = re.compile(r"[ \t\n]+|[^ \t\n]+")
+_AHEAD = 256
+"""So many characters are measured at a time."""
 _LEAST_LINES = 2
 """A paragraph leaves no single line at the end of a sheet."""
 _RULE_LINES = 0.5
@@ -164,54 +164,36 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
 
 def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
     """How many characters stand on each line of a paragraph; spaces and the break at its end belong to it."""
-    limit = setting.width * metrics.SLACK
-    characters, taken = 0, 0.0
-    for count, wide, kind in _atoms(spans, limit, setting):
-        if kind == "word" and characters and taken + wide > limit:
-            yield characters
-            characters, taken = 0, 0.0
-        characters += count
-        taken += wide
-        if kind == "break":
-            yield characters
-            characters, taken = 0, 0.0
-    if characters:
-        yield characters
-
-
-def _atoms(spans: tuple[Span, ...], limit: float, setting: Setting) -> Iterator[tuple[int, float, str]]:
-    """What a line is not broken within, as (characters, width in mm, "word", "space" or "break"). A word may reach over
-    several spans; one that is longer than a line comes in pieces."""
-    word: list[tuple[str, Face]] = []
+    limit = setting.width * metrics.SLACK * 1000 / setting.em
+    runs: list[Run] = []
     for span in spans:
-        if isinstance(span, Break):
-            yield from _word(word, limit, setting.em)
-            word = []
-            yield 1, 0.0, "break"
+        if isinstance(span, Run):
+            runs.append(span)
             continue
-        face: Face = "code" if span.code else "strong" if span.strong or setting.strong else "regular"
-        for piece in _PIECES.findall(span.text):
-            if not piece.isspace():
-                word.append((piece, face))
-                continue
-            yield from _word(word, limit, setting.em)
-            word = []
-            yield len(piece), _width(" ", face) * setting.em, "space"
-    yield from _word(word, limit, setting.em)
+        *full, last = _lines(runs, limit, setting) if runs else [0]
+        yield from (*full, last + 1)
+        runs = []
+    yield from _lines(runs, limit, setting)
 
 
-def _word(pieces: list[tuple[str, Face]], limit: float, em: float) -> Iterator[tuple[int, float, str]]:
-    if not pieces:
-        return
-    whole = sum(_width(piece, face) for piece, face in pieces) * em
-    if whole <= limit:
-        yield sum(len(piece) for piece, _ in pieces), whole, "word"
-        return
-    for piece, face in pieces:
-        for part in metrics.broken(piece, limit, em, face):
-            yield len(part), _width(part, face) * em, "word"
+def _lines(runs: Sequence[Run], limit: float, setting: Setting) -> Iterator[int]:
+    """The same without breaks. A line ends at the last space that the room holds; what has none, where the room ends.
+    Most of a layout's time is spent here, so a line costs a search rather than its words."""
+    text = "".join(run.text for run in runs).translate(metrics.AS_SPACES)
+    advances = accumulate(chain.from_iterable(metrics.advances(run.text, _face(run, setting)) for run in runs))
+    reached, start = [0], 0
+    while start < len(text):
+        goal = reached[start] + limit
+        while reached[-1] <= goal and len(reached) <= len(text):
+            reached += islice(advances, _AHEAD)
+        stop = max(start + 1, bisect_right(reached, goal, start) - 1)
+        if stop < len(text) and text[stop] != " ":
+            stop = text.rfind(" ", start, stop) + 1 or stop
+        while stop < len(text) and text[stop] == " ":
+            stop += 1
+        yield stop - start
+        start = stop
 
 
-@lru_cache(maxsize=16384)
-def _width(word: str, face: Face) -> float:
-    return metrics.width(word, 1.0, face)
+def _face(run: Run, setting: Setting) -> Face:
+    return "code" if run.code else "strong" if run.strong or setting.strong else "regular"
