@@ -231,9 +231,9 @@ def _answered(output_schema: dict[str, Any]) -> dict[str, Any]:
     The protocol binds structured content to the schema in both cases, and there are clients that tell nothing of a
     failure that breaks it.
     """
-    whole = {name: output_schema[name] for name in ("$schema", "$defs") if name in output_schema}
+    whole = {name: part for name, part in output_schema.items() if name in ("$schema", "$defs")}
     promised = {name: part for name, part in output_schema.items() if name not in whole}
-    return {**whole, "type": "object", "anyOf": [promised, FAILURE]}
+    return whole | {"type": "object", "anyOf": [promised, FAILURE]}
 
 
 def _sentence(faults: tuple[FieldError, ...]) -> str:
