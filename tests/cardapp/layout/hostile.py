@@ -32,7 +32,7 @@ def shipped(name: str) -> LoadedCard:
     return load_card(ROOT / "etc" / "cards" / name)
 
 
-_SNIPPETS = (
+SNIPPETS = (
     "<script>alert(1)</script>", "</style><script>x</script>", '" onload="alert(1)', "' onclick='x", "<!-- ", "-->",
     "<![CDATA[", "]]>", "<?php ?>", "&lt;b&gt;", "&amp;", "&#x3c;", "[a](javascript:alert(1))", "<javascript:x>",
     "[b](data:text/html,x)", '[c](https://a.b/"x "t")', "![d](e.png)", "[f](#bump)", "<https://a.b>", "</pre></code>",
@@ -42,7 +42,7 @@ _SNIPPETS = (
     "\x00", "\x07\x1b[31m", "\x85", "\u2028", "\ufeff", "\ud800", "\U0010ffff", "\u200b", "a" * 300, "word " * 60,
     "url(x)", "--x:1;}", "}*{color:red",
 )  # fmt: skip
-_PIECES = st.one_of(st.sampled_from(_SNIPPETS), st.text(st.characters(codec=None), max_size=12))
+_PIECES = st.one_of(st.sampled_from(SNIPPETS), st.text(st.characters(codec=None), max_size=12))
 TEXTS = st.lists(_PIECES, min_size=1, max_size=6).map("".join)
 LINES = TEXTS.map(lambda text: text.replace("\n", " "))
 

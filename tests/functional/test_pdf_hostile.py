@@ -1,0 +1,148 @@
+"""The real lualatex on what anybody may write: it is shown, stays in its part, and reads, writes and runs nothing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import unicodedata
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase as Work
+
+from cardapp import layouts
+from cardapp.card.model import Card
+from cardapp.errors import CardAppError, TypesettingFailed
+from cardapp.layout.compose import compose
+from cardapp.layout.latex.document import render
+from cardapp.layout.sheets import Document
+from cardapp.press import PACKAGES, Pressed, press
+from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards, shipped
+
+pytestmark = pytest.mark.functional
+
+LAYOUTS = layouts.known_ids()
+
+
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    for program, package in (("lualatex", " ".join(PACKAGES)), ("pdftotext", "poppler-utils")):
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: there is no {program} here (Debian: {package})")
+    return tmp_path_factory.mktemp("latex") / "cache"
+
+
+STEP = "bump/anatomy/empty/fields"
+TITLE = "\\input{/etc/passwd} 100 % of $x_1^2$ & #1~ שלום مرحبا 👩‍👩‍👧 \x07\u202e\ud800"
+
+
+def small(
+    texts: str = "Text.", title: str = "Title", value: str = "1", source: tuple[str, ...] = ("int a;",)
+) -> tuple[Card, dict[str, list[str]]]:
+    """The arena's first step and what is above it, with these texts, titles, values and lines."""
+    card = shipped("arena").card
+    task = card.tasks[0]
+    block = task.blocks[0]
+    phase = block.phases[0]
+    step = phase.steps[0]
+    assert step.code is not None
+    stop = replace(step.snapshots[0].stop, file=FILE, line=1, text=value)
+    snapshot = replace(step.snapshots[0], title=title, stop=stop, expect=((value, value),), watch=(value,))
+    code = replace(step.code, file=FILE, first=1, last=len(source))
+    step = replace(step, title=title, text=texts, question=texts, code=code, snapshots=(snapshot,))
+    phase = replace(phase, title=title, text=texts, steps=(step,))
+    block = replace(block, title=title, goal=texts, text=texts, phases=(phase,))
+    task = replace(task, title=title, text=texts, blocks=(block,))
+    return replace(card, title=title, text=texts, tasks=(task,)), {FILE: list(source)}
+
+
+def set_(card: Card, sources: dict[str, list[str]], layout: str, cache: Path) -> tuple[Document, Pressed]:
+    document = compose(card, IDENTITY, layouts.find(layout).arranged("latex"), sources)
+    return document, press(render(document), cache)
+
+
+def assert_sound(document: Document, pressed: Pressed, folder: Path) -> str:
+    """Every sheet is a page, nothing is too wide, what no font has is named; the PDF's text."""
+    wide = re.findall(r"^Overfull \\hbox \(([0-9.]+)pt.*", pressed.log, re.MULTILINE)
+    assert [size for size in wide if float(size) > 2] == []
+    named = {int(code, 16) for code in re.findall(r"no font has U\+([0-9A-F]+)", "\n".join(pressed.remarks))}
+    lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", pressed.log, re.M)}
+    assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= named
+    (folder / "card.pdf").write_bytes(pressed.pdf)
+    told = subprocess.run(
+        ["pdftotext", "-raw", folder / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
+    ).stdout
+    assert told.count("\f") == len(document.sheets)
+    assert "root:x:0" not in told
+    return told
+
+
+def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
+    lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
+    made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)
+    document, pressed = set_(*made_up, "karta-5b", cache)
+    told = "".join(assert_sound(document, pressed, tmp_path).split())
+    for trick in (r"\input{/etc/passwd}", r"\end{document}", "<script>alert(1)</script>", "$x$", "100%of$x_1^2$&#1~"):
+        assert trick in told, trick
+
+
+def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
+    word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
+    document, pressed = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
+    told = "".join(assert_sound(document, pressed, tmp_path).split())
+    assert "%" * 70 in told
+    assert told.count("allworkandnoplay") >= 500
+
+
+def test_any_card(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
+    taken = iter(LAYOUTS * 1000)
+
+    @settings(
+        max_examples=loops(quick=3, full=60),
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        phases=(Work.explicit, Work.reuse, Work.generate),
+    )
+    @given(hostile_cards())
+    def check(made_up: tuple[Card, dict[str, list[str]]]) -> None:
+        assert_sound(*set_(*made_up, next(taken), cache), tmp_path)
+
+    check()
+
+
+# -- what no card can say, said by hand: the walls behind the escapes ----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        r"\input{/etc/passwd}",
+        r"\openin5=/etc/passwd \ifeof5 \errmessage{closed}\fi \read5 to\line \line",
+        r"\immediate\openout5={TARGET}\immediate\write5{x}",
+        r"\immediate\write18{touch {TARGET}}\errmessage{closed}",
+        r"\directlua{os.execute('touch {TARGET}')}\errmessage{closed}",
+        r"\directlua{io.popen('touch {TARGET}')}\errmessage{closed}",
+    ],
+)
+def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    said = attack.replace("{TARGET}", str(target))
+    with pytest.raises(CardAppError):
+        press(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", cache)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("fault", [r"\undefined", "{", "}", "$", r"\begin{nothing}"])
+@pytest.mark.parametrize("key", ["", STEP])
+def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, cache: Path) -> None:
+    card, sources = small()
+    document = compose(card, IDENTITY, layouts.find("karta-classic").arranged("latex"), sources)
+    kind = next(part.kind for sheet in document.sheets for part in sheet.parts if part.key == key)
+    head, opening, rest = render(document).partition(rf"\begin{{CardPart}}{{{kind} {key}}}")
+    tex = head + opening + rest.replace("\n", f"\n{fault}\n", 1)
+    with pytest.raises(TypesettingFailed, match=rf"LaTeX failed in {kind} {key} ?\(line \d+\): "):
+        press(tex, cache)
