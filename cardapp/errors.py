@@ -13,6 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 
+PEER_TEXT = 2000
+"""Characters of a failure's text that are kept where a peer wrote it."""
+
+
 @dataclass(frozen=True)
 class FieldError:
     """One field at fault: a JSON pointer into what was sent ("" is the whole) and what is wrong with it."""
@@ -210,9 +214,12 @@ class TypesettingFailed(CardAppError):
 
 
 class McpError(CardAppError):
-    """Any failure of a conversation with an MCP peer."""
+    """Any failure of a conversation with an MCP peer; the peer may have written a part of ``detail``, at any length."""
 
     code = "mcp_error"
+
+    def __init__(self, detail: str, **rest: Any) -> None:
+        super().__init__(detail if len(detail) <= PEER_TEXT else f"{detail[:PEER_TEXT]}…", **rest)
 
 
 class McpTimeout(McpError):

@@ -8,11 +8,12 @@ import socket
 import struct
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp.errors import McpClosed, McpProtocolError
+from cardapp.errors import FieldError, McpClosed, McpProtocolError
 from cardapp.mcp.channel import Channel, Stream
 from cardapp.mcp.conversation import Conversation, OnProgress
 from cardapp.mcp.jsonrpc import Notification
@@ -20,9 +21,13 @@ from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
 
+CheckAnswer = Callable[[str, Any], tuple[FieldError, ...]]
+
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
 """Pages of tools that are followed before the list is taken for endless."""
+MAX_TOOLS = 5000
+"""Tools of one server that are kept, far more than any has."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +49,19 @@ class McpClient:
         *,
         timeout: float = 10.0,
         client_info: dict[str, Any] | None = None,
+        check_answer: CheckAnswer | None = None,
     ) -> None:
         """Take over two streams with file descriptors (or one socket, twice) and agree with the server on them.
+
+        ``check_answer`` holds a tool's structured result to what the caller counts on, whatever output schema the
+        server gives the tool: it takes both and gives what is wrong.
 
         :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: no agreement within ``timeout`` seconds; the
             streams are closed then.
         """
         self.peer_pid, self.peer_start = _peer(writer)
         self._info = client_info or CLIENT_INFO
+        self._check_answer = check_answer or _takes_all
         self._listing = threading.Lock()
         self._stale = threading.Event()
         self._stale.set()
@@ -73,7 +83,12 @@ class McpClient:
 
     @classmethod
     def connect(
-        cls, path: str | os.PathLike[str], *, timeout: float = 10.0, client_info: dict[str, Any] | None = None
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        timeout: float = 10.0,
+        client_info: dict[str, Any] | None = None,
+        check_answer: CheckAnswer | None = None,
     ) -> McpClient:
         """Connect to the Unix socket at ``path`` and agree with who listens, all within ``timeout`` seconds.
 
@@ -88,7 +103,8 @@ class McpClient:
         except OSError as why:
             connected.close()
             raise McpClosed(f"no MCP server answers on {path}: {why.strerror or why}") from why
-        return cls(connected, connected, timeout=deadline - time.monotonic(), client_info=client_info)
+        remaining = deadline - time.monotonic()
+        return cls(connected, connected, timeout=remaining, client_info=client_info, check_answer=check_answer)
 
     @property
     def era(self) -> Era:
@@ -128,7 +144,10 @@ class McpClient:
             on_progress=on_progress,
             cancel=cancel,
         )
-        return _tool_result(name, result, output)
+        answer = _tool_result(name, result, output)
+        if not answer.is_error:
+            _refuse(name, self._check_answer(name, answer.structured), "what this side counts on")
+        return answer
 
     def list_tools(self, *, timeout: float = 10.0) -> list[dict[str, Any]]:
         """The server's tools as it describes them, all pages."""
@@ -191,6 +210,8 @@ class McpClient:
             if not isinstance(page, list) or not all(_is_tool(tool) for tool in page):
                 raise McpProtocolError("tools/list: tools must be a list of objects with a name")
             tools += page
+            if len(tools) > MAX_TOOLS:
+                raise McpProtocolError(f"tools/list: more than {MAX_TOOLS} tools")
             if cursor is None:
                 return tools
             if not isinstance(cursor, str) or cursor in cursors or len(cursors) == MAX_PAGES:
@@ -203,6 +224,10 @@ def _is_tool(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
 
 
+def _takes_all(_tool: str, _structured: Any) -> tuple[FieldError, ...]:
+    return ()
+
+
 def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -> ToolResult:
     content, is_error = result.get("content"), result.get("isError", False)
     if not isinstance(content, list) or not isinstance(is_error, bool):
@@ -213,17 +238,16 @@ def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -
     if output is not None and not is_error:
         if "structuredContent" not in result:
             raise McpProtocolError(f"{name}: the tool has an output schema, the result no structuredContent")
-        _check(name, structured, output)
+        try:
+            _refuse(name, output.faults(structured), "the tool's output schema")
+        except UnusableSchema as why:
+            raise McpProtocolError(f"{name}: the result cannot be checked by its output schema: {why}") from why
     return ToolResult(structured, is_error, "\n".join(texts))
 
 
-def _check(name: str, structured: Any, output: ToolSchema) -> None:
-    try:
-        faults = output.faults(structured)
-    except UnusableSchema as why:
-        raise McpProtocolError(f"{name}: the result cannot be checked by its output schema: {why}") from why
+def _refuse(name: str, faults: tuple[FieldError, ...], rule: str) -> None:
     if faults:
-        detail = f"{name}: the result breaks the tool's output schema at {faults[0].pointer or 'its root'}"
+        detail = f"{name}: the result breaks {rule} at {faults[0].pointer or 'its root'}"
         raise McpProtocolError(f"{detail}: {faults[0].message}", errors=faults)
 
 

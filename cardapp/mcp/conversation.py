@@ -42,6 +42,8 @@ OnProgress = Callable[[float, float | None, str | None], None]
 
 MAX_PROGRESS_WAITING = 1000
 """Progress messages kept for a slow taker; the oldest go first."""
+MAX_PROGRESS_TEXT = 1000
+"""Characters that are kept of each."""
 _CANCEL_GLANCE = 0.05
 """Seconds between two looks at a caller's cancel event; an answer is noticed at once all the same."""
 _SEND_TIMEOUT = 10.0
@@ -269,7 +271,8 @@ class Conversation:
             if pending is None or pending.answer is not None or done <= pending.last_done:
                 return
             pending.last_done, pending.last_sign = done, time.monotonic()
-            pending.progress.append((done, total if _is_number(total) else None, text if type(text) is str else None))
+            told = text[:MAX_PROGRESS_TEXT] if type(text) is str else None
+            pending.progress.append((done, total if _is_number(total) else None, told))
             self._changed.notify_all()
 
     def _answer(self, request: Request) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from concurrent.futures import Future
@@ -11,6 +12,7 @@ from typing import Any
 
 from cardapp import __version__
 from cardapp.errors import (
+    PEER_TEXT,
     CardAppError,
     CheckpointCancelled,
     CheckpointRejected,
@@ -25,6 +27,7 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.mcp.client import McpClient
+from cardapp.session import answers
 from cardapp.session.choice import Choice, SocketMark, mark, read_choice
 
 CLIENT_INFO = {"name": "cardapp", "version": __version__}
@@ -46,6 +49,7 @@ _FAILURES: dict[str, type[CardAppError]] = {
     "source_drift": SnapshotDrift,
 }
 
+_CODE = re.compile("[a-z][a-z0-9_]{0,63}")
 _Sign = tuple[Choice, SocketMark | None]
 
 
@@ -82,7 +86,9 @@ class SessionLink:
     def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
         """A new connection that the caller closes; :class:`SessionUnavailable` names the way back."""
         try:
-            return McpClient.connect(choice.socket, timeout=seconds, client_info=CLIENT_INFO)
+            return McpClient.connect(
+                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_answer=answers.faults
+            )
         except (McpError, OSError) as error:
             raise SessionUnavailable(
                 f"session {choice.name!r} does not answer at {choice.socket} ({error}): "
@@ -200,12 +206,17 @@ def call_tool(client: McpClient, tool: str, arguments: dict[str, Any], *, second
 
 
 def failure(structured: Any, text: str) -> CardAppError:
-    """A tool's own failure as the error that fits its code; code and data are kept."""
+    """A tool's own failure as the error that fits its code; code and data are kept where they have the agreed shape."""
     data = dict(structured) if isinstance(structured, dict) else {}
-    code = str(data.pop("code", "debugger_failed"))
-    reason = str(data.pop("reason", text))
+    code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:PEER_TEXT]
+    if not _CODE.fullmatch(code):
+        code = DebuggerFailed.code
     if code == "binding_mismatch":  # the session became another one between our question and its answer
         code, kind = "container_changed", CheckpointRejected
     else:
         kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
-    return kind(reason, code=code, extra={"session": data} if data else None)
+    return kind(
+        reason or "the session failed and does not say why: bin/card-session reset",
+        code=code,
+        extra={"session": data} if data else None,
+    )

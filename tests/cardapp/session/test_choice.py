@@ -24,7 +24,19 @@ def test_a_choice_is_read(tmp_path: Path) -> None:
     assert read_choice(path) == Choice("s", "/tmp/s/mcp.sock")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"name": "s"}', '{"name": 1, "socket": "x"}', "\x00"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"name": "s"}',
+        '{"name": 1, "socket": "x"}',
+        "\x00",
+        r'{"name": "s", "socket": "a\u0000b"}',
+        r'{"name": "s", "socket": "\udc80"}',
+        "[" * 2000,
+    ],
+)
 def test_a_bad_choice_says_the_way_out(tmp_path: Path, text: str) -> None:
     path = tmp_path / "choice.json"
     path.write_text(text)

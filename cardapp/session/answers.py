@@ -1,0 +1,67 @@
+"""What this side counts on in the answers of the session's tools, whatever listens at the chosen socket.
+
+A session gives its own output schemas, and they bind it; yet what is not a session of ours may list none, or others.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from cardapp.errors import FieldError
+from cardapp.schema import field_errors, validator
+from cardapp.session import replay
+
+_TEXT = {"type": "string"}
+_SHORT = {"type": "string", "maxLength": 300}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_WHOLE = {"type": "integer"}
+_WHOLE_OR_NULL = {"type": ["integer", "null"]}
+_FLAG = {"type": "boolean"}
+
+
+def _record(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": list(properties)}
+
+
+_SIZE = _record(cols={"type": "integer", "minimum": 1}, rows={"type": "integer", "minimum": 1})
+_BLOCK = _record(offset=_WHOLE, size=_WHOLE, label=_TEXT_OR_NULL)
+_ARENA = _record(
+    base=_WHOLE, size=_WHOLE, used=_WHOLE, high_water=_WHOLE_OR_NULL, blocks={"type": "array", "items": _BLOCK}
+)
+_BY_TOOL = {
+    "session_binding": _record(
+        container_id=_SHORT,
+        instance=_SHORT,
+        profile=_SHORT,
+        target=_SHORT,
+        runtime=_SHORT,
+        card=_record(
+            id={"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 200},
+            uuid=_SHORT,
+            version=_SHORT,
+            source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        ),
+        editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
+    ),
+    replay.TOOL: _record(
+        method={"enum": ["rerun", "fork"]},
+        file=_TEXT_OR_NULL,
+        line=_WHOLE_OR_NULL,
+        function=_TEXT_OR_NULL,
+        values={"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)},
+        allocator={"anyOf": [_ARENA, {"type": "null"}]},
+        stop_id=_TEXT,
+    ),
+    "target_reset": _record(stop_id=_TEXT, debugger_restarted=_FLAG, editor_restarted=_FLAG),
+    "pane_fit": _record(host=_SIZE, grid=_SIZE),
+    "debugger_state": _record(instance=_TEXT, alive=_FLAG, stop_id=_TEXT),
+}
+
+
+_CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}
+
+
+def faults(tool: str, structured: Any) -> tuple[FieldError, ...]:
+    """Every way in which the structured result of ``tool`` is not what is counted on; none for a tool not used here."""
+    checker = _CHECKERS.get(tool)
+    return field_errors(checker, structured) if checker is not None else ()

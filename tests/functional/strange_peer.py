@@ -1,0 +1,121 @@
+"""What may listen in the place of a session: peers that talk nonsense, too much, too little, or fall silent."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import socket
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from cardapp.mcp.revisions import LATEST_HANDSHAKE
+
+Behaviour = Callable[[socket.socket], None]
+Answer = Callable[[str, dict[str, Any]], dict[str, Any]]
+
+
+class Peer:
+    """Listens on a Unix socket and lets ``behave`` have each connection, in a thread of its own, until ``close``."""
+
+    def __init__(self, path: Path, behave: Behaviour) -> None:
+        self._behave = behave
+        self._listener = socket.socket(socket.AF_UNIX)
+        self._listener.bind(str(path))
+        self._listener.listen(64)
+        self._connections: list[socket.socket] = []
+        self._threads = [threading.Thread(target=self._accept, daemon=True)]
+        self._threads[0].start()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, _ = self._listener.accept()
+                self._connections.append(connection)
+                self._threads.append(threading.Thread(target=self._serve, args=(connection,), daemon=True))
+                self._threads[-1].start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        with contextlib.suppress(OSError, ValueError), connection:
+            self._behave(connection)
+
+    def close(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._listener.close()
+        for connection in self._connections:
+            with contextlib.suppress(OSError):
+                connection.shutdown(socket.SHUT_RDWR)
+        for thread in self._threads:
+            thread.join(10)
+            assert not thread.is_alive()
+
+
+def answering(answer: Answer) -> Behaviour:
+    """A peer that keeps to JSON-RPC and the handshake; ``answer`` makes the members of each further answer."""
+
+    def behave(connection: socket.socket) -> None:
+        for line in connection.makefile("rb"):
+            asked = json.loads(line)
+            if "id" not in asked:
+                continue
+            reply = {"jsonrpc": "2.0", "id": asked["id"], **_opening(asked["method"])}
+            if len(reply) == 2:
+                reply |= answer(asked["method"], asked["params"])
+            connection.sendall(json.dumps(reply).encode() + b"\n")
+
+    return behave
+
+
+def _opening(method: str) -> dict[str, Any]:
+    if method == "server/discover":
+        return {"error": {"code": -32601, "message": "what?"}}
+    if method == "initialize":
+        agreed = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "serverInfo": {}}
+        return {"result": agreed}
+    return {}
+
+
+def saying(structured: Any, *, is_error: bool = False) -> Behaviour:
+    """A peer that lists no tools, and answers each call of one with ``structured``."""
+
+    def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+        if method == "tools/list":
+            return {"result": {"tools": []}}
+        return {"result": {"content": [], "structuredContent": structured, "isError": is_error}}
+
+    return answering(answer)
+
+
+def sending(data: bytes, *, after: int = 1) -> Behaviour:
+    """A peer that reads once, sends ``data`` as often as ``after`` says, and reads on in silence."""
+
+    def behave(connection: socket.socket) -> None:
+        connection.recv(65536)
+        for _ in range(after):
+            connection.sendall(data)
+        while connection.recv(65536):
+            pass
+
+    return behave
+
+
+def flooding(data: bytes) -> Behaviour:
+    """A peer that sends ``data`` again and again, and never reads."""
+
+    def behave(connection: socket.socket) -> None:
+        while True:
+            connection.sendall(data)
+
+    return behave
+
+
+def endless_tools(method: str, params: dict[str, Any]) -> dict[str, Any]:
+    """Pages of a thousand tools each, as many as are asked for."""
+    page = int(params.get("cursor", "0"))
+    tools = [{"name": f"{page}.{number}", "inputSchema": {"type": "object"}} for number in range(1000)]
+    return {"result": {"tools": tools, "nextCursor": str(page + 1)}} if method == "tools/list" else {"result": {}}
+
+
+def notification(method: str, params: dict[str, Any]) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "method": method, "params": params}).encode() + b"\n"

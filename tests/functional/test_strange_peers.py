@@ -1,0 +1,217 @@
+"""Whatever listens in the session's place: the API answers with documented problems, in time, within its memory, and
+works again as soon as the real session is chosen."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cardapp.web import schemas
+from cardapp.web.app import ROUTES
+from tests.cardapp.mutation import values
+from tests.functional import strange_peer as peers
+from tests.functional.serving import Answer, Api, Stage, make_card, position
+from tests.functional.strange_peer import Peer
+
+pytestmark = pytest.mark.functional
+
+SECONDS = 9.0
+"""The longest wait of any request below: three to connect, three for the list of tools, three for the answer."""
+MEGABYTES = 250
+BIG = "x" * 1_000_000
+
+BINDING = {
+    **dict.fromkeys(("container_id", "instance", "profile", "target", "runtime"), "other"),
+    "card": {"id": "other", "uuid": "", "version": "", "source_sha256": "0" * 64},
+    "editor": {"socket": "/dev/null"},
+}
+
+PEERS: dict[str, peers.Behaviour] = {
+    "garbage": peers.sending(random.Random(1).randbytes(5000)),
+    "text": peers.sending(b"HTTP/1.1 400 Bad Request\r\n\r\n"),
+    "an end at once": lambda connection: None,
+    "an end in the middle": lambda connection: connection.sendall(b'{"jsonrpc":"2.0","id":1,"res'),
+    "a line without end": peers.flooding(b"x" * 65536),
+    "spaces without end": peers.flooding(b" " * 65536),
+    "depth": peers.sending(b"[" * 100_000 + b"\n"),
+    "a depth that just fits": peers.sending(b"[" * 985 + b"]" * 985 + b"\n"),
+    "half a surrogate pair": peers.sending(b'{"jsonrpc":"2.0","id":1,"error":{"code":1,"message":"\\ud800"}}\n'),
+    "tools without end": peers.answering(peers.endless_tools),
+    "huge refusals": peers.answering(lambda *_: {"error": {"code": 1, "message": BIG}}),
+    "nothing": peers.saying({}),
+    "null": peers.saying(None),
+    "other shapes": peers.saying({"card": 1, "editor": [], "container_id": {}}),
+    "failures without words": peers.saying({"code": "", "reason": ""}, is_error=True),
+    "failures that are no code": peers.saying({"code": "Ein Übel\n", "reason": BIG}, is_error=True),
+    "failures of another shape": peers.saying([1], is_error=True),
+    "a card that it cannot read": peers.saying({"code": "card_unreadable", "reason": "no"}, is_error=True),
+    "calls that it calls off": peers.saying({"code": "cancelled", "reason": "no"}, is_error=True),
+    "an editor elsewhere": peers.saying(BINDING | {"editor": {"socket": "a\0b"}}),
+    "another card": peers.saying(BINDING),
+}
+
+SILENT: dict[str, peers.Behaviour] = {
+    "silence": peers.sending(b""),
+    "a flood of notifications": peers.flooding(peers.notification("notifications/message", {"data": "x" * 500})),
+    "empty lines without end": peers.flooding(b"\n" * 4096),
+    "answers with other ids": peers.sending(b'{"jsonrpc":"2.0","id":"other","result":{}}\n', after=1000),
+    "answers without an id": peers.sending(b'{"jsonrpc":"2.0","error":{"code":1,"message":"no"}}\n'),
+    "a flood of progress": peers.flooding(
+        b"".join(peers.notification("notifications/progress", {"progressToken": 1, "progress": n}) for n in range(99))
+    ),
+    "a flood of changed lists": peers.flooding(peers.notification("notifications/tools/list_changed", {})),
+    "a flood of requests": peers.flooding(b'{"jsonrpc":"2.0","id":1,"method":"ping"}\n' * 100),
+}
+"""Those that never answer what they were asked, so that every request waits for its whole time."""
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        card = make_card(Path(folder) / "card")
+        stage = Stage(Path(folder) / "state", card, CARD_REPLAY_TIMEOUT="3")
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+class Place:
+    """The session's place, which a strange peer takes while a block lasts."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._choice = stage.state / "mcp-choice.json"
+        self._real = self._choice.read_text()
+        self._path = stage.state / "strange.sock"
+
+    def taken_by(self, behave: peers.Behaviour) -> Peer:
+        peer = Peer(self._path, behave)
+        self._choose(json.dumps({"name": "strange", "socket": str(self._path)}))
+        return peer
+
+    def restore(self, peer: Peer) -> None:
+        self._choose(self._real)
+        peer.close()
+        self._path.unlink()
+
+    def _choose(self, text: str) -> None:
+        fresh = self._choice.with_suffix(".new")
+        fresh.write_text(text)
+        os.replace(fresh, self._choice)
+
+
+@pytest.fixture
+def place(stage: Stage) -> Place:
+    stage.tcp.put("/api/navigation/current", position("quick", "first"))
+    return Place(stage)
+
+
+def requests(api: Api) -> dict[str, Callable[[], Answer]]:
+    """All that ask the session."""
+    expected = {"container_id": "a", "instance": "b", "profile": "c", "target": "d"}
+    activation = {
+        "snapshot_ref": "t1/b1/p1/quick/first",
+        "generation": api.get("/api/checkpoint/status")["generation"] + 1,
+        "expected_binding": expected,
+        "expected_identity": api.get("/api/identity"),
+    }
+    return {
+        "GET /api/session": lambda: api.request("GET", "/api/session"),
+        "GET /api/state": lambda: api.request("GET", "/api/state"),
+        "GET /api/editor/state": lambda: api.request("GET", "/api/editor/state"),
+        "PUT /api/editor/cursor": lambda: api.put("/api/editor/cursor", {"row": 1, "column": 0}),
+        "POST /api/editor/input": lambda: api.post("/api/editor/input", {"text": "<Esc>"}),
+        "POST /api/editor/redraw": lambda: api.post("/api/editor/redraw"),
+        "POST /api/editor/reset": lambda: api.post("/api/editor/reset"),
+        "POST /api/navigation/sync": lambda: api.post("/api/navigation/sync"),
+        "POST /api/checkpoint/activate": lambda: api.post("/api/checkpoint/activate", activation),
+    }
+
+
+def assert_documented(name: str, answer: Answer) -> None:
+    route = next(each for each in ROUTES if name == f"{each.method} {each.path}")
+    assert answer.status in route.statuses(), (name, answer.body)
+    assert answer.status != 500, (name, answer.body)
+    shape = "Problem" if answer.status >= 400 else str(route.answer)
+    assert schemas.faults(shape, answer.json) == (), (name, answer.body[:500])
+    assert len(answer.body) < 20_000, name
+
+
+def ask_all(api: Api, *names: str) -> None:
+    """The requests of these names, or else all."""
+    for name, request in requests(api).items():
+        if names and name not in names:
+            continue
+        began = time.monotonic()
+        assert_documented(name, request())
+        assert time.monotonic() - began < SECONDS, name
+
+
+def megabytes() -> float:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+@contextlib.contextmanager
+def taken(stage: Stage, place: Place, behave: peers.Behaviour) -> Iterator[None]:
+    """A peer in the session's place; afterwards the session answers at once, and no memory was lost to the peer."""
+    before = megabytes()
+    peer = place.taken_by(behave)
+    try:
+        yield
+        assert megabytes() - before < MEGABYTES
+        assert stage.tcp.get("/api/health")["status"] == "ok"
+    finally:
+        place.restore(peer)
+    assert stage.tcp.get("/api/session")["name"] == "s"
+    assert stage.tcp.post("/api/navigation/sync").status == 200
+
+
+@pytest.mark.parametrize("name", PEERS)
+def test_a_strange_peer_is_a_documented_problem_and_the_session_is_had_again(
+    stage: Stage, place: Place, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    with taken(stage, place, PEERS[name]):
+        ask_all(stage.tcp)
+    assert "Traceback" not in caplog.text
+
+
+@pytest.mark.parametrize("name", SILENT)
+def test_a_peer_that_never_answers_is_given_up_in_time(
+    stage: Stage, place: Place, name: str, loops: Callable[..., int], caplog: pytest.LogCaptureFixture
+) -> None:
+    if name != "silence" and not loops(quick=0, full=1):
+        pytest.skip("each takes half a minute: only with --full")
+    with taken(stage, place, SILENT[name]):
+        ask_all(stage.tcp, *["GET /api/state", "POST /api/navigation/sync"] * loops(quick=1, full=0))
+    assert "Traceback" not in caplog.text
+
+
+def test_any_answer_of_a_tool_is_a_documented_problem(stage: Stage, place: Place, loops: Callable[..., int]) -> None:
+    known = st.sampled_from(["container_id", "card", "editor", "stop_id", "alive", "host", "grid", "code", "reason"])
+    objects = st.dictionaries(known, values, max_size=5) | values
+
+    @settings(max_examples=loops(quick=10, full=400), deadline=None)
+    @given(objects, st.booleans())
+    def check(structured: Any, is_error: bool) -> None:
+        peer = place.taken_by(peers.saying(structured, is_error=is_error))
+        try:
+            ask_all(stage.unix)
+        finally:
+            place.restore(peer)
+
+    check()
+    assert stage.tcp.post("/api/navigation/sync").status == 200
