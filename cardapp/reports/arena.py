@@ -8,10 +8,6 @@ from typing import Any
 from cardapp.layout.diagram import memory, svg
 from cardapp.layout.diagram.arena import seen
 from cardapp.layout.escape import html
-from cardapp.layout.vocabulary import COLORS
-
-STYLE = svg.style({name: value for name, (_use, value) in COLORS.items()})
-"""The style sheet of the pictures; a report may say its own colours."""
 
 _LENGTH = 120.0
 """Of the strip in mm: as wide as the page, its letters are as large as the caption's."""

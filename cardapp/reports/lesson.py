@@ -15,18 +15,37 @@ from typing import Any
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
+from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
-from cardapp.reports import arena
+from cardapp.layout.html import house
+from cardapp.layout.vocabulary import COLORS
 from cardapp.reports.entry import Place, entry, moves
 from cardapp.reports.overview import overview
 from cardapp.reports.words import MOVES, Event, is_noise
 
-STYLE = files(__package__).joinpath("lesson.css").read_text(encoding="utf-8") + arena.STYLE
+_COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
+    "good": "#17794a",
+    "bad": "#b32424",
+    "bad_soft": "#fae7e5",
+    "done": "#6a3fb5",
+}
+"""Those of the sheets, and what a report tells apart beside."""
+
+STYLE = "".join(
+    (
+        house.fonts(),
+        house.DESK,
+        f":root{{{house.properties(_COLORS)}}}\n",
+        house.on_dark_screen(_COLORS),
+        svg.style(_COLORS),
+        files(__package__).joinpath("lesson.css").read_text(encoding="utf-8"),
+    )
+)
 STYLE_HASH = f"'sha256-{base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()}'"
 """The style sheet as a source expression of ``style-src``."""
 
 CONTENT_SECURITY_POLICY = (
-    f"default-src 'none'; style-src {STYLE_HASH}; img-src data:; base-uri 'none'; form-action 'none'"
+    f"default-src 'none'; style-src {STYLE_HASH}; font-src data:; img-src data:; base-uri 'none'; form-action 'none'"
 )
 
 _FOLD_FROM = 4
@@ -83,7 +102,7 @@ def render(
                 yield from entry(event, place, picture)
     if not record.shown:
         yield '<p class="empty">Nothing yet: move through the card, sync a step, write a note.</p>\n'
-    yield f"</main>\n{_foot(record)}</body>\n</html>\n"
+    yield f"</main>\n{_foot(record, identity, at)}</body>\n</html>\n"
 
 
 class _Record:
@@ -145,14 +164,14 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n'
         f"<title>{html(card.title)} · lesson report</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
-        '<header class="page">\n<p class="kicker">Lesson report</p>\n'
-        f'<h1 lang="{html(card.language)}">{html(card.title)}</h1>\n'
+        f'<header class="page">\n<p class="running"><span lang="{html(card.language)}">{html(card.title)}</span>'
+        f'<span>Lesson report</span></p>\n<h1 lang="{html(card.language)}">{html(card.title)}</h1>\n'
         f'<p><a class="open" href="{html(position_url(base_url, ""))}">Open the card</a></p>\n'
         f'<dl class="identity">{listed}</dl>\n</header>\n'
     )
 
 
-def _foot(record: _Record) -> str:
+def _foot(record: _Record, identity: Identity, at: str) -> str:
     left_out = [
         f"{count} {what}"
         for count, what in ((record.noise, "of scrolling"), (record.others, "of other cards"))
@@ -167,7 +186,11 @@ def _foot(record: _Record) -> str:
             "Whoever keeps this line can tell later whether anything above was changed: "
             "<code>bin/cardapp verify-events</code> recomputes it.</p>\n"
         )
-    return f"<footer>\n<p>{html(told)}. All times are UTC.</p>\n{head}</footer>\n"
+    mine = (
+        f'<p class="running"><span>{html(identity.id)} {html(identity.version)}</span><span>source '
+        f"<code>{html(identity.source_sha256[:12])}</code></span><span>{html(_long_day(at[:10]))}</span></p>\n"
+    )
+    return f"<footer>\n<p>{html(told)}. All times are UTC.</p>\n{head}{mine}</footer>\n"
 
 
 def _long_day(day: str) -> str:

@@ -32,25 +32,31 @@ def render(
     order (the last ten of this card are shown), ``base_url`` the running application's address without a path."""
     own = [event for event in notes if event["card"]["id"] == identity.id][-_NOTES:]
     sections = (
-        _heading(identity, card, progress, at, base_url),
+        _heading(card, progress, base_url),
         _table(catalog, progress),
         _section("Notes on steps", _step_notes(progress, base_url)),
         _section("Latest notes", _latest_notes(own, catalog, base_url)),
         _section("Last replays", _results(progress, base_url)),
+        _foot(identity, at),
     )
     return "\n".join(section for section in sections if section)
 
 
-def _heading(identity: Identity, card: Card, progress: Mapping[str, Any], at: str, base_url: str) -> str:
+def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
     summary = progress["summary"]
     execution = summary["execution"]
     return (
         f"## {markdown(card.title)}\n\n"
         f"**{summary['approved']} of {summary['total']} steps approved ({summary['percent']:g} %)** · replays: "
-        f"{execution['ready']} ready, {execution['failed']} not ready, {execution['never_run']} never run\n\n"
-        f"Card {markdown(identity.id)} {markdown(identity.version)}, source {identity.source_sha256[:12]} · "
-        f"{_moment(at)} UTC · [open the card]({position_url(base_url, '')})\n"
+        f"{execution['ready']} ready, {execution['failed']} not ready, {execution['never_run']} never run · "
+        f"[open the card]({position_url(base_url, '')})\n"
     )
+
+
+def _foot(identity: Identity, at: str) -> str:
+    """What stands at the foot of every sheet, too: whose it is."""
+    source = identity.source_sha256[:12]
+    return f"{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
 
 
 def _table(catalog: Catalog, progress: Mapping[str, Any]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page
 
+from cardapp.layout.html.colors import contrast
 from cardapp.layout.html.document import render
 from cardapp.layout.sheets import Document
 from tests.cardapp.layout.markup import Element
@@ -19,6 +20,7 @@ _HERE = Path(__file__).parent
 _SHEETS, _CONTRAST, _READ = (
     (_HERE / f"{name}.js").read_text("utf-8") for name in ("measure_sheets", "measure_contrast", "read_page")
 )
+READABLE = 4.5  # WCAG 2.2, 1.4.3
 TOLERANCE = 0.1
 """In mm: what rounding to the pixels of a screen leaves."""
 
@@ -45,8 +47,11 @@ class SheetPage:
         self.page.on("dialog", dialog)
 
     def show(self, document: Document) -> None:
+        self.show_file(render(document))
+
+    def show_file(self, pieces: Iterable[str]) -> None:
         self.requests.clear()
-        self.file.write_text("".join(render(document)), "utf-8")
+        self.file.write_text("".join(pieces), "utf-8")
         self.page.goto(self.file.as_uri())
         self.page.evaluate("document.fonts.ready.then(() => null)")
 
@@ -100,6 +105,19 @@ def assert_in_place(document: Document, measured: list[dict[str, Any]]) -> None:
             assert shown["stray"] == [], f"sheet {sheet.index + 1}, {part.kind} of {part.key}"
             texts += shown["texts"]
     assert texts >= len(document.sheets), "the measurement has found the texts"
+
+
+def assert_readable(shown: SheetPage, *, dark: bool) -> None:
+    """Every text stands out against what is behind it; the last one shows whether the page is a dark one."""
+    pairs = shown.colors()
+    assert len(pairs) > 5
+    assert (sum(pairs[-1][1]) < 3 * 128) == dark
+    for front, back, text in pairs:
+        assert contrast(_hex(front), _hex(back)) >= READABLE, (front, back, text)
+
+
+def _hex(color: list[int]) -> str:
+    return "#" + "".join(f"{channel:02x}" for channel in color)
 
 
 def assert_near(seen: list[float], wanted: tuple[float, ...]) -> None:

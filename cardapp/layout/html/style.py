@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
 from cardapp.layout import metrics
 from cardapp.layout.diagram import svg
-from cardapp.layout.html.colors import dark
+from cardapp.layout.html import house
 from cardapp.layout.measure import TICK_BOX
 from cardapp.layout.template import Component, Layout, Typography
 
-_FONTS = (
-    ("Noto Sans", "NotoSans-Regular", "400 599", "normal", ""),
-    ("Noto Sans", "NotoSans-Bold", "600 900", "normal", ""),
-    ("Noto Sans", "NotoSans-Italic", "400 900", "italic", ""),
-    ("Noto Sans Mono", "NotoSansMono-Regular", "400 900", "normal", ""),
-    ("Noto Sans Signs", "NotoSansMath-Regular", "400 900", "normal", ""),
-    ("Noto Sans Signs", "NotoSansSymbols2-Regular", "400 900", "normal", "U+2423,U+23CE,U+25A0-2612,U+2713-2718"),
-)
 _CONTENTS_PX = 340
 """The width of the contents beside the sheets, where a window has room for them."""
 _DESK_PX = 32
@@ -45,7 +36,8 @@ def style(layout: Layout) -> str:
     """The whole style sheet, fonts included."""
     return "".join(
         (
-            _fonts(),
+            house.fonts(),
+            house.DESK,
             *_tokens(layout),
             svg.style(layout.colors),
             _file("sheet.css"),
@@ -56,18 +48,6 @@ def style(layout: Layout) -> str:
 
 
 @cache
-def _fonts() -> str:
-    return "".join(_font(*font) for font in _FONTS)
-
-
-def _font(family: str, name: str, weight: str, slant: str, characters: str) -> str:
-    content = base64.b64encode(files(__package__).joinpath("fonts", f"{name}.woff2").read_bytes()).decode()
-    source = f'url("data:font/woff2;base64,{content}") format("woff2")'
-    only = f"unicode-range:{characters};" if characters else ""
-    return f'@font-face{{font-family:"{family}";font-weight:{weight};font-style:{slant};{only}src:{source}}}\n'
-
-
-@cache
 def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
@@ -75,8 +55,8 @@ def _file(name: str) -> str:
 def _tokens(layout: Layout) -> Iterator[str]:
     """The layout's tokens as custom properties; ``--u`` is a millimetre of the sheet on whatever shows it."""
     page, type_ = layout.page, layout.typography
-    yield f":root{{color-scheme:light dark;--u:{page.width_px / page.width:.5f}px;"
-    yield f"--width:{page.width:g};--height:{page.height:g};{_colors(layout.colors)}"
+    yield f":root{{--u:{page.width_px / page.width:.5f}px;"
+    yield f"--width:{page.width:g};--height:{page.height:g};{house.properties(layout.colors)}"
     yield f"--text:{_family(type_, 'text')};--code:{_family(type_, 'code')};"
     yield f"--regular:{type_.weights['regular']};--strong:{type_.weights['strong']};"
     for name in type_.sizes_pt:
@@ -86,10 +66,6 @@ def _tokens(layout: Layout) -> Iterator[str]:
     yield f"--body-x:{grid.body.x:.2f};--body-width:{grid.body.width:.2f};--header-y:{grid.header.y:.2f};"
     yield f"--footer-bottom:{grid.footer.y + grid.footer.height:.2f};"
     yield "}\n"
-
-
-def _colors(colors: Mapping[str, str]) -> str:
-    return "".join(f"--{name.replace('_', '-')}:{value};" for name, value in colors.items())
 
 
 def _family(type_: Typography, name: str) -> str:
@@ -135,6 +111,6 @@ def _media(layout: Layout) -> Iterator[str]:
     page = layout.page
     # The sheet has its margins inside: with others around it, the browser would add lines of its own there.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
-    yield f"@media screen and (prefers-color-scheme:dark){{:root{{{_colors(dark(layout.colors))}}}}}\n"
+    yield house.on_dark_screen(layout.colors)
     yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
     yield f"@media screen and (max-width:{page.width_px + _DESK_PX:g}px){{{_file('narrow.css')}}}\n"

@@ -16,9 +16,7 @@ def test_the_whole_report(parts: dict[str, Any], event: Make) -> None:
         == """\
 ## Arenas \\| &amp; &lt;more&gt;
 
-**1 of 3 steps approved (33.3 %)** · replays: 1 ready, 1 not ready, 1 never run
-
-Card arena 1.0.0, source abababababab · 2025-03-02 12:30 UTC · [open the card](http://127.0.0.1:8080/#)
+**1 of 3 steps approved (33.3 %)** · replays: 1 ready, 1 not ready, 1 never run · [open the card](http://127.0.0.1:8080/#)
 
 | Task | Approved | Pending | Ready | Not ready |
 |:---|---:|---:|---:|---:|
@@ -39,6 +37,8 @@ Card arena 1.0.0, source abababababab · 2025-03-02 12:30 UTC · [open the card]
 
 - ❌ [Third](http://127.0.0.1:8080/#t2/b1/p1/s1): failed (snapshot\\_drift), 2025-03-01 11:00
 - ✅ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): ready, 2025-03-01 10:00
+
+arena 1.0.0 · source `abababababab` · 2025-03-02 12:30 UTC
 """
     )
 

@@ -1,0 +1,80 @@
+"""The lesson report in Chromium: readable, narrow enough, whole on paper, and asking for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser
+
+from cardapp.card import progress
+from cardapp.card.catalog import Catalog
+from cardapp.card.progress import LastResult, Status
+from cardapp.reports import lesson
+from cardapp.state import kinds
+from tests.cardapp.layout.hostile import shipped
+from tests.cardapp.reports.test_lesson import OBSERVED
+from tests.functional.sheet_page import SheetPage, assert_readable, sheet_page
+
+pytestmark = pytest.mark.functional
+
+AT = "2025-03-01T10:00:00.000Z"
+KEY = "bump/anatomy/empty/fields"
+LONG = "a" * 300
+EVENTS: list[tuple[str, dict[str, Any]]] = [
+    *([(kinds.NAVIGATION_MOVED, {})] * 5),
+    (kinds.NOTE, {"text": f"It bumps: `a.used`. {LONG}"}),
+    (kinds.CHECKPOINT_READY, {"observed": OBSERVED, "duration_ms": 12, "generation": 3}),
+    (kinds.CHECKPOINT_FAILED, {"observed": OBSERVED, "reason": LONG, "code": "snapshot_drift"}),
+    (kinds.CHECKPOINT_TIMEOUT, {"reason": "It took 60 s."}),
+    (kinds.PROGRESS_CHANGED, {"to": "approved", "note": "Yes."}),
+    ("quiz", {"text": "own", "score": 3}),
+]
+
+
+def report() -> Iterator[str]:
+    loaded = shipped("arena")
+    catalog = Catalog(loaded.card)
+    statuses = {KEY.replace("/", "."): Status("approved", "seen", "zoë", AT, 1)}
+    results = {KEY: LastResult("ready", AT, f"{KEY}/end", None)}
+    whose = {name: getattr(loaded.identity, name) for name in ("id", "version", "source_sha256")}
+    events = [
+        {"seq": seq, "at": AT, "kind": kind, "actor": "zoë", "key": KEY, "card": whose, "data": data, "evidence": [],
+         "hash": f"{seq:064x}"}
+        for seq, (kind, data) in enumerate(EVENTS, 1)
+    ]  # fmt: skip
+    return lesson.render(
+        identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
+        progress=progress.overview(catalog, statuses, results), events=events, picture=lambda name: b"",
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def shown(browser: Browser, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SheetPage]:
+    with sheet_page(browser, tmp_path_factory.mktemp("lesson")) as opened:
+        opened.show_file(report())
+        yield opened
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("media", ["screen", "print"])
+def test_every_text_can_be_read(shown: SheetPage, media: str, scheme: str) -> None:
+    shown.page.emulate_media(
+        media="print" if media == "print" else "screen", color_scheme="dark" if scheme == "dark" else "light"
+    )
+    assert_readable(shown, dark=scheme == "dark" and media == "screen")
+
+
+@pytest.mark.parametrize("width", [390, 1280, 1920])
+def test_nothing_reaches_out_of_the_window(shown: SheetPage, width: int) -> None:
+    shown.page.emulate_media(media="screen")
+    shown.page.set_viewport_size({"width": width, "height": 900})
+    assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_it_is_set_in_the_fonts_of_the_sheets_and_asks_for_nothing(shown: SheetPage) -> None:
+    loaded = "[...document.fonts].filter(one => one.status === 'loaded').map(one => one.family.replaceAll('\"', ''))"
+    assert set(shown.page.evaluate(loaded)) >= {"Noto Sans", "Noto Sans Mono"}
+    assert shown.fetched == []
+    assert shown.events == []
