@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, sync_playwright
 
+from tests.functional.registry import NpmPrograms
 from tests.functional.serving import Api, Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 
@@ -67,3 +68,12 @@ def browser() -> Iterator[Browser]:
         running = playwright.chromium.launch(executable_path=program, args=list(quiet))
         yield running
         running.close()
+
+
+@pytest.fixture(scope="session")
+def npm_programs(loops: Callable[..., int]) -> Iterator[NpmPrograms]:
+    """The protocol's conformance suite and its inspector, on a Node.js that is new enough for them."""
+    if not loops(quick=0, full=1):
+        pytest.skip("only with --full: it installs packages from the npm registry")
+    with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield NpmPrograms.install(Path(folder))

