@@ -75,7 +75,7 @@ def _section(title: str, lines: Iterable[str]) -> str:
 def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:
     for item in progress["items"]:
         if item["note"]:
-            mark = "✅" if item["status"] == "approved" else "⬜"
+            mark = "✓" if item["status"] == "approved" else "☐"
             yield f"{mark} {_link(item['title'], item['key'], base_url)}: {markdown(item['note'])}"
 
 
@@ -92,7 +92,7 @@ def _results(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:
     run = [item for item in progress["items"] if item["last_result"]]
     for item in sorted(run, key=lambda item: str(item["last_result"]["at"]), reverse=True)[:_RESULTS]:
         result = item["last_result"]
-        mark = "✅" if result["state"] == "ready" else "❌"
+        mark = "✓" if result["state"] == "ready" else "✗"
         code = f" ({markdown(result['code'])})" if result.get("code") else ""
         outcome = f"{markdown(result['state'])}{code}, {_moment(result['at'])}"
         yield f"{mark} {_link(item['title'], item['key'], base_url)}: {outcome}"

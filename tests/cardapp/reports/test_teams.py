@@ -25,8 +25,8 @@ def test_the_whole_report(parts: dict[str, Any], event: Make) -> None:
 
 ### Notes on steps
 
-- ✅ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): bumps \\*well\\*
-- ⬜ [Second](http://127.0.0.1:8080/#t1/b1/p1/s2): why? really
+- ✓ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): bumps \\*well\\*
+- ☐ [Second](http://127.0.0.1:8080/#t1/b1/p1/s2): why? really
 
 ### Latest notes
 
@@ -35,8 +35,8 @@ def test_the_whole_report(parts: dict[str, Any], event: Make) -> None:
 
 ### Last replays
 
-- ❌ [Third](http://127.0.0.1:8080/#t2/b1/p1/s1): failed (snapshot\\_drift), 2025-03-01 11:00
-- ✅ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): ready, 2025-03-01 10:00
+- ✗ [Third](http://127.0.0.1:8080/#t2/b1/p1/s1): failed (snapshot\\_drift), 2025-03-01 11:00
+- ✓ [First](http://127.0.0.1:8080/#t1/b1/p1/s1): ready, 2025-03-01 10:00
 
 arena 1.0.0 · source `abababababab` · 2025-03-02 12:30 UTC
 """
