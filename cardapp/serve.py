@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import resource
 import signal
 import time
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web.app import make_app
 from cardapp.web.gate import Tcp
-from cardapp.web.listener import Listener
+from cardapp.web.listener import CONNECTIONS, Listener
 from cardapp.web.services import Services
 
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -90,6 +91,7 @@ def run(settings: Settings) -> None:
     # Waited for, not handled: a handler that sets an Event can interrupt another one inside its lock, and hang both.
     # Blocked before any thread starts, so that none of them takes one; it stays so, and a second signal is no news.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
+    _allow_descriptors()
     service = Service(settings)
     try:
         service.start()
@@ -97,6 +99,15 @@ def run(settings: Settings) -> None:
         signal.sigwait(ENDINGS)
     finally:
         service.stop()
+
+
+def _allow_descriptors() -> None:
+    """As many as the listener can use, where the usual 1024 may be raised."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * CONNECTIONS
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _announce(service: Service) -> None:

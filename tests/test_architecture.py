@@ -50,7 +50,7 @@ CARD = House(
         "pynvim": ("neovim",),
         "simple_websocket": ("web.listener",),
         "sqlite3": ("state",),
-        "waitress": ("web.listener",),
+        "waitress": ("web.listener", "web.connections"),
         "gdb": ("container.ingdb",),
         "jsonschema": ("schema", "card.source", "layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),

@@ -8,33 +8,27 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import os
+import resource
 import socket
 import threading
 from collections.abc import Callable, Mapping
-from time import monotonic, time
+from functools import partial
+from heapq import nsmallest
+from time import monotonic
 from typing import Any
 
 from waitress import wasyncore
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.server import create_server
-from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.task import ThreadedTaskDispatcher
 
-from cardapp.errors import CardAppError, TooLarge
 from cardapp.settings import Settings
 from cardapp.web import sockets
 from cardapp.web.app import intakes
-from cardapp.web.failures import (
-    BadRequest,
-    HeadersTooLarge,
-    InternalError,
-    UnknownCoding,
-    WsgiApp,
-    problem,
-    status_line,
-)
-from cardapp.web.gate import JSON_LIMIT, Intake, Tcp, Transport, Unix, gated, secured
+from cardapp.web.connections import Channel, Patience
+from cardapp.web.failures import WsgiApp
+from cardapp.web.gate import JSON_LIMIT, Intake, Tcp, Transport, Unix, gated
 
 Guard = Callable[[WsgiApp, Transport, Mapping[str, Intake]], WsgiApp]
 
@@ -42,15 +36,16 @@ WORKERS = 32
 """Sixteen clients at once, and beside them sixteen requests that wait for a replay (they hold a worker for up to
 ``CARD_REPLAY_TIMEOUT``)."""
 
-CONNECTIONS = 512
+CONNECTIONS = 4096
+"""Connections at once, as far as the process may have descriptors; beyond them the longest idle gives way."""
+
+_ACCEPTED_AT_ONCE = 64
+_OTHER_DESCRIPTORS = 256
+"""Files, database connections and the rest, for which connections leave room."""
+
 HEADER_BYTES = 32 * 1024
-IDLE_SECONDS = 60
-"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
-
-ARRIVAL_SECONDS = 120.0
-"""How long one request may take to arrive: a picture over a slow tunnel does it, a client that drips bytes does not."""
-
 _POLL_SECONDS = 5.0
+_LOOK_SECONDS = 1.0
 _DRAIN_POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
@@ -60,12 +55,20 @@ class Listener:
     """Serves ``app`` behind ``guard`` on both transports. ``start`` once; ``stop`` any number of times."""
 
     def __init__(
-        self, settings: Settings, app: WsgiApp, *, guard: Guard = gated, arrival_seconds: float = ARRIVAL_SECONDS
+        self,
+        settings: Settings,
+        app: WsgiApp,
+        *,
+        guard: Guard = gated,
+        patience: Patience | None = None,
+        connections: int = CONNECTIONS,
     ) -> None:
         self._settings = settings
         self._app = app
         self._guard = guard
-        self._arrival_seconds = arrival_seconds
+        self._patience = patience or Patience()
+        self._room = min(connections, _descriptors() - _OTHER_DESCRIPTORS)
+        self._look_at = 0.0
         self._lifecycle = threading.Lock()
         self._stopping = threading.Event()
         self._map: dict[int, Any] = {}
@@ -126,15 +129,17 @@ class Listener:
                 _dispatcher=self._dispatcher,
                 sockets=[bound],
                 ident=None,
-                connection_limit=CONNECTIONS,
-                channel_timeout=IDLE_SECONDS,
+                connection_limit=self._room + _OTHER_DESCRIPTORS,  # if all are in use; else see _make_room
                 recv_bytes=64 * 1024,
                 max_request_header_size=HEADER_BYTES,
                 # waitress refuses what reaches its limit; the gate's own limits are the ones that are told.
                 max_request_body_size=self._settings.evidence_max_bytes + JSON_LIMIT + 1,
                 log_socket_errors=False,
             )
-            server.channel_class = _Channel
+            server.channel_class = Channel
+            # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.
+            server.next_channel_cleanup = math.inf
+            server.handle_accept = partial(_accept_some, server.handle_accept, self._map)
             self._servers.append(server)
         self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)
         self._thread.start()
@@ -149,7 +154,7 @@ class Listener:
     def _loop(self) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(min(_POLL_SECONDS, self._arrival_seconds))
+                self._turn(min(_POLL_SECONDS, *self._patience))
             while self._unsent() and monotonic() < self._flush_until:
                 self._turn(_DRAIN_POLL_SECONDS)
         finally:
@@ -162,16 +167,30 @@ class Listener:
     def _turn(self, seconds: float) -> None:
         try:
             wasyncore.poll2(seconds, self._map)
-            for channel in self._channels():
-                if channel.is_overdue(self._arrival_seconds):
-                    channel.handle_close()
+            if len(self._map) > self._room:
+                self._make_room()
+            if monotonic() >= self._look_at:
+                self._look_at = monotonic() + min(_LOOK_SECONDS, *self._patience)
+                self._close_overdue()
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("the listener's loop met a surprise")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
-    def _channels(self) -> list[_Channel]:
-        return [found for found in list(self._map.values()) if isinstance(found, _Channel)]
+    def _make_room(self) -> None:
+        """Whoever holds connections that he does not use must not keep others out."""
+        idle = [channel for channel in self._channels() if not channel.requests]
+        for channel in nsmallest(len(self._map) - self._room, idle, key=lambda channel: channel.last_activity):
+            channel.handle_close()
+
+    def _close_overdue(self) -> None:
+        crowded = self._dispatcher is not None and bool(self._dispatcher.queue)
+        for channel in self._channels():
+            if channel.is_overdue(self._patience, crowded=crowded):
+                channel.handle_close()
+
+    def _channels(self) -> list[Channel]:
+        return [found for found in list(self._map.values()) if isinstance(found, Channel)]
 
     def _unsent(self) -> bool:
         return any(channel.total_outbufs_len for channel in self._channels())
@@ -206,80 +225,28 @@ class _Dispatcher(ThreadedTaskDispatcher):
         threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
 
     def end(self, timeout: float) -> None:
-        """Let the workers finish for at most ``timeout`` seconds; what still queues is dropped."""
-        shutdown: Callable[..., bool] = super().shutdown
-        shutdown(timeout=timeout)
+        """Let the workers finish for at most ``timeout`` seconds, by a clock that nobody sets; what still queues is
+        dropped."""
+        deadline = monotonic() + timeout
+        self.set_thread_count(0)
+        with self.lock:
+            while self.threads and (remaining := deadline - monotonic()) > 0:
+                self.thread_exit_cv.wait(remaining)
+            while self.queue:
+                queued: Any = self.queue.popleft()
+                queued.cancel()
 
 
-class _Parser(HTTPRequestParser):
-    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        if "TRANSFER_ENCODING" in self.headers:
-            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+def _accept_some(accept_one: Callable[[], None], channels: Mapping[int, Any]) -> None:
+    """Who comes behind many others would otherwise wait for a turn of the loop for each of them."""
+    for _ in range(_ACCEPTED_AT_ONCE):
+        before = len(channels)
+        accept_one()
+        if len(channels) == before:
+            return
 
 
-class _ProblemTask(ErrorTask):
-    """What waitress itself refuses, as the same problems with the same headers as everything else."""
-
-    _KINDS: Mapping[int, type[CardAppError]] = {
-        413: TooLarge,
-        431: HeadersTooLarge,
-        500: InternalError,
-        501: UnknownCoding,
-    }
-
-    def execute(self) -> None:
-        request: Any = self.request
-        error = request.error
-        kind = self._KINDS.get(error.code, BadRequest)
-        reply = problem(kind(f"the request cannot be read: {error.body}"))
-        assert isinstance(reply.body, bytes)
-        self.status = status_line(reply.status)
-        self.response_headers = secured([("Content-Type", reply.media_type), *reply.headers])
-        self.set_close_on_finish()
-        self.content_length = len(reply.body)
-        self.write(reply.body)
-
-
-class _Task(WSGITask):
-    """Keeps the connection after an answer without a body (304), whose end needs no length (RFC 9112, section 6.3):
-    a page that polls with its entity tag would otherwise connect anew each time."""
-
-    def set_close_on_finish(self) -> None:
-        request: Any = self.request
-        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
-        if self.has_body or asked:
-            super().set_close_on_finish()
-
-
-class _Channel(HTTPChannel):
-    """One connection; knows for how long its request has been arriving."""
-
-    parser_class = _Parser
-    task_class = _Task
-    error_task_class = _ProblemTask
-    _arriving_since: float | None = None
-
-    def received(self, data: bytes) -> bool:
-        result: bool = super().received(data)
-        if self.request is None:
-            self._arriving_since = None
-        elif self._arriving_since is None:
-            self._arriving_since = monotonic()
-        return result
-
-    def is_overdue(self, arrival_seconds: float) -> bool:
-        """Whether its request should have arrived by now, or its client has long stopped to read the answer."""
-        if self._arriving_since is not None and monotonic() - self._arriving_since > arrival_seconds:
-            return True
-        return bool(self.total_outbufs_len) and time() - self.last_activity > IDLE_SECONDS
-
-    def handle_close(self) -> None:
-        super().handle_close()
-        if self.request is not None:
-            self.request.close()
-            self.request = None
+def _descriptors() -> int:
+    """How many this process may have open at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft

@@ -19,6 +19,7 @@ from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
 from cardapp.web import sockets
+from cardapp.web.connections import Patience
 from cardapp.web.listener import HEADER_BYTES, WORKERS, Listener
 
 pytestmark = pytest.mark.functional
@@ -296,7 +297,7 @@ def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, set
 
 
 def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, arrival_seconds=0.2)
+    listener = Listener(settings, app, patience=Patience(arrival=0.2))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:

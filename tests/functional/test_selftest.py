@@ -11,9 +11,10 @@ from cardapp.serve import Service
 from cardapp.settings import Settings
 from cardapp.web import gate, selftest
 from cardapp.web.app import make_app
+from cardapp.web.connections import Parser
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import Intake, Transport
-from cardapp.web.listener import Listener, _Parser
+from cardapp.web.listener import Listener
 
 pytestmark = pytest.mark.functional
 
@@ -66,7 +67,7 @@ def test_each_part_of_the_gate_is_missed(monkeypatch: pytest.MonkeyPatch, check:
 
 
 def test_a_parser_that_takes_two_framings_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(_Parser, "parse_header")
+    monkeypatch.delattr(Parser, "parse_header")
     assert "two framings with a request hidden behind" in failed(Service)
 
 

@@ -1,0 +1,316 @@
+"""Clients that hold, drip, half close, never read or ask for protocols that are not here: the others are served quickly
+on both transports, and nothing of them stays behind."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waitress import channel as waitress_channel
+from waitress import server as waitress_server
+
+from cardapp import settings as settings_module
+from cardapp.settings import Settings
+from cardapp.web import schemas
+from cardapp.web.connections import Patience
+from cardapp.web.listener import WORKERS, Listener
+from tests.functional.serving import until
+
+pytestmark = pytest.mark.functional
+
+WAIT = 10.0
+QUICK = 1.0
+"""Seconds within which anybody is served, whatever the rude ones do, on a busy machine too."""
+
+PIECE = b"x" * 1_000_000
+
+
+class App:
+    """A quick page, a large answer, and one without end; all behind the real gate."""
+
+    def __call__(self, environ: dict[str, Any], start_response: Any) -> Iterable[bytes]:
+        start_response("200 OK", [("Content-Type", "text/plain")])
+        path = environ["PATH_INFO"]
+        if path == "/endless":
+            return self._endless()
+        return [PIECE] * 8 if path == "/large" else [b"here"]
+
+    @staticmethod
+    def _endless() -> Iterator[bytes]:
+        while True:
+            yield PIECE
+
+
+class Served:
+    """A listener, and its clients, which are all closed at the end."""
+
+    def __init__(self, state_dir: Path, **options: Any) -> None:
+        names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
+        self.settings: Settings = settings_module.load(names)
+        self.listener = Listener(self.settings, App(), **options)
+        self.listener.start()
+        self._clients = contextlib.ExitStack()
+
+    def connect(self, transport: str) -> socket.socket:
+        client = socket.socket(socket.AF_INET if transport == "tcp" else socket.AF_UNIX)
+        self._clients.enter_context(client)
+        client.settimeout(WAIT)
+        client.connect(("127.0.0.1", self.listener.port) if transport == "tcp" else str(self.settings.api_socket))
+        return client
+
+    def head(self, line: str, *headers: str) -> bytes:
+        return "\r\n".join([line, f"Host: 127.0.0.1:{self.listener.port}", *headers, "", ""]).encode()
+
+    def rude(self, transport: str, line: str, *headers: str) -> socket.socket:
+        """A client that has sent this and does nothing more."""
+        client = self.connect(transport)
+        client.sendall(self.head(line, *headers))
+        return client
+
+    def seconds(self) -> float:
+        """How long the slower transport takes to serve a new client."""
+        found = []
+        for transport in ("tcp", "unix"):
+            began = time.monotonic()
+            client = self.rude(transport, "GET / HTTP/1.1", "Connection: close")
+            assert status(client) == 200
+            found.append(time.monotonic() - began)
+        return max(found)
+
+    def leave(self) -> None:
+        """Close every client."""
+        self._clients.close()
+
+    def close(self) -> None:
+        self.leave()
+        self.listener.stop()
+
+
+@pytest.fixture
+def serve(state_dir: Path) -> Iterator[Callable[..., Served]]:
+    started: list[Served] = []
+
+    def start(**options: Any) -> Served:
+        started.append(Served(state_dir, **options))
+        return started[-1]
+
+    yield start
+    for served in started:
+        served.close()
+
+
+@pytest.fixture
+def served(serve: Callable[..., Served]) -> Served:
+    return serve()
+
+
+def status(client: socket.socket) -> int:
+    """The status of one whole answer; a problem is one by its schema."""
+    response = http.client.HTTPResponse(client)
+    response.begin()
+    body = response.read()
+    if response.headers.get_content_type() == "application/problem+json":
+        assert schemas.faults("Problem", json.loads(body)) == ()
+    return response.status
+
+
+def ended(client: socket.socket) -> bool:
+    """Whether the server closes the connection, whatever it still sends."""
+    try:
+        while client.recv(1 << 20):
+            pass
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+    return True
+
+
+def counts() -> tuple[int, int]:
+    """Open descriptors and threads of this process."""
+    return len(os.listdir("/proc/self/fd")), threading.active_count()
+
+
+BOTH = pytest.mark.parametrize("transport", ["tcp", "unix"])
+
+
+@BOTH
+def test_a_thousand_connections_held_open_keep_nobody_out(served: Served, transport: str) -> None:
+    before = counts()
+    held = [served.connect(transport) for _ in range(1000)]
+    for number, client in enumerate(held):
+        if number % 2:
+            client.sendall(b"GET / HTTP/1.1\r\nHo")
+    assert served.seconds() < QUICK
+    held[0].sendall(served.head("GET / HTTP/1.1"))
+    assert status(held[0]) == 200, "who only waited is served too"
+    served.leave()
+    until(lambda: counts()[0] <= before[0] and counts()[1] == before[1])
+
+
+def test_beyond_its_room_the_longest_idle_gives_way(serve: Callable[..., Served]) -> None:
+    served = serve(connections=50)
+    first = served.connect("tcp")
+    busy = served.rude("unix", "GET /endless HTTP/1.1")
+    assert busy.recv(10)
+    held = [served.connect("tcp") for _ in range(100)]
+    assert served.seconds() < QUICK
+    assert ended(first)
+    assert busy.recv(10), "who is being served keeps the place"
+    held[-1].sendall(served.head("GET / HTTP/1.1"))
+    assert status(held[-1]) == 200
+
+
+@BOTH
+def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
+    served = serve(patience=Patience(crowded=0.5))
+    before = counts()
+    for _ in range(WORKERS + 8):
+        served.rude(transport, "GET /endless HTTP/1.1")
+    assert served.seconds() < WAIT
+    served.leave()
+    until(lambda: counts() == before)
+
+
+@BOTH
+def test_a_large_answer_that_nobody_reads_costs_no_worker(served: Served, transport: str) -> None:
+    slow = [served.rude(transport, "GET /large HTTP/1.1") for _ in range(2 * WORKERS)]
+    assert served.seconds() < 5 * QUICK  # a few hundred megabytes are written aside meanwhile
+    response = http.client.HTTPResponse(slow[0])
+    response.begin()
+    assert len(response.read()) == 8 * len(PIECE), "and who reads later gets all of it"
+
+
+@BOTH
+def test_a_request_that_comes_byte_by_byte_is_answered(served: Served, transport: str) -> None:
+    client = served.connect(transport)
+    for byte in served.head("POST / HTTP/1.1", "Content-Type: application/json", "Content-Length: 2") + b"{}":
+        client.send(bytes([byte]))
+    assert status(client) == 200
+
+
+@BOTH
+def test_half_closed_and_reset_connections_leave_nothing(served: Served, transport: str) -> None:
+    before = counts()
+    for data in (b"", b"GET / HT", served.head("POST / HTTP/1.1", "Content-Length: 9") + b"{"):
+        half, reset = served.connect(transport), served.connect(transport)
+        for client in (half, reset):
+            client.sendall(data)
+        half.shutdown(socket.SHUT_WR)
+        assert ended(half)
+        reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        reset.close()
+    asked = served.rude(transport, "GET / HTTP/1.1")
+    asked.shutdown(socket.SHUT_WR)
+    assert status(asked) == 200
+    assert served.seconds() < QUICK
+    served.leave()
+    until(lambda: counts() == before)
+
+
+WEBSOCKET = ("Connection: Upgrade", "Upgrade: websocket")
+UPGRADES = {
+    "no key": (*WEBSOCKET, "Sec-WebSocket-Version: 13"),
+    "no version": (*WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="),
+    "a bad key": (*WEBSOCKET, "Sec-WebSocket-Key: x", "Sec-WebSocket-Version: 13"),
+    "an old version": (*WEBSOCKET, "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==", "Sec-WebSocket-Version: 8"),
+    "no Connection": ("Upgrade: websocket",),
+    "another protocol": ("Connection: Upgrade", "Upgrade: h2c", "HTTP2-Settings: AAMAAABk"),
+    "many": ("Connection: Upgrade", f"Upgrade: {', '.join(['websocket'] * 200)}"),
+    "nothing": ("Connection: Upgrade", "Upgrade:"),
+    "a body": (*WEBSOCKET, "Content-Length: 3"),
+}
+
+
+@BOTH
+@pytest.mark.parametrize("name", UPGRADES)
+@pytest.mark.parametrize("path", ["/", "/api/editor-ui", "/api/live"])
+def test_an_upgrade_without_a_handshake_is_an_ordinary_request(
+    served: Served, transport: str, name: str, path: str
+) -> None:
+    origin = f"Origin: http://127.0.0.1:{served.listener.port}"
+    client = served.rude(transport, f"GET {path} HTTP/1.1", origin, *UPGRADES[name])
+    client.sendall(b"{ }" if name == "a body" else b"")
+    assert status(client) in {200, 400, 404, 415, 426}
+    assert served.seconds() < QUICK
+
+
+@pytest.fixture
+def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The wall clock of waitress, to be set by what is put in the list."""
+    shift = [0.0]
+
+    class Clock:
+        @staticmethod
+        def time() -> float:
+            return time.time() + shift[0]
+
+    monkeypatch.setattr(waitress_channel, "time", Clock)
+    monkeypatch.setattr(waitress_server, "time", Clock)
+    return shift
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_wall_clock_that_jumps_neither_cuts_nor_keeps_connections(
+    serve: Callable[..., Served], wall: list[float], jump: float
+) -> None:
+    served = serve(patience=Patience(idle=1.5))
+    client = served.rude("tcp", "GET / HTTP/1.1")
+    assert status(client) == 200
+    wall[0] = jump
+    assert served.seconds() < QUICK
+    client.sendall(served.head("GET / HTTP/1.1"))
+    assert status(client) == 200, "an idle connection outlives the jump"
+    assert ended(client), "and ends in its own time"
+
+
+def test_a_stop_does_not_wait_for_the_wall_clock(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert served.rude("tcp", "GET /endless HTTP/1.1").recv(10)
+    ticks = iter(range(2_000_000_000, 0, -1))
+    monkeypatch.setattr("waitress.task.time.time", lambda: float(next(ticks)))
+    began = time.monotonic()
+    served.listener.stop(0.3)
+    assert time.monotonic() - began < WAIT
+
+
+def test_any_bytes_are_answered_by_a_problem_or_an_end(served: Served, loops: Callable[..., int]) -> None:
+    sound = [
+        served.head("POST / HTTP/1.1", "Content-Type: application/json", "Content-Length: 2") + b"{}",
+        served.head("POST / HTTP/1.1", "Content-Type: application/json", "Transfer-Encoding: chunked")
+        + b"2\r\n{}\r\n0\r\n\r\n",
+        served.head("GET http://localhost/%ff?a=%00 HTTP/1.1", "Expect: 100-continue", "Cookie: a=b"),
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
+    ]
+    cuts = st.tuples(st.sampled_from(sound), st.integers(0, 150), st.integers(0, 20), st.binary(max_size=12))
+
+    @settings(max_examples=loops(quick=150, full=10_000), deadline=None)
+    @given(st.lists(cuts, min_size=1, max_size=2), st.sampled_from(["tcp", "unix"]))
+    def check(drawn: list[tuple[bytes, int, int, bytes]], transport: str) -> None:
+        with contextlib.closing(served.connect(transport)) as client:
+            with contextlib.suppress(OSError):  # it may hang up before it has read all
+                for request, place, length, inserted in drawn:
+                    client.sendall(request[:place] + inserted + request[place + length :])
+                client.shutdown(socket.SHUT_WR)
+            answered = bytearray()
+            with contextlib.suppress(ConnectionResetError):
+                while data := client.recv(65536):
+                    answered += data
+        found = {int(code) for code in re.findall(rb"(?m)^HTTP/1\.[01] ([0-9]+) ", answered)}
+        assert found <= {100, 200, 400, 403, 404, 413, 415, 421, 422, 431, 501}
+
+    check()
+    assert served.seconds() < QUICK
