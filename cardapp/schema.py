@@ -126,14 +126,14 @@ def _refuse_halves(value: Any) -> None:
 
 def _is_deeper(value: Any, depth: int) -> bool:
     level = [value]
-    for _ in range(depth + 1):
-        level = [child for each in level for child in _children(each)]
+    for _ in range(depth):
+        level = [part for each in level for part in _parts(each) if isinstance(part, dict | list)]
         if not level:
             return False
     return True
 
 
-def _children(value: Any) -> Iterable[Any]:
+def _parts(value: Any) -> Iterable[Any]:
     if isinstance(value, dict):
         return value.values()
     return value if isinstance(value, list) else ()

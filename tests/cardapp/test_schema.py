@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from cardapp.errors import FieldError
 from cardapp.mcp.tool_schema import ToolSchema
-from cardapp.schema import field_errors, validator
+from cardapp.schema import MAX_DEPTH, decode, field_errors, validator
 
 LINE = "^[^\\u0000-\\u001f\\u007f]*$"
 NAMED = {"properties": {"a": {}, "b": {}, "c": {}}, "required": ["a", "b", "c"], "additionalProperties": False}
@@ -73,3 +74,36 @@ def test_a_fault_is_a_sentence(schema: dict[str, Any], value: Any, message: str)
 def test_of_a_choice_the_branch_that_was_meant_speaks() -> None:
     schema = {"anyOf": [{"type": "null"}, {"type": "object", **NAMED}]}
     assert faults(schema, {"a": 1}) == [("/b", "is missing"), ("/c", "is missing")]
+
+
+@pytest.mark.parametrize(
+    ("raw", "said"),
+    [
+        (b"\xff", r"is not UTF-8 \(byte 0\)"),
+        (b"{", "is not JSON: .* at line 1, column 2"),
+        (b'{"a":1,"a":1}', "is ambiguous: the name 'a' stands twice"),
+        (b"[NaN]", "holds NaN, which is no JSON value"),
+        (b"[-Infinity]", "holds -Infinity, which is no JSON value"),
+        (b"[1e999]", "holds the number 1e999, which is too large"),
+        (b"1" * 301, "holds a number of 301 digits; at most 300 are taken"),
+        (rb'{"a":[{"b/c":"\ud800"}]}', "half of a surrogate pair, which is no character, at /a/0/b~1c"),
+        (rb'["\ud800x\udc00"]', "half of a surrogate pair, which is no character, at /0"),
+        (rb'{"\udc00":1}', "half of a surrogate pair, which is no character, at /"),
+        (b"[" * (MAX_DEPTH + 1) + b"]" * (MAX_DEPTH + 1), "is nested too deeply"),
+        (b'{"a":' * (MAX_DEPTH + 1) + b"1" + b"}" * (MAX_DEPTH + 1), "is nested too deeply"),
+        (b"[" * 1_000_000, "is nested too deeply"),
+    ],
+)
+def test_json_that_could_not_be_shown_stored_or_walked_through_is_refused(raw: bytes, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        decode(raw)
+
+
+def test_all_other_json_is_taken() -> None:
+    assert decode(rb'{"a": [1, -2.5e3, "\ud83d\ude00", null, true], "": {}}') == {
+        "a": [1, -2500.0, "😀", None, True],
+        "": {},
+    }
+    assert decode(b"9" * 300) == 10**300 - 1
+    value = decode(b"[" * MAX_DEPTH + b"]" * MAX_DEPTH)
+    assert json.loads(json.dumps(value)) == value

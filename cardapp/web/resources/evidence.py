@@ -75,7 +75,7 @@ def _sent(environ: Mapping[str, Any], query: Mapping[str, Any]) -> tuple[bytes, 
         return data, dict(query)
     try:
         form = _Form(dict(environ)).POST
-    except (bottle.HTTPError, UnicodeDecodeError, ValueError) as error:
+    except (bottle.HTTPError, LookupError, ValueError) as error:  # LookupError: a charset that there is not
         raise BadRequest("the form cannot be read: send multipart/form-data with a file part `file`") from error
     return _from_form(form, query)
 

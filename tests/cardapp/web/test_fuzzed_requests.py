@@ -1,0 +1,159 @@
+"""Bodies that no client of good will sends: documented refusals, never a defect; what is taken is served as it came."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cardapp.state.images import MAXIMUM_SIDE
+
+EVIDENCE = "/api/evidence"
+REFUSED = {400, 413, 415, 422}
+
+
+def png(width: int, height: int, pixels: bytes, *more: bytes) -> bytes:
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    header = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0))
+    middle = b"".join(chunk(kind, data) for kind, data in zip(more[::2], more[1::2], strict=True))
+    return b"\x89PNG\r\n\x1a\n" + header + middle + chunk(b"IDAT", pixels) + chunk(b"IEND", b"")
+
+
+BOMB = zlib.compress(bytes(50_000_000), 9)
+"""50 MB of nothing in 50 kB."""
+
+TAKEN = {
+    "a decompression bomb": png(MAXIMUM_SIDE, 2500, BOMB),
+    "the greatest sides": png(MAXIMUM_SIDE, MAXIMUM_SIDE, zlib.compress(b"")),
+    "a bomb of text": png(1, 1, zlib.compress(b"\0\0"), b"zTXt", b"Comment\0\0" + BOMB),
+    "pixels that are none": png(1, 1, b"no zlib at all"),
+    "a script among the texts": png(1, 1, zlib.compress(b"\0\0"), b"tEXt", b"Comment\0<script>alert(1)</script>"),
+}
+WHOLE = TAKEN["a script among the texts"]
+NOT_TAKEN = {
+    "sides over the greatest": png(MAXIMUM_SIDE + 1, 1, zlib.compress(b"")),
+    "sides of two billion": png(2**31 - 1, 2**31 - 1, zlib.compress(b"")),
+    "a page behind the end": WHOLE + b"<html><script>alert(1)</script>",
+    "an archive behind the end": WHOLE + b"PK\x05\x06" + bytes(18),
+    "a picture in a picture's clothes": b"\xff\xd8\xff" + WHOLE,
+    "a page before the signature": b"<!--" + WHOLE,
+    "a GIF": b"GIF89a/*\x01\x00\x01\x00",
+    "a PDF": b"%PDF-1.7\n" + WHOLE,
+}
+
+
+def post(api: Any, raw: bytes, media_type: str) -> Any:
+    return api("POST", EVIDENCE, raw=raw, headers={"Content-Type": media_type})
+
+
+@pytest.mark.parametrize("name", TAKEN)
+def test_a_picture_is_kept_as_it_came_whatever_it_would_unpack_to(api: Any, name: str) -> None:
+    location = api(
+        "POST", EVIDENCE, raw=TAKEN[name], headers={"Content-Type": "application/octet-stream"}, status=201
+    ).headers["Location"]
+    served = api("GET", location, status=200)
+    assert (served.body, served.headers["X-Content-Type-Options"]) == (TAKEN[name], "nosniff")
+
+
+@pytest.mark.parametrize("name", NOT_TAKEN)
+@pytest.mark.parametrize("media_type", ["image/png", "image/jpeg", "application/octet-stream"])
+def test_what_is_more_than_a_picture_is_refused(api: Any, name: str, media_type: str) -> None:
+    assert post(api, NOT_TAKEN[name], media_type).status_int in REFUSED
+
+
+def examples(count: int) -> Callable[[Any], Any]:
+    return settings(max_examples=count, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+
+
+def test_a_cut_or_changed_picture_is_refused_or_kept_as_it_came(api: Any, loops: Callable[..., int]) -> None:
+    edits = st.tuples(st.integers(0, len(WHOLE)), st.integers(0, 40), st.binary(max_size=8))
+
+    @examples(loops(quick=100, full=20_000))
+    @given(edits, st.sampled_from(["image/png", "image/jpeg", "application/octet-stream"]))
+    def check(edit: tuple[int, int, bytes], media_type: str) -> None:
+        place, cut, inserted = edit
+        data = WHOLE[:place] + inserted + WHOLE[place + cut :]
+        answer = post(api, data, media_type)
+        assert answer.status_int in REFUSED | {201}
+        if answer.status_int == 201:
+            assert answer.json["sha256"] == hashlib.sha256(data).hexdigest()
+
+    check()
+
+
+def part(head: bytes, content: bytes) -> bytes:
+    return b"--b\r\n" + head + b"\r\n\r\n" + content + b"\r\n"
+
+
+FORM = (
+    part(b'Content-Disposition: form-data; name="caption"\r\nContent-Type: text/plain; charset=utf-8', b"seen")
+    + part(b'Content-Disposition: form-data; name="file"; filename="a.png"\r\nContent-Type: image/png', WHOLE)
+    + b"--b--\r\n"
+)
+MEDIA_TYPE = "multipart/form-data; boundary=b"
+
+
+def test_the_form_below_is_taken_as_it_stands(api: Any) -> None:
+    assert post(api, FORM, MEDIA_TYPE).json["caption"] == "seen"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (b"charset=utf-8", b"charset=x-none"),
+        (b"charset=utf-8", b"charset=idna"),
+        (b"charset=utf-8", b"charset=hex"),
+        (b"charset=utf-8", b"charset=utf-7"),
+        (b"charset=utf-8", b'charset="\0"'),
+        (b"seen", b"\xed\xa0\x80"),
+        (b"seen", b"\xff"),
+        (b'name="caption"', b'name="\xed\xa0\x80"'),
+        (b'name="caption"', b'name="\xff"'),
+        (b'name="caption"', b'name="a~b/c"'),
+        (b'name="caption"', b"name"),
+        (b'name="caption"', b"name*=utf-8''%ed%a0%80"),
+        (b'filename="a.png"', b'filename="../../etc/passwd\\"'),
+        (b'filename="a.png"', b"filename*=x-none''a"),
+        (b'filename="a.png"', b'filename=""'),
+        (b"form-data", b"form-data; " * 5000),
+        (b"Content-Type: text/plain", b"Content-Length: x\r\nContent-Type: text/plain"),
+        (b"Content-Type: text/plain", b"Content-Transfer-Encoding: base64\r\nContent-Type: text/plain"),
+    ],
+)
+def test_a_form_with_an_odd_part_is_taken_or_refused(api: Any, old: bytes, new: bytes) -> None:
+    assert old in FORM
+    assert post(api, FORM.replace(old, new, 1), MEDIA_TYPE).status_int in REFUSED | {201}
+
+
+def test_any_form_is_taken_or_refused(api: Any, loops: Callable[..., int]) -> None:
+    edits = st.tuples(st.integers(0, len(FORM)), st.integers(0, 60), st.binary(max_size=12))
+    tails = st.sampled_from(["", "b", '"b"', "b; charset=hex", "b; boundary=c", "ü", "b" * 300, '"b\\"'])
+
+    @examples(loops(quick=150, full=20_000))
+    @given(st.lists(edits, max_size=3), tails)
+    def check(drawn: list[tuple[int, int, bytes]], boundary: str) -> None:
+        data = FORM
+        for place, cut, inserted in drawn:
+            data = data[:place] + inserted + data[place + cut :]
+        assert post(api, data, f"multipart/form-data; boundary={boundary}").status_int in REFUSED | {201}
+
+    check()
+
+
+@pytest.mark.parametrize("depth", [400, 498, 499, *range(880, 1000, 10), *range(970, 990)])
+@pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
+def test_data_of_any_depth_is_kept_or_refused(api: Any, depth: int, opening: bytes, closing: bytes) -> None:
+    inner = b"" if opening == b"[" else b"1"
+    data = b'{"d":' + opening * depth + inner + closing * depth + b"}"
+    raw = b'{"kind":"note","actor":"me","text":"deep","data":' + data + b"}"
+    answer = api("POST", "/api/events", raw=raw, headers={"Content-Type": "application/json"})
+    assert answer.status_int == (201 if depth <= 498 else 400)
+    assert len(api.get("/api/events")["events"]) == (depth <= 498)
