@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout.colophon import sentences
@@ -22,8 +22,7 @@ Sources = Mapping[str, Sequence[str]]
 """The lines of each source file, without their ends."""
 
 
-@dataclass(frozen=True)
-class Draft:
+class Draft(NamedTuple):
     """A part without a place, or what is left of one (``continued``). ``subject`` stands in the caption behind the
     component's label."""
 

@@ -19,6 +19,7 @@ _UNSEEN = re.compile(
 _PLAIN = re.compile("[ !#-%(-;=?-~]*")
 """What needs neither mark nor escape in HTML: nearly all that is asked for, so it is looked for first."""
 _SAFE = re.compile("(?:https?://|mailto:)[!-~]+|#[a-z0-9/-]+", re.IGNORECASE)
+_KEY = re.compile("[a-z0-9/-]+")
 _FRAGMENT = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~/")
 _MARKDOWN = re.compile(r"[\\`*_\[\]|~]")
 _BLANKS = re.compile(r"[ \t\r\n]+")
@@ -54,6 +55,8 @@ def markdown(text: object) -> str:
 
 def percent_encoded(key: str) -> str:
     """The key of a position for the fragment of a URL; its slashes stay."""
+    if _KEY.fullmatch(key):
+        return key
     return "".join(chr(byte) if byte in _FRAGMENT else f"%{byte:02X}" for byte in visible(key).encode())
 
 

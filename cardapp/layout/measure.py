@@ -26,6 +26,7 @@ class Measure:
         self._ems = {size: points * metrics.MM_PER_POINT for size, points in type_.sizes_pt.items()}
         self._lines = {size: em * type_.line_height[size] for size, em in self._ems.items()}
         self._widths = {kind: self._inner_width(component) for kind, component in layout.components.items()}
+        self._settings = {kind: self._setting(component) for kind, component in layout.components.items()}
 
     def em(self, size: str) -> float:
         """The height of the type of a size."""
@@ -52,8 +53,11 @@ class Measure:
 
     def setting(self, kind: str) -> Setting:
         """How a text of this component is set."""
-        size = self.component(kind).size
-        return Setting(self.width(kind), self.em(size), self.line(size), self.em("code"), self.line("code"))
+        return self._settings[kind]
+
+    def _setting(self, component: Component) -> Setting:
+        size, width = component.size, self.width(component.name)
+        return Setting(width, self.em(size), self.line(size), self.em("code"), self.line("code"))
 
     def title_height(self, kind: str, title: Title) -> float:
         size = self.component(kind).size
@@ -74,7 +78,8 @@ class Measure:
         return words + len(note.code)
 
     def _count(self, text: str, room: float, em: float, face: metrics.Face = "regular") -> int:
-        return sum(1 for _ in metrics.wrap(text, room * metrics.SLACK, em, face))
+        limit = room * metrics.SLACK
+        return 1 if metrics.width(text, em, face) <= limit else sum(1 for _ in metrics.wrap(text, limit, em, face))
 
     # -- code ------------------------------------------------------------------------------------------------------
 

@@ -121,13 +121,8 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
     limit = room * 1000 / em
     line, taken = "", 0
     advances = _ADVANCES[face]
-    words = _WORDS.findall(text)
-    whole = " ".join(words)
-    if advances.of(whole) <= limit:  # most titles and labels
-        yield whole
-        return
     space = advances[" "]
-    for word in words:
+    for word in _WORDS.findall(text):
         long = advances.of(word)
         if line and taken + space + long > limit:
             yield line
@@ -145,6 +140,8 @@ def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
     """The words that may be longer than ``room`` in one of the faces: only these may be broken, and anywhere, for no
     renderer breaks them where another does."""
     limit = room * SLACK
+    if len(text) * em * _WIDE / 1000 <= limit:
+        return frozenset()
     long = {word for word in _WORDS.findall(text) if len(word) * em * _WIDE / 1000 > limit}
     return frozenset(word for word in long if any(width(word, em, face) > limit for face in _WIDE_FACES))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 from cardapp.layout import prose
 from cardapp.layout.diagram.model import Diagram
@@ -20,8 +20,7 @@ _ROUNDING = 1e-6
 _Item = TypeVar("_Item")
 
 
-@dataclass(frozen=True)
-class Piece:
+class Piece(NamedTuple):
     """What fits of a draft, with the texts above and below it, and its whole height in mm; ``rest`` is what is left."""
 
     draft: Draft
@@ -32,8 +31,7 @@ class Piece:
     rest: Draft | None
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A draft, and the piece that it is where there is room for all of it; None of what is higher than a sheet."""
 
     draft: Draft
@@ -65,22 +63,23 @@ class Cutter:
     def _piece(self, draft: Draft, room: float) -> Piece | None:
         caption = self._caption(draft)
         around = 2 * self._measure.padding(draft.kind) + self._measure.label_height(draft.kind, caption)
-        content, height, left = self._cut(draft, room - around)
+        content, height, left = self._cut(draft, room - around, self._height - around)
         mark = ""
         if left is not None:
             mark = CONTINUES
             around += self._measure.label_height(draft.kind, mark)
-            content, height, left = self._cut(draft, room - around)
+            content, height, left = self._cut(draft, room - around, self._height - around)
         if content is None:
             return None
-        rest = None if left is None else replace(draft, content=left, continued=True)
+        rest = None if left is None else draft._replace(content=left, continued=True)
         return Piece(draft, content, caption, mark, height + around, rest)
 
     def _caption(self, draft: Draft) -> str:
         said = " · ".join(filter(None, [self._measure.component(draft.kind).label, draft.subject]))
         return " ".join(filter(None, [said, CONTINUED if draft.continued else ""]))
 
-    def _cut(self, draft: Draft, room: float) -> _Cut:
+    def _cut(self, draft: Draft, room: float, most: float) -> _Cut:
+        """What fits into ``room``, where an empty sheet has room for ``most``."""
         match draft.content:
             case Title() as title:
                 return _whole(title, self._measure.title_height(draft.kind, title), room)
@@ -93,11 +92,11 @@ class Cutter:
             case Question() as question:
                 return self._cut_question(question, room)
             case Code() as code:
-                return self._cut_code(code, room)
+                return self._cut_code(code, room, most)
             case Machine(rows):
-                return _cut_items(rows, room, self._row_height, self._split_row, Machine)
+                return _cut_items(rows, (room, most), self._row_height, self._split_row, Machine)
             case Notes(entries):
-                return _cut_items(entries, room, self._note_height, self._split_note, Notes)
+                return _cut_items(entries, (room, most), self._note_height, self._split_note, Notes)
 
     def _cut_question(self, question: Question, room: float) -> _Cut:
         taken = prose.take(question.blocks, room, self._measure.setting("question"))
@@ -107,14 +106,14 @@ class Cutter:
         rest = Question(taken.rest, left) if taken.rest or left else None
         return kept, taken.height + fits * ANSWER_LINE, rest
 
-    def _cut_code(self, code: Code, room: float) -> _Cut:
+    def _cut_code(self, code: Code, room: float, most: float) -> _Cut:
         line = self._measure.line(self._measure.component("code").size)
         note = self._measure.label_height("code", code.missing)
         if not code.lines:
             return _whole(code, note, room)
         kept, height, rest = _cut_items(
             code.lines,
-            room - note,
+            (room - note, most - note),
             lambda each: len(each.pieces) * line,
             lambda each, limit: _split_line(each, int(limit / line + _ROUNDING)),
             lambda lines: replace(code, lines=lines),
@@ -148,17 +147,18 @@ def _whole(content: Content, height: float, room: float) -> _Cut:
 
 def _cut_items(
     items: tuple[_Item, ...],
-    room: float,
+    rooms: tuple[float, float],
     height_of: Callable[[_Item], float],
     split: Callable[[_Item, float], tuple[_Item, _Item] | None],
     made: Callable[[tuple[_Item, ...]], Content],
 ) -> _Cut:
-    """Whole items; only of one that is higher than a sheet, and so is the first, a piece."""
-    height = 0.0
+    """Whole items; a piece only of one that is higher than an empty sheet. ``rooms`` are that of this sheet and that of
+    an empty one."""
+    (room, most), height = rooms, 0.0
     for place, item in enumerate(items):
         more = height_of(item)
         if height + more > room + _ROUNDING:
-            pieces = split(item, room) if place == 0 else None
+            pieces = split(item, room) if place == 0 and more > most + _ROUNDING else None
             if pieces is not None:
                 return made(pieces[:1]), height_of(pieces[0]), made((pieces[1], *items[1:]))
             return made(items[:place]) if place else None, height, made(items[place:])

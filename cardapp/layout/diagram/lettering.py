@@ -24,6 +24,8 @@ def plain(text: str) -> str:
 
 def broken(text: str, room: float, em: float, face: Face = "regular", most: int = 3) -> tuple[str, ...]:
     """``text`` in at most ``most`` lines no longer than ``room``, with an ellipsis for what is left out; () for ""."""
+    if width(text, em, face) <= room:
+        return (text,) if text else ()
     lines: list[str] = []
     for line in wrap(text, room, em, face):
         if len(lines) == most:

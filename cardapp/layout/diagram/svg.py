@@ -143,12 +143,12 @@ def _mark(mark: Mark) -> str:
 
 def _path(points: tuple[Point, ...], radius: float) -> str:
     """Lines from point to point, their corners rounded."""
+    if not radius or len(points) == 2:
+        return "M" + "L".join(f"{x:.5g} {y:.5g}" for x, y in points)
     drawn = [f"M{points[0].x:.5g} {points[0].y:.5g}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         near, far = _towards(corner, before, radius), _towards(corner, after, radius)
-        drawn.append(
-            f"L{near.x:.5g} {near.y:.5g}" + (f"Q{corner.x:.5g} {corner.y:.5g} {far.x:.5g} {far.y:.5g}" * (radius > 0))
-        )
+        drawn.append(f"L{near.x:.5g} {near.y:.5g}Q{corner.x:.5g} {corner.y:.5g} {far.x:.5g} {far.y:.5g}")
     drawn.append(f"L{points[-1].x:.5g} {points[-1].y:.5g}")
     return "".join(drawn)
 

@@ -8,12 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 
 from cardapp import layouts
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import Card
+from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout import metrics
 from cardapp.layout.compose import compose
 from cardapp.layout.drafts import Drafter
@@ -21,8 +22,9 @@ from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.source import build
 from cardapp.layout.template import Layout, Output
-from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
-from tests.cardapp.layout.cards import IDENTITY, SOURCES, cards
+from cardapp.layout.text import Block as TextBlock
+from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
+from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards
 
 pytestmark = pytest.mark.filterwarnings("ignore:Generating overly large repr")  # of a card that fails
 
@@ -42,7 +44,7 @@ any_layout = st.sampled_from(sorted(ARRANGED))
 several = settings(
     deadline=None,
     max_examples=25,
-    phases=(Phase.reuse, Phase.generate),  # to make a failing card smaller takes longer than a test may
+    phases=(Stage.reuse, Stage.generate),  # to make a failing card smaller takes longer than a test may
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -108,7 +110,7 @@ def test_a_block_begins_a_sheet_and_sheets_are_counted(of: Card, layout: str) ->
 # -- contents ------------------------------------------------------------------------------------------------------
 
 
-def words(blocks: tuple[Block, ...]) -> Iterator[str]:
+def words(blocks: tuple[TextBlock, ...]) -> Iterator[str]:
     """All characters of a text but blanks, with what says their style."""
     for block in blocks:
         match block:
@@ -204,3 +206,17 @@ def test_no_part_is_cut_without_a_mark(of: Card, layout: str) -> None:
         if part.continues:
             open_parts.add(place)
     assert not open_parts
+
+
+def test_what_fits_a_sheet_is_not_cut_in_two() -> None:
+    """A row of values of four lines, in a table that is higher than a sheet: at its end the row goes on as a whole."""
+    expect = tuple((f"value_{number}", f"{number:02}" * 30) for number in range(60))
+    snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 1), expect, ())
+    phase = Phase("p", "A phase", "", (Step("s", "A step", "", "", None, (snapshot,)),))
+    of = card((Task("t", "A task", "", (Block("b", "A block", "", "", (phase,)),)),))
+    for layout in ARRANGED:
+        pieces = [part.content for part in parts_of(laid_out(of, layout)) if isinstance(part.content, Machine)]
+        assert len(pieces) > 1
+        assert [["".join(row.expression), "".join(row.value)] for piece in pieces for row in piece.rows] == [
+            [expression, value] for expression, value in expect
+        ]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardapp.card.model import Block, Phase, Snapshot, Step, Stop
@@ -60,6 +60,7 @@ def test_no_title_becomes_markup(title: str) -> None:
         assert not re.search(r"(?<!\\)[%$&#]", written)
 
 
+@settings(deadline=None)
 @given(st.text(max_size=40))
 def test_any_title_gives_well_formed_output(title: str) -> None:
     for diagram in drawings(title, "second"):
