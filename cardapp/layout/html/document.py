@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import groupby, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby, islice
 
 from cardapp.card.catalog import Catalog
+from cardapp.layout.bands import Band, bands
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.style import style
@@ -41,8 +42,6 @@ def render(document: Document) -> Iterator[str]:
 
 _MAIN = "sheets."
 """Ids of our own end with or hold a full stop, which no id of a card does."""
-_ABOVE = 1.2
-"""How far the lines between columns reach above what stands there, in mm."""
 
 
 class _Anchors:
@@ -126,33 +125,23 @@ def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) ->
     return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
 
 
-def _banded(parts: Sequence[Part], drawn: Sequence[str], layout: Layout) -> Iterator[str]:
+def _banded(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:
     """The parts of 5a and 5b: those that stand side by side are one group, with lines between its columns."""
-    for _, group in groupby(zip(parts, drawn, strict=True), lambda pair: pair[0].row):
-        row, elements = zip(*group, strict=True)
-        if {part.column for part in row} == {ALL}:
-            yield "".join(elements)
+    rest = iter(drawn)
+    for band in bands(parts, layout.grid, layout.html):
+        row = "".join(islice(rest, len(band.parts)))
+        if {part.column for part in band.parts} == {ALL}:
+            yield row
         else:
-            yield f'<div class="band" role="group">{_lines(row, layout)}\n{"".join(elements)}</div>\n'
+            yield f'<div class="band" role="group">{_lines(band)}\n{row}</div>\n'
 
 
-def _lines(row: Sequence[Part], layout: Layout) -> str:
-    """A line in each gutter between columns that hold something, and in 5b a bar at the head of these columns."""
-    names = {part.column for part in row}
-    filled = [column for column in layout.grid.columns if column.name in names]
-    top = min(part.frame.y for part in row) - _ABOVE
-    height = max(part.frame.y + part.frame.height for part in row) - top
-    dividers = [
-        f"--x:{(left.x + left.width + right.x) / 2:.2f};--y:{top:.2f};--h:{height:.2f}"
-        for left, right in pairwise(layout.grid.columns)
-        if filled[0].x < right.x <= filled[-1].x
-    ]
-    heads = filled if layout.html == "5b" and dividers else []
-    bars = [f"--x:{column.x:.2f};--y:{top:.2f};--w:{column.width:.2f}" for column in heads]
+def _lines(band: Band) -> str:
     return "".join(
-        f'<div class="{name}" style="{place}"></div>'
-        for name, places in (("divider", dividers), ("bar", bars))
-        for place in places
+        f'<div class="{name}" style="--x:{line.x:.2f};--y:{line.y:.2f};--w:{line.width:.2f};--h:{line.height:.2f}">'
+        "</div>"
+        for name, lines in (("divider", band.dividers), ("bar", band.bars))
+        for line in lines
     )
 
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from cardapp.card.catalog import Catalog, depth
+from cardapp.layout.bands import bands
 from cardapp.layout.latex.escape import line
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
@@ -45,11 +46,14 @@ def _body(document: Document) -> Iterator[str]:
         yield r"\begin{CardSheet}"
         yield from _around(document, sheet, parts)
         yield from (_anchor(key, document.layout.grid.body) for key in partless[sheet.index])
-        for part in sheet.parts:
-            if part.key in owned:
-                owned.remove(part.key)
-                yield _anchor(part.key, part.frame)
-            yield from parts.draw(part)
+        for band in bands(sheet.parts, document.layout.grid, document.layout.latex):
+            yield from (fill("rule", divider) for divider in band.dividers)
+            yield from (fill("accent", bar) for bar in band.bars)
+            for part in band.parts:
+                if part.key in owned:
+                    owned.remove(part.key)
+                    yield _anchor(part.key, part.frame)
+                yield from parts.draw(part)
         yield r"\end{CardSheet}"
 
 

@@ -95,17 +95,18 @@ class Parts:
         yield paragraph(rf"\bfseries {number}{self._words(title.text, room, component.size)}", title.text)
 
     def _code(self, source: Code) -> Iterator[str]:
-        if source.missing:
-            words = self._words(source.missing, self._measure.width("code"), "label")
-            yield rf"{{{self.type('label')}\CardParagraph{{\normalfont {words}}}}}"
         for line in source.lines:
             yield from self._code_line(line, source.gutter)
+        if source.missing:
+            words = self._words(source.missing, self._measure.width("code"), "label")
+            gap = metrics.CAPTION_GAP if source.lines else 0
+            yield rf"\CardMissingSource{{{self.type('label')}}}{{{words}}}{{{gap:g}}}"
 
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
         number = str(line.number) if self._layout.components["code"].line_numbers else ""
         room = f"{gutter * metrics.CELL:g}"
         for place, piece in enumerate(line.pieces):
-            shown = number if place == 0 else ""
+            shown = number if place == 0 else r"\CardGoesOnHere"
             if line.stops:
                 sign = rf"\CardSign{{{line.stops[0]}}}" if place == 0 else ""
                 yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(piece)}}}{{{sign}}}"
@@ -115,10 +116,11 @@ class Parts:
     def _machine(self, machine: Machine) -> Iterator[str]:
         room = self._measure.width("machine") - metrics.TABLE_GAP
         left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
-        for row in machine.rows:
+        for place, row in enumerate(machine.rows):
             expression, value = ("".join(map(_code_line, pieces)) for pieces in (row.expression, row.value))
-            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}"
-            yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
+            if place:
+                yield r"\CardBetween"
+            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{metrics.TABLE_GAP / 2:g}}}"
 
     def _notes(self, notes: Notes) -> Iterator[str]:
         size = self._layout.components["notes"].size
@@ -126,7 +128,7 @@ class Parts:
             if note.text:
                 words = self._words(note.text, self._measure.width("notes"), size)
                 yield rf"\CardParagraph{{{words}}}"
-            yield from map(_code_line, note.code)
+            yield from (rf"\CardNoteLine{{{code(piece)}}}" for piece in note.code)
             yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
 
 

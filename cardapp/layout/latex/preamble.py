@@ -30,7 +30,7 @@ def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequenc
             *(rf"\definecolor{{card-{name}}}{{HTML}}{{{value[1:].upper()}}}" for name, value in layout.colors.items()),
             tikz.preamble(layout.colors),
             _FONTS,
-            *_families(layout.typography, fallbacks(characters)),
+            *_families(layout.typography, fallbacks({*characters, *_COMMANDS})),
             _COMMANDS,
         )
     )

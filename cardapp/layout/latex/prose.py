@@ -51,7 +51,9 @@ class Prose:
             case CodeBlock(lines):
                 yield from self._indented(metrics.INDENT, setting, self._code(lines, setting.inside()))
             case Quote(inner):
+                yield r"\begin{CardQuote}"
                 yield from self._indented(metrics.INDENT, setting, self.blocks(inner, setting.inside()))
+                yield r"\end{CardQuote}"
             case Bullets():
                 yield from self._items(block, setting)
             case _:

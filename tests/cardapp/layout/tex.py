@@ -6,20 +6,31 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-ENVIRONMENTS = {"document": "", "CardSheet": "", "CardPart": "------", "tikzpicture": "["}
+ENVIRONMENTS = {"document": "", "CardSheet": "", "CardPart": "------", "CardQuote": "", "tikzpicture": "["}
 SHOWN = "t"
 COMMANDS = {
     # Arguments: "t" is shown, "-" is not, "u" is an address, "[" is an option.
     **dict.fromkeys(("bfseries", "itshape", "normalfont", "ttfamily", "nointerlineskip", "advance", "CardTick"), ""),
-    **dict.fromkeys(("CardDivision", "CardMissingSentence", "CardBreak", "CardBreakLine", "CardTrail"), ""),
+    **dict.fromkeys(
+        (
+            "CardDivision",
+            "CardMissingSentence",
+            "CardBreak",
+            "CardBreakLine",
+            "CardTrail",
+            "CardBetween",
+            "CardGoesOnHere",
+        ),
+        "",
+    ),
     **dict.fromkeys(("CardSkip", "CardGap", "CardIndent", "CardAnswer", "CardSign", "CardNumber", "color"), "-"),
     **dict.fromkeys(("CardType", "CardMark", "fontsize"), "--"),
-    **dict.fromkeys(("CardAnchor", "CardCaption", "CardGoesOn"), "---"),
-    **dict.fromkeys(("CardParagraph", "CardRightParagraph", "CardCodeLine", "CardCode"), "t"),
+    **dict.fromkeys(("CardAnchor", "CardCaption", "CardGoesOn", "CardMissingSource"), "---"),
+    **dict.fromkeys(("CardParagraph", "CardRightParagraph", "CardCodeLine", "CardNoteLine", "CardCode"), "t"),
     **dict.fromkeys(("textit", "textbf", "hbox"), "t"),
     "CardLine": "--t",
     "CardStopLine": "--t-",
-    "CardRow": "-t-t",
+    "CardRow": "-t-t-",
     "CardHeader": "tt",
     "CardFooter": "ttt",
     "CardLink": "ut",

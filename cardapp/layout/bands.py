@@ -1,0 +1,51 @@
+"""The lines of 5a and 5b: what parts the columns of parts that stand side by side, the same for every emitter."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby, pairwise
+
+from cardapp.layout.sheets import Part
+from cardapp.layout.template import Column, Frame, Grid, Variant
+from cardapp.layout.vocabulary import ALL
+
+DIVIDER, BAR = 0.2, 0.5
+"""How thick a line in a gutter and a bar above a column are, in mm."""
+_ABOVE = 1.2
+"""How far both begin above the parts, in mm."""
+
+
+@dataclass(frozen=True)
+class Band:
+    """The parts of one row of a sheet, in reading order; ``dividers`` stand in the gutters between its columns, and
+    ``bars`` above the columns. A row of one column, or that spans the sheet, has neither."""
+
+    parts: tuple[Part, ...]
+    dividers: tuple[Frame, ...] = ()
+    bars: tuple[Frame, ...] = ()
+
+
+def bands(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[Band]:
+    """The rows of a sheet."""
+    for _, group in groupby(parts, lambda part: part.row):
+        row = tuple(group)
+        names = {part.column for part in row}
+        filled = [column for column in grid.columns if column.name in names]
+        if variant == "classic" or ALL in names or len(filled) < 2:
+            yield Band(row)
+            continue
+        top = min(part.frame.y for part in row) - _ABOVE
+        height = max(part.frame.y + part.frame.height for part in row) - top
+        dividers = (_between(left, right, top, height) for left, right in pairwise(_from_to(filled, grid)))
+        bars = (Frame(column.x, top, column.width, BAR) for column in filled if variant == "5b")
+        yield Band(row, tuple(dividers), tuple(bars))
+
+
+def _from_to(filled: Sequence[Column], grid: Grid) -> list[Column]:
+    return [column for column in grid.columns if filled[0].x <= column.x <= filled[-1].x]
+
+
+def _between(left: Column, right: Column, top: float, height: float) -> Frame:
+    middle = (left.x + left.width + right.x) / 2
+    return Frame(middle - DIVIDER / 2, top, DIVIDER, height)
