@@ -33,6 +33,7 @@ class SyncWatch:
         self._checkpoints = checkpoints
         self._control = control
         self._database = database
+        self._told = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sync-watch", daemon=True)
 
@@ -82,6 +83,11 @@ class SyncWatch:
         while not self._stopping.is_set():
             try:
                 self.look()
+                self._told = ""
+            except CardAppError as error:
+                if error.detail != self._told:  # a full disk would fill the log as well, twice a second
+                    _log.warning("the watch over SYNC cannot look: %s", error.detail)
+                self._told = error.detail
             except Exception:
                 # The watch must outlive any surprise, or SYNC would stay on for ever.
                 _log.exception("the watch over SYNC met a surprise")

@@ -24,6 +24,13 @@ from cardapp.state.images import inspect
 
 NAME = re.compile(r"[0-9a-f]{64}\.(png|jpg)")
 _TEMPORARY = re.compile(r"\.[0-9a-f]{16}\.part")
+_CODES = {
+    errno.ENOSPC: "state_disk_full",
+    errno.EDQUOT: "state_disk_full",
+    errno.EROFS: "state_read_only",
+    errno.EACCES: "state_read_only",
+    errno.EPERM: "state_read_only",
+}
 _MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 
@@ -52,10 +59,16 @@ def store(root: Path, data: bytes) -> Stored:
     """
     image = inspect(data)
     name = f"{hashlib.sha256(data).hexdigest()}.{image.extension}"
-    _make_private(root)
     target = root / name
-    if target.is_symlink() or not target.is_file() or target.read_bytes() != data:
-        _write(root, target, data)
+    try:
+        _make_private(root)
+        if target.is_symlink() or not target.is_file() or target.read_bytes() != data:
+            _write(root, target, data)
+    except OSError as error:
+        raise StateError(
+            f"The picture could not be written to {root}: {error.strerror}. Free some space, or make it writable.",
+            code=_CODES.get(error.errno or 0, "state_io_error"),
+        ) from error
     return Stored(name, image.media_type, len(data), image.width, image.height)
 
 
@@ -110,12 +123,9 @@ def _write(root: Path, target: Path, data: bytes) -> None:
             os.fsync(file.fileno())
         os.replace(temporary, target)
         _sync_directory(root)
-    except OSError as error:
+    except OSError:
         temporary.unlink(missing_ok=True)
-        raise StateError(
-            f"The picture could not be written to {root}: {error.strerror}. Free some space, or make it writable.",
-            code="state_disk_full" if error.errno == errno.ENOSPC else "state_io_error",
-        ) from error
+        raise
 
 
 def _sync_directory(directory: Path) -> None:

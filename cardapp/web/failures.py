@@ -75,6 +75,7 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.SessionUnavailable: 503,
     e.EditorUnavailable: 503,
     e.MissingRequirement: 503,
+    e.StateError: 503,
     e.McpClosed: 503,
     e.TooSlow: 504,
     e.McpTimeout: 504,
@@ -132,7 +133,7 @@ def problem_of(error: Exception, what: str) -> Reply:
     """The answer for any exception; one that is not ours is a defect, logged under ``what`` with its traceback."""
     if isinstance(error, e.CardAppError):
         reply = problem(error)
-        if reply.status == 500:
+        if reply.status == 500 or isinstance(error, e.StateError):
             log.error("%s: %s", what, error.detail)
         return reply
     log.error("%s failed", what, exc_info=error)

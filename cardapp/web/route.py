@@ -57,7 +57,8 @@ class Route:
 
     def statuses(self) -> tuple[int, ...]:
         """Every documented status, ascending."""
-        found = {self.status, 403, 421, 500, *self.problems}
+        # Every answer is made from the state, which may be on a full disk.
+        found = {self.status, 403, 421, 500, 503, *self.problems}
         if self.cache == "no-cache" or self.cache == "immutable":
             found.add(304)
         if self.parameters:

@@ -10,9 +10,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -27,11 +27,13 @@ PROGRESS_ITEMS = [f"t1.b1.p1.{name}" for name in ("quick", "slow", "drifted", "b
 class Server:
     """The service as a program, on a port of the kernel's choice."""
 
-    def __init__(self, environment: dict[str, str]) -> None:
+    def __init__(self, environment: dict[str, str], *, inside: Sequence[str] = (), log: IO[str] | None = None) -> None:
+        """``inside`` is a command that becomes the command which follows it; ``log`` takes the standard error."""
         self.process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "cardapp", "serve"],
+            [*inside, sys.executable, "-P", "-m", "cardapp", "serve"],
             env=environment,
             stdout=subprocess.PIPE,
+            stderr=log,
             stdin=subprocess.DEVNULL,
             text=True,
         )

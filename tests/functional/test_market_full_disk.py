@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata.embedded import conninfo
+from tests.functional import small_disk
 from tests.functional.market_process import ApiProcess, Client
 
 pytestmark = pytest.mark.functional
@@ -24,52 +23,30 @@ BYTES = 160 << 20
 START = 1_700_000_000_000
 SYMBOL = "FULL:DISK"
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1d"
-MOUNT = 'mount -t tmpfs -o "size=$1,mode=0700" cluster "$2" && shift 2 && exec "$@"'
 Answer = tuple[int, Any]
-
-
-def inside(folder: Path) -> list[str]:
-    """A command that runs what follows it where ``folder`` is a small file system, seen by nobody else."""
-    return ["unshare", "--mount", "--propagation", "private", "sh", "-c", MOUNT, "sh", str(BYTES), str(folder)]
 
 
 @pytest.fixture
 def api(state_dir: Path) -> Iterator[ApiProcess]:
     folder = state_dir / "cluster"
     folder.mkdir()
-    if os.geteuid() != 0 or shutil.which("unshare") is None:
-        pytest.skip("only root mounts, and only with unshare")
-    tried = subprocess.run([*inside(folder), "true"], capture_output=True, text=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"mounting is not allowed here: {tried.stderr.strip()}")
-    process = ApiProcess(state_dir, inside=inside(folder))
+    process = ApiProcess(state_dir, inside=small_disk.inside(folder, BYTES))
     process.start()
     yield process
     process.stop()
     assert not os.path.ismount(folder)
 
 
-class Disk:
-    """The file system that only the API's processes see, reached through one of them."""
+class Disk(small_disk.Disk):
+    """The cluster's file system, and its database."""
 
     def __init__(self, api: ApiProcess) -> None:
-        self._seen = Path(f"/proc/{api.pid}/root")
+        super().__init__(api.pid, api.state_dir / "cluster")
         self._state_dir = api.state_dir
-        self._ballast = self._seen / str(api.state_dir / "cluster" / "ballast").lstrip("/")
-
-    def fill(self) -> None:
-        """Leave no block free; again takes what became free meanwhile."""
-        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):  # no space left
-            while True:
-                file.write(bytes(1 << 16))
-        assert os.statvfs(self._ballast).f_bavail == 0
-
-    def free(self) -> None:
-        self._ballast.unlink()
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        host = self._seen / str(self._state_dir / "cluster").lstrip("/")
-        with psycopg.connect(make_conninfo(conninfo(self._state_dir), host=str(host)), autocommit=True) as connection:
+        host = str(self.seen)
+        with psycopg.connect(make_conninfo(conninfo(self._state_dir), host=host), autocommit=True) as connection:
             return connection.execute(statement).fetchall()
 
 

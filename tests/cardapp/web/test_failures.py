@@ -45,7 +45,7 @@ EXPECTED = {
     e.McpClosed: 503,
     e.TooSlow: 504,
     e.McpTimeout: 504,
-    e.StateError: 500,
+    e.StateError: 503,
     InternalError: 500,
 }
 
@@ -114,7 +114,7 @@ def test_a_defect_is_logged_and_told_without_its_insides(caplog: pytest.LogCaptu
 
 def test_a_state_error_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.ERROR):
-        assert problem_of(e.StateError("the disk is full", code="state_disk_full"), "PUT /x").status == 500
+        assert problem_of(e.StateError("the disk is full", code="state_disk_full"), "PUT /x").status == 503
     assert "the disk is full" in caplog.text
 
 
@@ -133,7 +133,7 @@ def test_a_handler_that_breaks_answers_500(api: Any, editor: Any) -> None:
 def test_a_closed_database_is_a_problem_and_seen_in_health(api: Any, services: Services) -> None:
     services.database.close()
     assert api.get("/api/health")["status"] == "degraded"
-    api.problem("GET", "/api/progress", status=500, code="state")
+    api.problem("GET", "/api/progress", status=503, code="state")
 
 
 def test_a_session_that_is_not_there(api: Any, sessions: Any) -> None:

@@ -1,0 +1,43 @@
+"""A small file system of a program's own, in a mount namespace that ends with it; full and free again at will."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+_MOUNT = 'mount -t tmpfs -o "size=$1,mode=0700" small "$2" && shift 2 && exec "$@"'
+
+
+def inside(folder: Path, size: int) -> list[str]:
+    """A command that runs what follows it where ``folder`` is a file system of ``size`` bytes, seen by nobody else.
+    Where mounting is not allowed the test is skipped with the reason."""
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _MOUNT, "sh", str(size), str(folder)]
+    if os.geteuid() != 0 or shutil.which("unshare") is None:
+        pytest.skip("only root mounts, and only with unshare")
+    tried = subprocess.run([*command, "true"], capture_output=True, text=True, check=False)
+    if tried.returncode != 0:
+        pytest.skip(f"mounting is not allowed here: {tried.stderr.strip()}")
+    return command
+
+
+class Disk:
+    """The file system at ``folder`` that only the process ``pid`` and its children see, reached through it."""
+
+    def __init__(self, pid: int, folder: Path) -> None:
+        self.seen = Path(f"/proc/{pid}/root") / str(folder).lstrip("/")
+        self._ballast = self.seen / "ballast"
+
+    def fill(self) -> None:
+        """Leave no block free; again takes what became free meanwhile."""
+        with self._ballast.open("ab", buffering=0) as file, suppress(OSError):  # no space left
+            while True:
+                file.write(bytes(1 << 16))
+        assert os.statvfs(self._ballast).f_bavail == 0
+
+    def free(self) -> None:
+        self._ballast.unlink()

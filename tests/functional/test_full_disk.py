@@ -1,0 +1,175 @@
+"""A disk that is really full, and one that cannot be written: problem answers, reads go on, nothing acknowledged is
+lost, and the same process works again as soon as there is room."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional import small_disk
+from tests.functional.serving import Answer, Api, make_card, picture, until
+from tests.functional.small_disk import Disk
+from tests.functional.test_crash import Server
+
+pytestmark = pytest.mark.functional
+
+BYTES = 4 << 20
+ITEM = "/api/progress/t1.b1.p1.quick"
+READS = ("/api/state", "/api/control/state", "/api/navigation/current", "/api/events", "/api/progress", "/api/identity")
+PNG = {"Content-Type": "image/png"}
+
+
+@pytest.fixture
+def state(state_dir: Path) -> Path:
+    """The state directory, which the server sees on its small disk."""
+    folder = state_dir / "state"
+    folder.mkdir(mode=0o700)
+    return folder
+
+
+@pytest.fixture
+def environment(card_environment: dict[str, str], state: Path) -> dict[str, str]:
+    card = make_card(state.parent / "card")
+    return {**card_environment, "CARD_STATE_DIR": str(state), "CARD_SOURCE": str(card)}
+
+
+@pytest.fixture
+def server(environment: dict[str, str], state: Path) -> Iterator[Server]:
+    with (state.parent / "log").open("w") as log:
+        server = Server(environment, inside=small_disk.inside(state, BYTES), log=log)
+    yield server
+    server.kill()
+    assert "Traceback" not in (state.parent / "log").read_text()
+
+
+class Writer:
+    """Writes of every kind; knows what was acknowledged."""
+
+    def __init__(self, api: Api) -> None:
+        self._api = api
+        self._number = 0
+        self.events: list[int] = []
+        self.pictures: list[str] = []
+        self.note = ""
+
+    def event(self, size: int = 2000) -> Answer:
+        answer = self._api.post("/api/events", {"kind": "note", "actor": "me", "text": "x" * size})
+        if answer.status == 201:
+            self.events.append(answer.json["seq"])
+        return answer
+
+    def progress(self) -> Answer:
+        self._number += 1
+        answer = self._api.put(ITEM, {"status": "approved", "note": f"{self._number}" * 1000})
+        if answer.status == 200:
+            self.note = answer.json["note"]
+        return answer
+
+    def picture(self) -> Answer:
+        self._number += 1
+        answer = self._api.request("POST", "/api/evidence", picture(self._number % 256), PNG)
+        if answer.status == 201:
+            self.pictures.append(answer.json["name"])
+        return answer
+
+    def move(self) -> Answer:
+        return self._api.post("/api/navigation/move", {"level": "step", "delta": 1 if self._number % 2 else -1})
+
+    def all(self) -> list[Answer]:
+        return [self.event(), self.progress(), self.picture(), self.move()]
+
+
+def is_full(answer: Answer) -> bool:
+    return answer.status == 503 and bool(answer.json["code"] == "state_disk_full")
+
+
+def assert_kept(api: Api, writer: Writer) -> None:
+    stored: set[int] = set()
+    page: dict[str, Any] = {"next_after": 0, "last_seq": 1}
+    while page["next_after"] < page["last_seq"]:
+        page = api.get(f"/api/events?after={page['next_after']}&limit=1000")
+        stored |= {event["seq"] for event in page["events"]}
+    assert set(writer.events) <= stored
+    items = {each["id"]: each for each in api.get("/api/progress")["items"]}
+    assert items["t1.b1.p1.quick"]["note"] == writer.note
+    for name in writer.pictures:
+        assert api.request("GET", f"/api/evidence/{name}").status == 200
+
+
+def within(server: Server, *command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run a command where the server's disk is seen."""
+    enter = ["nsenter", "-t", str(server.process.pid), "-m", *command]
+    return subprocess.run(enter, capture_output=True, text=True, check=False, **options)
+
+
+def assert_verified(server: Server, environment: dict[str, str]) -> None:
+    done = within(server, sys.executable, "-P", "-m", "cardapp", "verify-events", env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_full_disk(server: Server, state: Path, environment: dict[str, str]) -> None:
+    disk, api = Disk(server.process.pid, state), server.api
+    writer = Writer(api)
+    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
+    for _ in range(3):
+        disk.fill()
+        until(lambda: is_full(writer.event(9000)))
+        for _ in range(10):
+            disk.fill()
+            assert all(is_full(answer) or answer.status < 300 for answer in writer.all())
+            assert is_full(writer.picture())
+            for path in READS:
+                assert api.request("GET", path).status == 200
+            assert api.request("GET", "/api/health").status == 200
+        assert_kept(api, writer)
+        disk.free()
+        assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
+        assert_kept(api, writer)
+    assert_verified(server, environment)
+
+
+def test_a_state_that_fills_its_disk_by_itself(server: Server, environment: dict[str, str]) -> None:
+    api = server.api
+    writer = Writer(api)
+    until(lambda: is_full(writer.event(10_000)), 60)
+    assert len(writer.events) > 20
+    assert_kept(api, writer)
+    assert_verified(server, environment)
+
+
+def test_evidence_that_cannot_be_written(server: Server, state: Path) -> None:
+    writer, folder = Writer(server.api), str(state / "evidence")
+    assert writer.picture().status == 201
+    assert within(server, "mount", "--bind", folder, folder).returncode == 0
+    assert within(server, "mount", "-o", "remount,bind,ro", folder).returncode == 0
+    refused = writer.picture()
+    assert (refused.status, refused.json["code"]) == (503, "state_read_only")
+    assert (writer.event().status, writer.progress().status) == (201, 200)
+    assert within(server, "mount", "-o", "remount,bind,rw", folder).returncode == 0
+    assert writer.picture().status == 201
+    assert_kept(server.api, writer)
+
+
+READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_start_on_a_state_that_cannot_be_written_says_so(
+    environment: dict[str, str], state: Path, prepared: bool
+) -> None:
+    small_disk.inside(state, BYTES)  # skips where mounting is not allowed
+    if prepared:
+        Server(environment).kill()
+    command = ["unshare", "--mount", "--propagation", "private", "sh", "-c", READ_ONLY, "sh", str(state)]
+    ended = subprocess.run(
+        [*command, sys.executable, "-P", "-m", "cardapp", "serve"],
+        env=environment, capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, "Traceback" in ended.stderr) == (1, False), ended.stderr
+    assert "read-only" in ended.stderr.lower()
+    assert str(state) in ended.stderr
