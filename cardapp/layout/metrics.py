@@ -99,6 +99,8 @@ class _Advances(dict[str, int]):
         return sum(map(self.__getitem__, text))
 
 
+_OF_CODE = re.compile("[\x00-\u052f\u1e00-\u1fff\u2010-\u206f\u20a0-\u20bf\u2190-\u2195\u2500-\u25ff\u2260-\u2265]")
+"""Latin, Greek, Cyrillic, punctuation and what boxes and arrows are drawn with."""
 _WORDS = re.compile(r"[^ \t\n]+")
 _WIDE_FACES: tuple[Face, ...] = ("strong", "code")
 AS_SPACES = {ord(blank): " " for blank in "\t\n"}
@@ -163,9 +165,10 @@ def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterato
 
 
 def _cells_of(char: str) -> int:
+    """One for what fonts for code have; any other character is as wide as its own font makes it, at most two."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+    return 1 if _OF_CODE.match(char) else 2
 
 
 def columns(room: float, em: float) -> int:
