@@ -44,16 +44,28 @@ class Workplace:
         return self.directory / self.target.program
 
     def is_stale(self) -> bool:
-        """Whether the program is missing or older than any source or the makefile."""
+        """Whether the program is missing, older than any source or the makefile, or dated in the future."""
         try:
             built = self.program.stat().st_mtime_ns
         except OSError:
             return True
-        files = [self.directory / name for name in (*self.target.sources, *HABITS)]
-        return any(path.exists() and path.stat().st_mtime_ns > built for path in files)
+        changed = [path.stat().st_mtime_ns for path in self._written() if path.exists()]
+        return max(changed, default=0) > built or built > time.time_ns()
+
+    def _written(self) -> list[Path]:
+        """What people write, as opposed to what is made of it."""
+        return [self.directory / name for name in (*self.target.sources, *HABITS)]
+
+    def _date_back(self) -> None:
+        """After the clock was set back, what was built before that looks newer than any edit since, to make as well."""
+        written, now = set(self._written()), time.time_ns()
+        for path in self.directory.rglob("*"):
+            if path.is_file() and path not in written and path.stat().st_mtime_ns > now:
+                os.utime(path, (0, 0))
 
     def build(self, timeout: float, cancelled: Cancellation | None = None) -> str:
         """Run the target's build command; its output. Raises :class:`BuildFailed` or :class:`BuildCancelled`."""
+        self._date_back()
         try:
             # A group of its own, so that make's children end with it.
             maker = subprocess.Popen(

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.functional import small_disk
-from tests.functional.serving import Answer, Api, make_card, picture, until
+from tests.functional.serving import Answer, Api, Stage, make_card, picture, position, until
 from tests.functional.small_disk import Disk
 from tests.functional.test_crash import Server
 
@@ -173,3 +173,24 @@ def test_a_start_on_a_state_that_cannot_be_written_says_so(
     assert (ended.returncode, "Traceback" in ended.stderr) == (1, False), ended.stderr
     assert "read-only" in ended.stderr.lower()
     assert str(state) in ended.stderr
+
+
+def test_a_replay_on_a_full_disk_publishes_nothing_and_the_next_one_does(stage: Stage) -> None:
+    """The record of a replay is what makes it true; a database that may not grow stands for the disk."""
+    api, writer = stage.tcp, stage.service.services.database
+    api.put("/api/navigation/current", position("quick", "first"))
+    assert api.post("/api/navigation/sync").status == 200
+    api.put("/api/navigation/current", position("quick", "second"))
+    before = stage.published()
+    with writer.write() as connection:
+        size = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count = {size}")
+    until(lambda: is_full(api.post("/api/events", {"kind": "note", "actor": "me", "text": "x" * 9000})))
+    until(lambda: is_full(api.post("/api/events", {"kind": "note", "actor": "me", "text": "x"})))
+    assert is_full(api.post("/api/navigation/sync"))
+    assert stage.published() == before
+    assert api.get("/api/checkpoint/status")["active"] is None
+    with writer.write() as connection:
+        connection.execute("PRAGMA max_page_count = 1000000")
+    assert api.post("/api/navigation/sync").status == 200
+    assert stage.published() == ("t1/b1/p1/quick/second", 0, "on")

@@ -40,7 +40,7 @@ def is_sound(raw: bytes) -> bool:
 
 @pytest.mark.parametrize("name", CARDS)
 def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Callable[..., int]) -> None:
-    @settings(max_examples=loops(quick=40, full=3000), deadline=None)
+    @settings(max_examples=loops(quick=40, full=600), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
         assert is_sound(mutation.of(document(name)))
@@ -69,7 +69,7 @@ def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: P
     shelf = Shelf(tmp_path)
 
     @settings(
-        max_examples=loops(quick=20, full=1000),
+        max_examples=loops(quick=20, full=300),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )

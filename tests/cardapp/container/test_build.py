@@ -36,6 +36,20 @@ def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) ->
     assert here.is_stale()
 
 
+def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    """What was built before that lies in the future, and make takes it for newer than the edit."""
+    here = place(tmp_path, "make", "-s")
+    (tmp_path / "Makefile").write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tcp a.c a.o\n")
+    here.build(10)
+    for name in ("prog", "a.o"):
+        os.utime(tmp_path / name, (time.time() + 3600,) * 2)
+    (tmp_path / "a.c").write_text("int b;\n")
+    assert here.is_stale()
+    here.build(10)
+    assert here.program.read_text() == "int b;\n"
+    assert not here.is_stale()
+
+
 def test_the_output_is_told(tmp_path: Path) -> None:
     assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
 

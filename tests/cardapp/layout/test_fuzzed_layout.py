@@ -36,7 +36,7 @@ def is_sound(raw: bytes) -> bool:
 
 @pytest.mark.parametrize("name", layouts.known_ids())
 def test_a_mutated_layout_is_refused_by_its_places_or_understood(name: str, loops: Callable[..., int]) -> None:
-    @settings(max_examples=loops(quick=100, full=5000), deadline=None)
+    @settings(max_examples=loops(quick=100, full=2000), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
         assert is_sound(mutation.of(document(name)))

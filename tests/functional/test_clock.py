@@ -1,0 +1,68 @@
+"""A wall clock that is set back: the record keeps its order and its chain, durations are real, replays go on."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from cardapp import serve
+from cardapp.state import chain
+from cardapp.web import schemas
+from tests.functional.serving import Stage, make_card, picture, position
+
+pytestmark = pytest.mark.functional
+
+
+@pytest.fixture
+def stage(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
+    """The application with a wall clock that is an hour behind each time it is asked."""
+    hours, lock = itertools.count(), threading.Lock()
+
+    def backwards() -> str:
+        with lock:
+            at = datetime(2026, 3, 1, tzinfo=UTC) - timedelta(hours=next(hours))
+        return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+    monkeypatch.setattr(serve, "now", backwards)
+    stage = Stage(state_dir / "state", make_card(state_dir / "card"))
+    try:
+        stage.sessions.start(stage.card)
+        yield stage
+    finally:
+        stage.close()
+
+
+def test_everything_goes_on_while_the_clock_goes_back(stage: Stage) -> None:
+    api = stage.tcp
+    texts = [f"note {number}" for number in range(5)]
+    for text in texts:
+        assert api.post("/api/events", {"kind": "note", "actor": "me", "text": text}).status == 201
+    for snapshot in ("first", "second", "first"):
+        api.put("/api/navigation/current", position("quick", snapshot))
+        operation = api.post("/api/navigation/sync").json
+        assert operation["state"] == "ready"
+        assert operation["duration_ms"] > 0
+        assert operation["started_at"] > operation["finished_at"], "the times are told as the clock showed them"
+    api.request("POST", "/api/evidence", picture(1), {"Content-Type": "image/png"})
+    assert api.get("/api/control/state")["sync"] == "on"
+
+    events = api.get("/api/events")["events"]
+    assert [event["seq"] for event in events] == list(range(1, len(events) + 1))
+    assert [event["data"]["text"] for event in events if event["kind"] == "note"] == texts
+    times = [event["at"] for event in events]
+    assert times == sorted(times, reverse=True)
+    with stage.service.services.database.read() as conn:
+        assert chain.verify(conn, evidence_root=stage.service.settings.evidence_dir).intact
+
+    lesson = api.request("GET", "/api/report/lesson.html").body.decode()
+    places = [lesson.index(text) for text in texts]
+    assert places == sorted(places), "the report follows the order of events"
+    assert api.request("GET", "/api/report/teams.md").status == 200
+    for path, shape in (("/api/state", "State"), ("/api/progress", "Progress"), ("/api/health", "Health")):
+        assert schemas.faults(shape, api.get(path)) == ()
+    assert api.get("/api/health")["uptime_s"] >= 0
