@@ -29,6 +29,7 @@ def welcome(request: Request) -> Reply:
 def health(request: Request) -> Reply:
     """Whether the parts that every request needs work; always 200 while the service answers."""
     services = request.services
+    services.shelf.current()  # looks at the file: the fault is then that of the file as it is now
     parts = {"database": _database(services), "card": _part(services.shelf.fault)}
     return answer(
         {

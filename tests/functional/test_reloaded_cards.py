@@ -1,0 +1,86 @@
+"""A service whose card is overwritten with nonsense while it runs: it serves the last sound card, says what is wrong,
+and takes up the next sound one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cardapp import settings as settings_module
+from cardapp.card.source import load_card
+from cardapp.errors import InvalidCard
+from cardapp.serve import Service
+from cardapp.web import schemas
+from tests.cardapp.mutation import Mutation, mutations
+from tests.functional.serving import Api, make_card
+
+pytestmark = pytest.mark.functional
+
+SHAPES = {
+    "/": "Welcome",
+    "/api/identity": "Identity",
+    "/api/card-revision": "CardRevision",
+    "/api/state": "State",
+    "/api/control/state": "Control",
+    "/api/navigation/catalog": "Catalog",
+    "/api/navigation/current": "Navigation",
+    "/api/progress": "Progress",
+    "/api/allocator": "Allocator",
+    "/api/health": "Health",
+}
+REPORTS = ("/api/report/teams.md", "/api/report/lesson.html")
+
+
+@pytest.fixture
+def service(state_dir: Path) -> Iterator[Service]:
+    folder = make_card(state_dir / "card")
+    names = {"CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(folder), "CARD_API_PORT": "0"}
+    service = Service(settings_module.load(names))
+    service.start()
+    yield service
+    service.stop()
+
+
+def told(file: Path) -> dict[str, Any]:
+    """What the service says of the card in ``file``."""
+    try:
+        load_card(file)
+    except InvalidCard as fault:
+        return {"ok": False, "reason": fault.detail}
+    return {"ok": True, "reason": None}
+
+
+def test_every_endpoint_serves_whatever_becomes_of_the_card(
+    service: Service, loops: Callable[..., int], caplog: pytest.LogCaptureFixture
+) -> None:
+    file = service.services.shelf.current().path
+    sound: Any = json.loads(file.read_bytes())
+    api = Api.tcp(service.listener.port)
+
+    @settings(
+        max_examples=loops(quick=25, full=1500),
+        deadline=None,
+        suppress_health_check=[HealthCheck.function_scoped_fixture],
+    )
+    @given(mutations(sound), st.integers(-2, 2))
+    def check(mutation: Mutation, delta: int) -> None:
+        file.write_bytes(mutation.of(sound))
+        for path, shape in SHAPES.items():
+            assert schemas.faults(shape, api.get(path)) == ()
+        for path in REPORTS:
+            assert api.request("GET", path).status == 200
+        moved = api.post("/api/navigation/move", {"level": "step", "delta": delta or 1})
+        assert (moved.status, schemas.faults("Moved", moved.json)) == (200, ())
+        assert api.get("/api/health")["card"] == told(file)
+
+    check()
+    file.write_text(json.dumps(sound))
+    assert api.get("/api/health")["card"]["ok"]
+    assert api.get("/api/identity")["uuid"] == sound["uuid"]
+    assert "Traceback" not in caplog.text
