@@ -17,7 +17,7 @@ from cardapp.layout.html.document import render as render_html
 from cardapp.layout.latex.document import render as render_latex
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
-from cardapp.press import press
+from cardapp.press import FONT_PACKAGES, press
 from cardapp.settings import load
 
 Emitter = Callable[[Document], bytes]
@@ -35,6 +35,12 @@ def _pdf(document: Document) -> bytes:
     pressed = press(render_latex(document), load(os.environ).latex_cache)
     for remark in pressed.remarks:
         sys.stderr.write(f"cardapp: {remark}\n")
+    if pressed.named:
+        codes = ", ".join(f"U+{ord(char):04X}" for char in pressed.named)
+        sys.stderr.write(
+            f"cardapp: no font here has {codes}; they are named in their places. "
+            f"More fonts: sudo apt-get install {' '.join(FONT_PACKAGES)}\n"
+        )
     return pressed.pdf
 
 

@@ -28,6 +28,8 @@ PACKAGES = (
     "texlive-luatex", "texlive-latex-recommended", "texlive-pictures", "lmodern", "fonts-noto-core", "fonts-noto-mono",
 )  # fmt: skip
 """The Debian packages of all that a run needs."""
+FONT_PACKAGES = ("fonts-noto-extra", "fonts-noto-cjk", "fonts-noto-color-emoji")
+"""Those of the characters that the fonts above lack, for cards that have them."""
 TIME_LIMIT = 180.0
 """Seconds; a card of a hundred sheets takes about ten."""
 
@@ -38,16 +40,18 @@ _NOT_THERE = re.compile(
     r"File `[^']*' not found|font .* (?:cannot|can't) be found|Font .* not (?:found|loadable)", re.I
 )
 _NO_ROOM = re.compile(r"\(file io\)|I can't write on file")
-_REMARK = re.compile(r"^Package card Warning: (.*?)\.?$", re.MULTILINE)
+_REMARK = re.compile(r"^Package card Warning: (.*? too high)\.?$", re.MULTILINE)
+_NO_GLYPH = re.compile(r"^Package card Warning: no font has U\+([0-9A-F]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Pressed:
-    """The PDF, and what its maker should know of it: characters that no font has, parts that had to be set smaller.
-    ``log`` is all that LaTeX said."""
+    """The PDF, and what its maker should know of it: ``remarks`` on parts that had to be set smaller, and characters
+    that no font here has, which are ``named`` in their places by their code points. ``log`` is all that LaTeX said."""
 
     pdf: bytes
     remarks: tuple[str, ...]
+    named: tuple[str, ...]
     log: str
 
 
@@ -84,7 +88,8 @@ def _pressed(tex: str, place: Path, command: list[str], cache: Path, time_limit:
         pdf = (place / "card.pdf").read_bytes()
     except FileNotFoundError:
         raise TypesettingFailed(f"lualatex made no PDF and does not say why; {_WAY_OUT}") from None
-    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))), log)
+    named = tuple(chr(int(code, 16)) for code in _NO_GLYPH.findall(log))
+    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))), named, log)
 
 
 _WAY_OUT = "emit the card with --format latex and run lualatex on that file to see more"

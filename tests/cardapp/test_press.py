@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from cardapp.cli import main
 from cardapp.errors import CardAppError, MissingRequirement, TooSlow, TypesettingFailed
 from cardapp.press import PACKAGES, Pressed, press
 from tests.cardapp.layout.hostile import ROOT
@@ -64,14 +65,47 @@ def refused(machine: Machine, kind: type[CardAppError], *, tex: str = TEX) -> st
 
 
 def test_what_comes_out(machine: Machine) -> None:
-    machine.lualatex(
-        "cp card.tex card.pdf\n"
-        'printf "Package card Warning: no font has U+E000, which is named in its place.\\n\\n%.0s" 1 2 >card.log'
+    log = (
+        "Package card Warning: no font has U+E000, which is named in its place.\n\n"
+        "Package card Warning: no font has U+1F642, which is named in its place.\n\n"
+        "Package card Warning: text t/b/p/s is 3.5pt too high.\n"
     )
+    machine.lualatex(f"cp card.tex card.pdf; cat >card.log <<'END'\n{log}END")
     done = press(TEX, machine.cache)
-    assert done.pdf == TEX.encode()
-    assert done.remarks == ("no font has U+E000, which is named in its place",)
-    assert done.log.count("Package card Warning") == 2
+    assert done == Pressed(TEX.encode(), ("text t/b/p/s is 3.5pt too high",), ("\ue000", "🙂"), log)
+    assert machine.left == []
+
+
+def test_emit_tells_of_what_it_could_not_show(
+    machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
+    machine.lualatex(
+        "echo done >card.pdf; cat >card.log <<'END'\n"
+        "Package card Warning: no font has U+1F642, which is named in its place.\n"
+        "Package card Warning: text t/b/p/s is 3.5pt too high.\nEND"
+    )
+    output = tmp_path / "card.pdf"
+    assert main(["emit", str(ROOT / "etc/cards/calc"), "--format", "pdf", "-o", str(output)]) == 0
+    assert output.read_text() == "done\n"
+    assert capsys.readouterr().err == (
+        "cardapp: text t/b/p/s is 3.5pt too high\ncardapp: no font here has U+1F642; they are named in their places. "
+        "More fonts: sudo apt-get install fonts-noto-extra fonts-noto-cjk fonts-noto-color-emoji\n"
+    )
+
+
+@pytest.mark.parametrize(("script", "code"), [(None, 3), ("exit 1", 1)])
+def test_emit_without_a_pdf_leaves_what_was_there(
+    machine: Machine, script: str | None, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
+    monkeypatch.setenv("PATH", f"{machine.path}")
+    if script is not None:
+        machine.lualatex(script)
+    output = tmp_path / "card.pdf"
+    output.write_text("last year's")
+    assert main(["emit", str(ROOT / "etc/cards/calc"), "--format", "pdf", "-o", str(output)]) == code
+    assert output.read_text() == "last year's"
     assert machine.left == []
 
 

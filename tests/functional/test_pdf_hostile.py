@@ -69,9 +69,9 @@ def assert_sound(document: Document, pressed: Pressed, folder: Path) -> str:
     """Every sheet is a page, nothing is too wide, what no font has is named; the PDF's text."""
     wide = re.findall(r"^Overfull \\hbox \(([0-9.]+)pt.*", pressed.log, re.MULTILINE)
     assert [size for size in wide if float(size) > 2] == []
-    named = {int(code, 16) for code in re.findall(r"no font has U\+([0-9A-F]+)", "\n".join(pressed.remarks))}
     lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", pressed.log, re.M)}
-    assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= named
+    assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, pressed.named))
+    assert pressed.remarks == ()
     (folder / "card.pdf").write_bytes(pressed.pdf)
     told = subprocess.run(
         ["pdftotext", "-raw", folder / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
@@ -94,7 +94,7 @@ def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
     document, pressed = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
     told = "".join(assert_sound(document, pressed, tmp_path).split())
-    assert "%" * 70 in told
+    assert told.count("%") == 10_000
     assert told.count("allworkandnoplay") >= 500
 
 
@@ -136,8 +136,7 @@ def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: 
     assert not target.exists()
 
 
-@pytest.mark.parametrize("fault", [r"\undefined", "{", "}", "$", r"\begin{nothing}"])
-@pytest.mark.parametrize("key", ["", STEP])
+@pytest.mark.parametrize(("key", "fault"), [("", r"\undefined"), (STEP, "{"), (STEP, "}"), (STEP, "$")])
 def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, cache: Path) -> None:
     card, sources = small()
     document = compose(card, IDENTITY, layouts.find("karta-classic").arranged("latex"), sources)
