@@ -65,7 +65,9 @@ def _replay(
     link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
 ) -> Finding | None:
     snapshot = catalog.snapshots[key]
-    asked = replay.arguments(binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS)
+    asked = replay.arguments(
+        binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS, fresh=True
+    )
     try:
         reading = link.call(replay.TOOL, asked, seconds=_REPLAY_SECONDS + 5)
     except SessionUnavailable:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -37,6 +38,7 @@ class Replay:
     expressions: list[str]
     allocator: dict[str, Any] | None
     timeout: float
+    fresh: bool
     timings: dict[str, float] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -44,7 +46,7 @@ class Replay:
         self._pause = threading.Event()
 
     def perform(self) -> dict[str, Any]:
-        """``{file, line, function, values, allocator, allocator_error, stop_id, timings_ms}``."""
+        """``{file, line, function, method, values, allocator, allocator_error, stop_id, timings_ms}``."""
         try:
             with self.session.turn(self._left(), self.context.cancelled) as self._turn:
                 return self._perform()
@@ -85,6 +87,7 @@ class Replay:
         with self._timed("show"):
             self._show(stood)
         self._check_cancelled()
+        self._settle()
         timings = {name: round(seconds * 1000, 1) for name, seconds in self.timings.items()}
         return {**self._relative(stood), **read, "timings_ms": timings}
 
@@ -123,16 +126,23 @@ class Replay:
         if not self.session.editor.free():
             raise EditorBusy("Neovim waits for a key that cannot be answered for you; press Escape there")
         self._check_cancelled()
-        end_program(self.session)
+        self._leave()
         self.session.load()
         self._check_cancelled()
+
+    def _leave(self) -> None:
+        """End the program, unless the next visit may go on from a copy of it."""
+        gdb, editor = self.session.gdb, self.session.editor
+        if not self.fresh and gdb.call("leave", timeout=READ_TIMEOUT, shown=editor.call("output"), **self._where):
+            editor.call("clear")
+        else:
+            end_program(self.session)
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
     def _run(self, place: Workplace) -> dict[str, Any]:
-        hits = self.stop.get("hits", 1)
-        where = {key: self.stop[key] for key in ("file", "line", "function") if key in self.stop}
-        with self.session.gdb.begin("run", stop=where, hits=hits) as run:
+        hits = self._where["hits"]
+        with self.session.gdb.begin("run", fresh=self.fresh, **self._where) as run:
             try:
                 stood: dict[str, Any] = run.result(self._left(), self._turn)
                 return stood
@@ -143,6 +153,11 @@ class Replay:
                 self._timed_out(self._interrupt(run))
             except ChannelError as error:
                 self._failed(error, hits)
+
+    @property
+    def _where(self) -> dict[str, Any]:
+        place = {key: self.stop[key] for key in ("file", "line", "function") if key in self.stop}
+        return {"stop": place, "hits": self.stop.get("hits", 1)}
 
     def _interrupt(self, run: Pending) -> dict[str, Any]:
         """End the run: asked, then forced, at last with gdb itself. Answers what is known of where it was."""
@@ -196,10 +211,13 @@ class Replay:
     # -- after the run -----------------------------------------------------------------------------------------------
 
     def _show(self, stood: dict[str, Any]) -> None:
-        """Wait for termdebug to put the PC sign and the cursor there; do it ourselves where it does not."""
+        """Wait for termdebug to put the PC sign and the cursor there; do it ourselves where it does not. It never hears
+        of a program that stands there by a copy."""
         if stood["file"] is None:
             return
         editor, file, line = self.session.editor, stood["file"], stood["line"]
+        if stood["method"] == "fork":
+            editor.call("show", file, line)
         begun = time.monotonic()
         helped = False
         while not editor.call("shows", file, line):
@@ -215,6 +233,11 @@ class Replay:
 
     def _relative(self, place: dict[str, Any]) -> dict[str, Any]:
         return relative_place(place, self.session)
+
+    def _settle(self) -> None:
+        """Have gdb take the copy for the next visit. Nobody waits for it: what is asked next comes after it."""
+        with contextlib.suppress(DebuggerGone), self.session.gdb.begin("settle"):
+            pass
 
     # -- bookkeeping -------------------------------------------------------------------------------------------------
 

@@ -65,8 +65,9 @@ REPLAY_IN = document(
         "expressions": {"type": "array", "items": EXPRESSION, "maxItems": 500},
         "allocator": {"type": ["object", "null"]},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
+        "fresh": FLAG,
     },
-    optional=("allocator",),
+    optional=("allocator", "fresh"),
 )
 RECIPE = document(
     {
@@ -93,7 +94,7 @@ REPLAY_OUT = document(
     {
         "generation": WHOLE,
         "snapshot_ref": TEXT,
-        "method": {"const": "rerun"},
+        "method": {"enum": ["rerun", "fork"]},
         "file": TEXT_OR_NULL,
         "line": WHOLE_OR_NULL,
         "function": TEXT_OR_NULL,

@@ -31,8 +31,9 @@ DESCRIBED = (
     (
         "checkpoint_replay",
         "Replay to a snapshot",
-        "Build what was edited, run the program anew to the stop and read the expressions there. The editor shows the "
-        "line. The binding must be the one that session_binding answers. Cancel it at any time.",
+        "Build what was edited, bring the program to the stop and read the expressions there. The editor shows the "
+        "line. A stop that was visited before may be taken up from a copy of the program (method fork); with fresh it "
+        "is always started anew. The binding must be the one that session_binding answers. Cancel it at any time.",
         schemas.REPLAY_IN,
         schemas.REPLAY_OUT,
     ),
@@ -106,11 +107,11 @@ class SessionTools:
             arguments["expressions"],
             recipe,
             arguments["timeout_ms"] / 1000,
+            arguments.get("fresh", False),
         )
         return {
             "generation": arguments["generation"],
             "snapshot_ref": arguments["snapshot_ref"],
-            "method": "rerun",
         } | replay.perform()
 
     def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:

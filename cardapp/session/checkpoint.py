@@ -22,6 +22,7 @@ from cardapp.errors import (
     McpError,
     McpTimeout,
     SessionUnavailable,
+    SnapshotDrift,
     TooSlow,
 )
 from cardapp.session import replay
@@ -153,8 +154,7 @@ class Checkpoints:
 
     def _run(self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool) -> dict[str, Any]:
         try:
-            reading = self._replay(operation, guard, shelved)
-            self._verify(operation, guard, shelved, reading)
+            reading = self._proved(operation, guard, shelved)
             self._publish(operation, guard, shelved, reading, actor=actor, synced=synced)
         except Exception as error:
             told = error if isinstance(error, CardAppError) else _surprise(operation)
@@ -171,14 +171,29 @@ class Checkpoints:
             operation.ended.set()
         return operation.as_json()
 
-    def _replay(self, operation: Operation, guard: Guard, shelved: Shelved) -> dict[str, Any]:
+    def _proved(self, operation: Operation, guard: Guard, shelved: Shelved) -> dict[str, Any]:
+        """The session's report of the stop, which is as the card says."""
+        reading = self._replay(operation, guard, shelved)
+        try:
+            self._verify(operation, guard, shelved, reading)
+        except SnapshotDrift:
+            if reading["method"] == "rerun":
+                raise
+            # Only a program that was started anew can tell whether it is the card that is wrong.
+            reading = self._replay(operation, guard, shelved, fresh=True)
+            self._verify(operation, guard, shelved, reading)
+        return reading
+
+    def _replay(self, operation: Operation, guard: Guard, shelved: Shelved, *, fresh: bool = False) -> dict[str, Any]:
         """Have the session bring the program to the stop; its report as the tool's output schema says."""
         key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
         # The session gives up first, so that its own, better told timeout arrives before ours cuts the line.
         own = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = shelved.catalog.snapshots[key], shelved.card.allocator
-        asked = replay.arguments(operation.binding, operation.generation, key, snapshot, allocator, seconds=own)
+        asked = replay.arguments(
+            operation.binding, operation.generation, key, snapshot, allocator, seconds=own, fresh=fresh
+        )
 
         def progress(_done: float, _total: float | None, message: str | None) -> None:
             if message in STAGES:

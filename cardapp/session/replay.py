@@ -18,8 +18,9 @@ def arguments(
     allocator: AllocatorRecipe | None,
     *,
     seconds: float,
+    fresh: bool = False,
 ) -> dict[str, Any]:
-    """What the tool takes to bring the program to ``snapshot`` within ``seconds``."""
+    """What the tool takes to bring the program to ``snapshot`` within ``seconds``, started anew if ``fresh``."""
     return {
         **binding,
         "generation": generation,
@@ -28,6 +29,7 @@ def arguments(
         "expressions": proof.expressions(snapshot),
         "allocator": allocator.as_json() if allocator is not None else None,
         "timeout_ms": max(int(1000 * seconds), 1),
+        "fresh": fresh,
     }
 
 

@@ -1,4 +1,4 @@
-from tests.bench import api, replay
+from tests.bench import api, replay, revisit
 from tests.bench.figures import table
 
-print(table([*replay.measure(), *api.measure()]))
+print(table([*replay.measure(), *revisit.measure(), *api.measure()]))

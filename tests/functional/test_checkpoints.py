@@ -121,6 +121,7 @@ def test_another_expectation_is_refused_and_cancels_nothing(shared: Stage, part:
 
 
 def test_a_newer_request_supersedes_the_running_one(shared: Stage) -> None:
+    shared.tcp.post("/api/editor/reset")  # no copy of the slow stop is left
     shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
     running = Background(lambda: shared.tcp.post("/api/checkpoint/activate", shared.activation(SLOW)))
     shared.running(SLOW)
@@ -129,6 +130,23 @@ def test_a_newer_request_supersedes_the_running_one(shared: Stage) -> None:
     assert (newer.status, newer.json["state"]) == (200, "ready")
     assert shared.published()[0] == AGAIN
     assert "checkpoint.cancelled" in kinds(shared)
+
+
+def test_a_revisit_is_proved_and_says_how_it_was_made(shared: Stage) -> None:
+    shared.tcp.post("/api/editor/reset")
+    observed = [
+        shared.tcp.post("/api/checkpoint/activate", shared.activation(key)).json["observed"]
+        for key in (QUICK, AGAIN, QUICK)
+    ]
+    assert [each.pop("method") for each in observed] == ["rerun", "rerun", "fork"]
+    assert observed[0] == observed[2]
+
+
+def test_a_drift_is_told_of_a_new_run_only(shared: Stage) -> None:
+    for _ in range(2):
+        answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(DRIFTED))
+        problem = assert_problem(answer, 409, "snapshot_drift")
+        assert problem["operation"]["observed"]["method"] == "rerun"
 
 
 def test_a_falsified_value_ends_in_drift(shared: Stage) -> None:

@@ -15,6 +15,7 @@ import queue
 import signal
 import socket
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -23,6 +24,7 @@ import gdb
 from cardapp.container.ingdb.program import Program
 from cardapp.container.ingdb.run import Failure
 from cardapp.container.ingdb.values import read
+from cardapp.container.ingdb.visits import Visits
 
 # gdb wants these in its own thread only.
 GDB_SIGNALS = {signal.SIGINT, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, signal.SIGTERM}
@@ -31,8 +33,10 @@ GDB_SIGNALS = {signal.SIGINT, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, s
 class Channel:
     """Serves ``path`` until gdb ends."""
 
-    def __init__(self, path: str, program: Program) -> None:
-        self._program = program
+    def __init__(self, path: str, program: Program, visits: Visits) -> None:
+        self._visits = visits
+        self._busy = False
+        self._waiting: deque[Callable[[], None]] = deque()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
             os.unlink(path)  # of a gdb that was killed: there is one gdb to a session
@@ -46,6 +50,8 @@ class Channel:
         self._in_gdb: dict[str, Callable[..., Any]] = {
             "ping": os.getpid,
             "load": program.load,
+            "leave": visits.leave,
+            "settle": visits.settle,
             "kill": program.kill,
             "read": lambda **what: read(program, **what),
         }
@@ -73,15 +79,28 @@ class Channel:
             return self._run_to_its_end(arguments, answers)
         if name not in self._in_gdb:
             return {"error": "unknown_request", "reason": f"{name!r} is no request of this channel"}
-        gdb.post_event(lambda: answers.put(_outcome(self._in_gdb[name], arguments)))
+        gdb.post_event(lambda: self._in_turn(lambda: answers.put(_outcome(self._in_gdb[name], arguments))))
         return answers.get()
 
     def _run_to_its_end(self, arguments: dict[str, Any], answers: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
         def done(outcome: dict[str, Any] | Exception) -> None:
             answers.put(_refusal(outcome) if isinstance(outcome, Exception) else {"ok": outcome})
 
-        gdb.post_event(lambda: self._program.run(done, **arguments))
+        gdb.post_event(lambda: self._in_turn(lambda: self._visits.run(done, **arguments)))
         return answers.get()
+
+    def _in_turn(self, work: Callable[[], None]) -> None:
+        """gdb calls posted events while it waits for a function of the program, as a checkpoint makes it do."""
+        if self._busy:
+            self._waiting.append(work)
+            return
+        self._busy = True
+        try:
+            work()
+        finally:
+            self._busy = False
+            if self._waiting:
+                gdb.post_event(lambda: self._in_turn(self._waiting.popleft()))
 
 
 def _outcome(command: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
@@ -113,4 +132,5 @@ def _thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
 
 def open(path: str) -> None:
     """Serve the channel at ``path`` (mode 0600) for the rest of this gdb's life."""
-    Channel(path, Program()).start()
+    program = Program()
+    Channel(path, program, Visits(program)).start()

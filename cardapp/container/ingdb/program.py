@@ -10,13 +10,13 @@ import shlex
 import signal
 import termios
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gdb
 
 from cardapp.container.ingdb.places import exit_signal, frame_with_source, place_of
-from cardapp.container.ingdb.run import Failure, Run
+from cardapp.container.ingdb.run import Ended, Failure, Run
 
 # The learner may have changed any of these; a replay means the same every time.
 SETTINGS = (
@@ -46,7 +46,12 @@ class Program:
         self._state: dict[str, Any] = {"state": "none"}
         self._run: Run | None = None
         self._loaded: tuple[Any, ...] | None = None
-        self._tty: str | None = None
+        self._unheard = False
+        self.launch: tuple[Any, ...] = ()
+        """What :meth:`load` said was to run; a run with another one is another run."""
+        self.terminal = ""
+        self.at_end: Callable[[], None] = lambda: None
+        """Called when the program ended by itself or was killed."""
         gdb.events.cont.connect(self._continued)
         gdb.events.stop.connect(self._stopped)
         gdb.events.exited.connect(self._exited)
@@ -88,6 +93,8 @@ class Program:
     # -- events, in gdb's thread -------------------------------------------------------------------------------------
 
     def _continued(self, _event: gdb.ContinueEvent) -> None:
+        if self._unheard:
+            return
         pid = gdb.selected_inferior().pid
         with self._lock:
             if pid != self._pid:
@@ -95,6 +102,12 @@ class Program:
             self._become({"state": "running"})
 
     def _stopped(self, event: gdb.StopEvent) -> None:
+        if self._unheard:
+            return
+        if gdb.selected_inferior().pid != self._pid:
+            # Where there are checkpoints, gdb turns to one of them when the program ends, and tells of a stop.
+            self._ended(gdb.convenience_variable("_exitcode"))
+            return
         place = place_of(frame_with_source())
         reason = event.stop_signal if isinstance(event, gdb.SignalEvent) else None
         with self._lock:
@@ -102,22 +115,44 @@ class Program:
         self._advance(event)
 
     def _exited(self, event: gdb.ExitedEvent) -> None:
-        code = getattr(event, "exit_code", None)
-        reason = f"exit code {code}" if code is not None else f"killed by {exit_signal()}"
+        if not self._unheard:
+            self._ended(getattr(event, "exit_code", None))
+
+    def _ended(self, code: Any) -> None:
+        end = Ended(None if code is None else int(code))
+        reason = f"exit code {end.exit_code}" if code is not None else f"killed by {exit_signal()}"
         with self._lock:
             self._hold(0)
             self._become({"state": "exited", "reason": reason})
-        self._advance(event)
+        self._advance(end)
+        gdb.post_event(self._end_rest)
 
-    def _advance(self, event: gdb.Event) -> None:
+    def _end_rest(self) -> None:
+        """Copies of a program that ended go with it."""
+        if self.state()["state"] == "exited":
+            with self.unheard(), contextlib.suppress(gdb.error):
+                gdb.execute("kill", to_string=True)
+            self.at_end()
+
+    def _advance(self, event: gdb.Event | Ended) -> None:
         """gdb is still busy with the stop while it tells of it; the run goes on right after."""
         run = self._run
         if run is not None and not run.over:
             gdb.post_event(lambda: run.advance(event))
 
     def _poked(self, _event: Any) -> None:
-        with self._lock:
-            self._changes += 1
+        if not self._unheard:
+            with self._lock:
+                self._changes += 1
+
+    @contextlib.contextmanager
+    def unheard(self) -> Iterator[None]:
+        """What gdb tells meanwhile is of our own doing, and leaves the program where it stands."""
+        self._unheard = True
+        try:
+            yield
+        finally:
+            self._unheard = False
 
     def _hold(self, pid: int) -> None:
         """Keep a handle on the process itself, so that no signal can ever reach another one with its number."""
@@ -138,13 +173,15 @@ class Program:
                 gdb.execute(f"set {setting}", to_string=True)
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
-        if self._tty is None:
+        if not self.terminal:
             # Not yet set when gdb reads its first commands; gdb 13 has no value for it but what it shows.
-            self._tty = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
-        gdb.execute(f"set inferior-tty {self._tty}", to_string=True)
+            self.terminal = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
+        gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
         built = os.stat(program)
         loaded = (program, built.st_ino, built.st_mtime_ns)
+        self.launch = (loaded, arguments, directory)
         if loaded != self._loaded or gdb.current_progspace().filename != program:
+            self.kill()
             gdb.execute(f"file {shlex.quote(program)}", to_string=True)
             self._loaded = loaded
 
@@ -153,28 +190,34 @@ class Program:
         _select()
         inferior = gdb.selected_inferior()
         if inferior.pid != 0:
-            gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
+            with self.unheard():
+                gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
         with self._lock:
             self._hold(0)
             self._become({"state": "none"})
+        self.at_end()
         if self._run is not None:
             self._run.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
 
-    def run(self, done: Callable[[dict[str, Any] | Exception], None], stop: dict[str, Any], hits: int) -> None:
-        """Start a :class:`Run`; ``done`` gets its outcome."""
-        self._run = Run(stop, hits, done)
-        self._tidy_terminal()
-        self._run.begin()
+    def follow(self, run: Run) -> None:
+        """Let ``run`` hear of every stop and of the end."""
+        self._run = run
 
-    def _tidy_terminal(self) -> None:
-        """A fresh page for the program's output; keys that an earlier run left unread are dropped."""
-        if not self._tty:
+    def stand(self, place: dict[str, Any]) -> None:
+        """The program stands at ``place`` without having run there, in another process."""
+        with self._lock:
+            self._hold(gdb.selected_inferior().pid)
+            self._become({"state": "stopped", "reason": None} | place)
+
+    def tidy_terminal(self, shown: str = "") -> None:
+        """A fresh page for the program's output, with what is ``shown`` on it; keys left unread are dropped."""
+        if not self.terminal:
             return
         with contextlib.suppress(OSError):
-            terminal = os.open(self._tty, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            terminal = os.open(self.terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
             try:
                 termios.tcflush(terminal, termios.TCIFLUSH)
-                os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H")
+                os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H" + shown.encode())
             finally:
                 os.close(terminal)
 

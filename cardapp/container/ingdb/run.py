@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import gdb
@@ -30,6 +31,13 @@ class Failure(Exception):
         self.data = data
 
 
+@dataclass(frozen=True)
+class Ended:
+    """The program's end, in gdb's first process or in a copy of it; no code where a signal ended it."""
+
+    exit_code: int | None
+
+
 class Run:
     """Runs to the ``hits``-th time that ``stop`` (``{file, line}`` or ``{function}``) is reached.
 
@@ -41,26 +49,56 @@ class Run:
         self._stop = stop
         self._hits = hits
         self._done = done
+        self._passed = 0
         self._breakpoint: gdb.Breakpoint | None = None
+        self._main: gdb.Breakpoint | None = None
+        self._at_main: Callable[[], None] | None = None
         self._resting: list[gdb.Breakpoint] = []
         self.interrupted = False
         self.over = False
 
-    def begin(self) -> None:
-        """Set the breakpoint and let the program go."""
+    def begin(self, at_main: Callable[[], None] | None) -> None:
+        """Set the breakpoint and start the program; ``at_main`` is called where it enters ``main``."""
         try:
             self._breakpoint = self._placed()
             self._breakpoint.ignore_count = self._hits - 1
             self._rest_others()
+            if at_main is not None:
+                self._at_main, self._main = at_main, gdb.Breakpoint(function="main", internal=True)
+                self._main.silent = True  # the editor's debugger window need not follow there
             gdb.execute("run &", to_string=True)
         except Exception as error:
             self.finish(error)
 
-    def advance(self, event: gdb.Event) -> None:
-        """After a stop or an exit: the end of the run, or on."""
+    def resume(self) -> None:
+        """The same in a program that has just entered ``main``. Where it cannot, it raises what kept it from it, and is
+        over without an outcome."""
+        try:
+            self._resume()
+        except Exception:
+            self._clean_up()
+            raise
+
+    def _resume(self) -> None:
+        self._breakpoint = self._placed()
+        places = [location.address for location in self._breakpoint.locations]
+        if any(gdb.solib_name(place) is not None for place in places):
+            raise gdb.error("libraries may have been at the stop before main was")
+        self._rest_others()
+        self._passed = int(gdb.newest_frame().pc() in places)
+        if self._passed == self._hits:
+            self.finish(place_of(gdb.newest_frame()))
+            return
+        self._breakpoint.ignore_count = self._hits - self._passed - 1
+        gdb.execute("continue &", to_string=True)
+
+    def advance(self, event: gdb.Event | Ended) -> None:
+        """After a stop or the end: the end of the run, or on."""
         if self.over:
             return
         try:
+            if self._main is not None and self._main.hit_count:
+                self._enter_main()
             if self._arrived(event):
                 self.finish(place_of(gdb.newest_frame()))
             else:
@@ -72,17 +110,21 @@ class Run:
         """Leave nothing of the run behind but the program's state, and say how it ended."""
         if self.over:
             return
+        self._clean_up()
+        # The stop was printed below a prompt that nobody sees any more.
+        gdb.write(gdb.parameter("prompt"))
+        gdb.flush()
+        self._done(outcome)
+
+    def _clean_up(self) -> None:
         self.over = True
         for breakpoint in self._resting:
             # One that cannot be put back lost its scope with the old run, as gdb itself would say.
             with contextlib.suppress(gdb.error, RuntimeError):
                 breakpoint.enabled = True
-        if self._breakpoint is not None and self._breakpoint.is_valid():
-            self._breakpoint.delete()
-        # The stop was printed below a prompt that nobody sees any more.
-        gdb.write(gdb.parameter("prompt"))
-        gdb.flush()
-        self._done(outcome)
+        for own in (self._breakpoint, self._main):
+            if own is not None and own.is_valid():
+                own.delete()
 
     # -- the breakpoint ----------------------------------------------------------------------------------------------
 
@@ -104,10 +146,17 @@ class Run:
                 breakpoint.enabled = False
                 self._resting.append(breakpoint)
 
+    def _enter_main(self) -> None:
+        assert self._main is not None
+        assert self._at_main is not None
+        self._main.delete()
+        self._main = None
+        self._at_main()
+
     # -- what a stop means -------------------------------------------------------------------------------------------
 
-    def _arrived(self, event: gdb.Event) -> bool:
-        if isinstance(event, gdb.ExitedEvent):
+    def _arrived(self, event: gdb.Event | Ended) -> bool:
+        if isinstance(event, Ended):
             raise self._ended(event)
         if self._reached() >= self._hits:
             return True
@@ -118,14 +167,14 @@ class Run:
             raise Failure("target_crashed", f"the program got {name}", signal=name, place=here())
         return False
 
-    def _ended(self, event: gdb.ExitedEvent) -> Failure:
+    def _ended(self, event: Ended) -> Failure:
         reached = self._reached()
         if self.interrupted:
             return Failure("interrupted", "the program was interrupted", reached=reached, place=None)
-        if hasattr(event, "exit_code"):
+        if event.exit_code is not None:
             return Failure("target_exited", "the program ended", exit_code=event.exit_code, reached=reached)
         return Failure("target_crashed", "the program was killed", signal=exit_signal(), place=None)
 
     def _reached(self) -> int:
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
-        return int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0
+        return self._passed + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)

@@ -1,7 +1,9 @@
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 struct block {
@@ -58,6 +60,13 @@ static int await_line(void)
     return fgets(line, sizeof line, stdin) != NULL ? (int)strlen(line) : -1;
 }
 
+static void *sleep_on(void *nothing_else)
+{
+    for (;;)
+        pause();
+    return nothing_else;
+}
+
 static void misbehave(const char *how)
 {
     if (strcmp(how, "crash") == 0)
@@ -89,6 +98,18 @@ static void misbehave(const char *how)
         setsid();
         for (;;)
             pause();
+    }
+    if (strcmp(how, "greet") == 0)
+        printf("%s from the %s\n", "hello", "target");
+    if (strcmp(how, "file") == 0)
+        fopen("/proc/self/stat", "r");
+    if (strcmp(how, "pipe") == 0)
+        popen("cat", "w");
+    if (strcmp(how, "shared") == 0)
+        mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (strcmp(how, "thread") == 0) {
+        pthread_t sleeper;
+        pthread_create(&sleeper, NULL, sleep_on, NULL);
     }
     if (strcmp(how, "exit") == 0)
         exit(7);

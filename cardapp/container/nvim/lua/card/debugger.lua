@@ -120,6 +120,8 @@ function M.show(file, line)
   end
 end
 
+M.output = layout.output
+
 -- No program, no PC sign; and files that changed on disk are read again where they have no unsaved changes.
 function M.clear()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do

@@ -74,6 +74,16 @@ local function need_terminal_window(buffer, above)
   return vim.api.nvim_get_current_win()
 end
 
+-- What the program's terminal shows, as it can be written there again.
+function M.output()
+  local window = window_with(M.program)
+  if not window then
+    return ''
+  end
+  local lines = vim.api.nvim_buf_get_lines(M.program, -vim.api.nvim_win_get_height(window) - 1, -1, false)
+  return (table.concat(lines, '\r\n'):gsub('%s+$', ''))
+end
+
 local function plain(window, title)
   vim.wo[window].number = false
   vim.wo[window].signcolumn = 'no'

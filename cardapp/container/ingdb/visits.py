@@ -1,0 +1,137 @@
+"""Visits to the stops of a card: by a copy that stands there, by a run from the start of ``main``, or by a new run.
+
+A run from scratch is the truth; copies save time where they are sound (:mod:`cardapp.container.ingdb.copies`), and
+whatever is odd about them leads to a run from scratch. ``method`` tells of the stop itself: ``fork`` when the program
+was put there, ``rerun`` when it ran there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import gdb
+
+from cardapp.container.ingdb.copies import START, Copies, starts_at_main
+from cardapp.container.ingdb.places import place_of
+from cardapp.container.ingdb.program import Program
+from cardapp.container.ingdb.run import Run
+
+NOWHERE = ("", "")
+"""No stop, and the id of none."""
+
+Done = Callable[[dict[str, Any] | Exception], None]
+
+
+class Visits:
+    """Requests of the channel, in gdb's thread."""
+
+    def __init__(self, program: Program) -> None:
+        self._program = program
+        self._copies = Copies()
+        self._launch: tuple[Any, ...] = ()
+        self._screens: dict[str, str] = {}
+        self._arrival = NOWHERE
+        program.at_end = self._copies.forget
+        gdb.events.new_thread.connect(self._threaded)
+
+    def run(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
+        """Bring the program to the stop; ``done`` gets ``{file, line, function, method}`` or a
+        :class:`~cardapp.container.ingdb.run.Failure`. A ``fresh`` visit takes no copy."""
+        key = _key(stop, hits)
+        arrived = self._arriving(key, done)
+        if not fresh and self._can_return(stop, hits):
+            with contextlib.suppress(Exception):  # whatever it is, a new run tells
+                self._return_to(key, done) if key in self._copies else self._run_on(Run(stop, hits, arrived))
+                return
+        self._program.kill()
+        self._screens.clear()
+        self._program.tidy_terminal()
+        self._launch = self._program.launch
+        run = Run(stop, hits, arrived)
+        self._program.follow(run)
+        run.begin(None if fresh or not starts_at_main() else self._keep_start)
+
+    def _threaded(self, _event: gdb.ThreadEvent) -> None:
+        """gdb 13 hangs when it ends a program of several threads that has checkpoints."""
+        if len(gdb.selected_inferior().threads()) > 1:
+            gdb.post_event(self._drop_all)
+
+    def _drop_all(self) -> None:
+        with contextlib.suppress(gdb.error, OSError):
+            self._copies.drop_all()
+
+    def leave(self, stop: dict[str, Any], hits: int, shown: str) -> bool:
+        """Before a visit: whether the program may be left as it stands, for there are copies to go on from. ``shown``
+        is what its terminal shows, and will again when it is taken up here."""
+        if self._stands_at_arrival():
+            self._screens[self._arrival[0]] = shown
+        return self._can_return(stop, hits)
+
+    def _can_return(self, stop: dict[str, Any], hits: int) -> bool:
+        state = self._program.state()
+        return (
+            # After a signal gdb would pass it on to the copy.
+            (state["state"], state["reason"]) == ("stopped", None)
+            and self._launch == self._program.launch
+            and (_key(stop, hits) in self._copies or START in self._copies)
+            and self._copies.untouched()
+        )
+
+    def settle(self) -> None:
+        """After a visit: take the copy that the next one to this stop will use, unless the program has moved on."""
+        if not self._stands_at_arrival():
+            return
+        key = self._arrival[0]
+        with self._program.unheard():
+            try:
+                if key not in self._copies and self._copies.sound(self._program.terminal):
+                    self._copies.keep(key)
+                self._copies.drop_left()
+            except (gdb.error, OSError):
+                self._copies.forget()
+
+    def _stands_at_arrival(self) -> bool:
+        return bool(self._arrival[1] == self._program.state()["stop_id"])
+
+    # -- the three ways ----------------------------------------------------------------------------------------------
+
+    def _return_to(self, key: str, done: Done) -> None:
+        with self._program.unheard():
+            self._copies.take_up(key)
+        place = place_of(gdb.newest_frame())
+        self._program.tidy_terminal(self._screens.get(key, ""))
+        self._program.stand(place)
+        self._arrival = (key, self._program.state()["stop_id"])
+        done(place | {"method": "fork"})
+
+    def _run_on(self, run: Run) -> None:
+        with self._program.unheard():
+            self._copies.take_up(START)
+            self._copies.keep(START)
+        self._program.stand(place_of(gdb.newest_frame()))
+        self._program.tidy_terminal()
+        self._program.follow(run)
+        run.resume()
+
+    def _keep_start(self) -> None:
+        with self._program.unheard(), contextlib.suppress(gdb.error):
+            if self._copies.sound(self._program.terminal):
+                self._copies.keep(START)
+
+    def _arriving(self, key: str, done: Done) -> Done:
+        self._arrival = NOWHERE
+
+        def arrived(outcome: dict[str, Any] | Exception) -> None:
+            if isinstance(outcome, dict):
+                self._arrival = (key, self._program.state()["stop_id"])
+                outcome = outcome | {"method": "rerun"}
+            done(outcome)
+
+        return arrived
+
+
+def _key(stop: dict[str, Any], hits: int) -> str:
+    return json.dumps([stop, hits], sort_keys=True)

@@ -1,0 +1,73 @@
+"""Revisits of snapshots over HTTP, proved and published, beside gdb's own ``restart`` of a checkpoint, in one run."""
+
+from __future__ import annotations
+
+import random
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+from cardapp.card.source import load_card
+from cardapp.settings import ROOT
+from tests.bench.figures import Figure, median_ms, percentile
+from tests.functional.serving import Stage
+
+SNAPSHOTS = 20
+ROUNDS = 300
+
+
+def measure() -> list[Figure]:
+    card = ROOT / "etc" / "cards" / "arena"
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", card)
+        try:
+            stage.sessions.start(card)
+            return _measure(stage)
+        finally:
+            stage.close()
+
+
+def _measure(stage: Stage) -> list[Figure]:
+    snapshots = list(stage.service.services.shelf.current().catalog.snapshots)
+    chosen = random.Random(1)
+    few = chosen.sample(snapshots, SNAPSHOTS)
+    first = [_visit(stage, key, "rerun") for key in few]
+    again = [_visit(stage, chosen.choice(few), "fork") for _ in range(ROUNDS)]
+    restarts = _gdb(stage)
+    return [
+        Figure("first visit of a snapshot in a run", f"p50 {median_ms(first):.0f} ms"),
+        Figure(
+            "revisit, proved and published",
+            f"p50 {median_ms(again):.0f} ms, p99 {percentile(again, 0.99):.0f} ms",
+            "p50 ≤ 60 ms, p99 ≤ 150 ms",
+        ),
+        Figure(
+            "gdb's own `restart` of a checkpoint, without proof, editor or a new checkpoint",
+            f"p50 {median_ms(restarts):.0f} ms, p99 {percentile(restarts, 0.99):.0f} ms",
+        ),
+    ]
+
+
+def _visit(stage: Stage, key: str, method: str) -> float:
+    body = stage.activation(key)
+    began = time.perf_counter()
+    answer = stage.tcp.post("/api/checkpoint/activate", body)
+    took = time.perf_counter() - began
+    assert answer.status == 200, answer.body
+    assert answer.json["observed"]["method"] == method
+    return took
+
+
+def _gdb(stage: Stage) -> list[float]:
+    target = load_card(stage.card).card.target
+    built = (Path(stage.sessions.socket).parent / "work").rglob(Path(target.program).name)
+    program = next(path for path in built if path.is_file())
+    script = Path(__file__).with_name("gdb_restart.py")
+    told = subprocess.run(
+        ["gdb", "-nx", "-batch", "-ex", f"set $rounds = {ROUNDS // 3}", "-x", script, "--args", program, *target.args],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    return [float(line.split()[1]) for line in told.splitlines() if line.startswith("restart ")]

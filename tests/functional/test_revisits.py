@@ -1,0 +1,236 @@
+"""Stops that were visited before: taken up from copies of the program where that is sound, run to anew where not."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.card import proof
+from cardapp.card.model import Card
+from cardapp.card.source import load_card
+from cardapp.session import replay
+from cardapp.settings import ROOT
+from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, processes_of
+from tests.functional.test_session_replay import shown
+
+pytestmark = pytest.mark.functional
+
+FIRST = at("mark(1); /* before */")
+LATER = at("/* after */")
+MARKED = at("/* marked */", 4)
+
+
+@pytest.fixture(scope="module")
+def tool() -> Iterator[SessionTool]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        made = SessionTool(Path(state))
+        yield made
+        made.stop_all()
+
+
+@pytest.fixture(scope="module")
+def shared(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> RunningSession:
+    return RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
+
+
+@pytest.fixture
+def session(shared: RunningSession) -> RunningSession:
+    """The shared session with no program, so with no copies."""
+    shared.card.behave()
+    shared.ask("target_reset")
+    return shared
+
+
+def programs(session: RunningSession) -> list[int]:
+    """The processes of the target: the program and its copies."""
+    return [pid for pid, command in session.processes().items() if command == "target"]
+
+
+def visit(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
+    """The method of a replay, and all that it tells of the program."""
+    told = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
+    return told["method"], {key: told[key] for key in ("file", "line", "function", "values", "allocator")}
+
+
+# -- what a revisit is -----------------------------------------------------------------------------------------------
+
+
+def test_a_stop_is_taken_up_again_with_its_values_its_sign_and_its_output(session: RunningSession) -> None:
+    ways = [visit(session, stop) for stop in (FIRST, LATER, MARKED, FIRST, LATER, MARKED, MARKED, FIRST)]
+    assert [method for method, _ in ways] == ["rerun"] * 3 + ["fork"] * 5
+    assert [told for _, told in ways[3:]] == [ways[index][1] for index in (0, 1, 2, 2, 0)]
+    assert shown(session) == ("target.c", FIRST["line"], [FIRST["line"]])
+
+
+def test_the_program_goes_on_from_a_copy_and_the_copy_is_there_again(session: RunningSession) -> None:
+    _, before = visit(session, MARKED)
+    visit(session, FIRST)
+    for _ in range(3):
+        assert visit(session, MARKED) == ("fork", before)
+        session.gdb("finish")
+        eventually(lambda: session.state()["function"] == "main")
+        session.gdb("set var count = 99")
+        session.gdb("next")
+        eventually(lambda: session.state()["line"] not in (None, MARKED["line"]))
+
+
+def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> None:
+    session.card.behave("greet")
+    visit(session, LATER)
+    eventually(lambda: "hello from the target" in session.screen())
+    visit(session, FIRST)
+    eventually(lambda: "hello from the target" not in session.screen())
+    assert visit(session, LATER)[0] == "fork"
+    eventually(lambda: "hello from the target" in session.screen())
+
+
+def test_a_fresh_replay_takes_no_copy(session: RunningSession) -> None:
+    method, told = visit(session, LATER)
+    assert visit(session, LATER) == ("fork", told)
+    assert (method, visit(session, LATER, fresh=True)) == ("rerun", ("rerun", told))
+
+
+def test_the_state_says_where_a_copy_stands_and_changes_when_it_moves(session: RunningSession) -> None:
+    visit(session, LATER)
+    visit(session, FIRST)
+    told = session.replay(LATER, "count")
+    state = session.state()
+    assert (state["state"], state["line"], state["stop_id"]) == ("stopped", LATER["line"], told["stop_id"])
+    session.gdb("next")
+    eventually(lambda: session.state()["stop_id"] != told["stop_id"])
+
+
+# -- where copies are not sound --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("how", ["file", "pipe", "shared", "thread", "daemon"])
+def test_what_is_shared_with_others_is_never_copied(session: RunningSession, how: str) -> None:
+    session.card.behave(how)
+    ways = [visit(session, stop)[0] for stop in (LATER, FIRST, LATER, FIRST, LATER)]
+    assert ways[::2] == ["rerun"] * 3
+    visit(session, FIRST)
+    assert visit(session, FIRST)[0] == "fork"  # nothing was opened yet
+    session.ask("target_reset")
+    for pid in programs(session):  # the daemon, which gdb let go
+        os.kill(pid, signal.SIGKILL)
+
+
+def test_what_was_built_or_started_otherwise_is_run_anew(session: RunningSession) -> None:
+    visit(session, LATER)
+    source = session.path / "work" / "probe" / "target.c"
+    source.write_text(source.read_text() + "\n")
+    assert visit(session, LATER)[0] == "rerun"
+    assert visit(session, LATER)[0] == "fork"
+    session.card.behave("anything")
+    assert visit(session, LATER)[0] == "rerun"
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["checkpoint", "restart 0", "watch count", "kill", "run", "detach", "inferior 1\radd-inferior\rinferior 2"],
+)
+def test_whatever_the_learner_did_leads_to_a_run(session: RunningSession, command: str) -> None:
+    _, told = visit(session, LATER)
+    visit(session, FIRST)
+    session.gdb(command)
+    session.gdb('printf "%d-%d\\n", 12, 34')
+    eventually(lambda: "12-34" in session.screen())
+    again = [visit(session, stop) for stop in (LATER, FIRST, LATER)]
+    assert again[0][1] == again[2][1] == told
+    session.gdb("delete")
+
+
+def test_a_program_that_ends_takes_its_copies_with_it(session: RunningSession) -> None:
+    _, told = visit(session, LATER)
+    visit(session, FIRST)
+    assert visit(session, LATER)[0] == "fork"
+    session.gdb("continue")
+    eventually(lambda: session.state()["state"] == "exited")
+    assert session.state()["reason"] == "exit code 0"
+    eventually(lambda: not programs(session))
+    assert visit(session, LATER) == ("rerun", told)
+
+
+def test_an_end_before_the_stop_is_told_from_a_copy_too(session: RunningSession) -> None:
+    session.card.behave("exit")
+    visit(session, FIRST)
+    refusal = session.refusal(LATER)
+    assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 7, 0)
+    eventually(lambda: not programs(session))
+
+
+# -- their number ----------------------------------------------------------------------------------------------------
+
+
+def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> None:
+    stops = [{"function": "mark", "hits": hits} for hits in (1, 2, 3, 4, 5, 6)]
+    stops += [at(text, hits) for text in ("/* marked */", "/* in the loop */") for hits in range(1, 6)]
+    stops += [at("a->used += size;", hits) for hits in (1, 2)] + [at("a->count++;", hits) for hits in (1, 2)]
+    stops += [at("a->blocks[a->count].offset", hits) for hits in (1, 2)] + [FIRST, LATER, at("return 2 * n;")]
+    stops += [at("arena.base =", 1), at("arena.size =", 1), at('"first"', 1), at('"%d\\n"', 1), at("return 0;", 1)]
+    stops += [at("a->blocks[a->count].size", hits) for hits in (1, 2)]
+    stops += [at("a->blocks[a->count].label", hits) for hits in (1, 2)] + [at("misbehave(argc", 1)]
+    assert len(stops) > 33
+    assert {visit(session, stop)[0] for stop in stops} == {"rerun"}
+    assert visit(session, stops[-1])[0] == "fork"
+    assert visit(session, stops[0])[0] == "rerun"  # the oldest went
+    eventually(lambda: len(programs(session)) <= 36)
+    session.ask("target_reset")
+    eventually(lambda: not programs(session))
+
+
+def test_none_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
+    own = RunningSession(tool, TestCard(tmp_path / "card", "other"), "own")
+    for stop in (FIRST, LATER, FIRST):
+        visit(own, stop)
+    container = own.ask("session_binding")["container_id"]
+    assert len(programs(own)) >= 3
+    own.stop()
+    eventually(lambda: not processes_of(container, own.path))
+
+
+# -- whole cards -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["arena", "calc"])
+def test_both_methods_prove_the_same(tool: SessionTool, name: str, loops: Callable[..., int]) -> None:
+    folder = ROOT / "etc" / "cards" / name
+    card = load_card(folder).card
+    tool.must("start", "--name", name, str(folder))
+    session = object.__new__(RunningSession)
+    session.tool, session.name, session.path, session._client = tool, name, tool.state / "sessions" / name, None
+    try:
+        _prove(session, card, loops(quick=30, full=250), seed=len(name))
+    finally:
+        session.stop()
+
+
+def _prove(session: RunningSession, card: Card, rounds: int, seed: int) -> None:
+    from cardapp.card.catalog import Catalog
+
+    chosen = random.Random(seed)
+    snapshots = Catalog(card).snapshots
+    few = chosen.sample(sorted(snapshots), 20)
+    binding = {key: session.ask("session_binding")[key] for key in ("container_id", "instance", "profile", "target")}
+    methods = []
+    proofs: dict[str, list[dict[str, Any]]] = {}
+    for generation in range(1, rounds + 1):
+        key = chosen.choice(few if generation % 3 else sorted(snapshots))
+        asked = replay.arguments(
+            binding, generation, key, snapshots[key], card.allocator, seconds=20, fresh=generation % 5 == 0
+        )
+        told = session.ask(replay.TOOL, **asked)
+        methods.append(told["method"])
+        checks = proof.checks(snapshots[key], told)
+        assert proof.drift_reason(checks) is None, (key, told["method"])
+        seen = {part: told[part] for part in ("file", "line", "function", "values", "allocator")}
+        proofs.setdefault(key, []).append(seen | {"checks": [check.as_json() for check in checks]})
+    assert all(each == seen[0] for seen in proofs.values() for each in seen)
+    assert set(methods) == {"rerun", "fork"}
