@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from cardapp.press import FONT_PACKAGES, PACKAGES
+
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "sha256sum", "true")
 NOBODY = 65534
@@ -204,10 +206,17 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     machine.add("sudo", SUDO)
     (machine.root / ".venv" / ".setup").unlink()
     machine.set_up("card")
-    assert not any("chromium" in line for line in machine.log)
+    assert not any("chromium" in line or "texlive" in line for line in machine.log)
     machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext kpsewhich"
     assert "do without" not in machine.set_up("test").stderr
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
+
+
+def test_the_tests_bring_all_that_a_pdf_needs() -> None:
+    assert set(PACKAGES) < set(FOR_TESTS)
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    for packages in (PACKAGES, FONT_PACKAGES):
+        assert all(package in readme for package in packages)
 
 
 def test_a_second_part_joins_the_first(machine: Machine) -> None:

@@ -114,6 +114,10 @@ def test_any_card(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> Non
     check()
 
 
+def test_the_same_sheets_give_the_same_bytes(cache: Path) -> None:
+    assert set_(*small(), "karta-5a", cache)[1].pdf == set_(*small(), "karta-5a", cache)[1].pdf
+
+
 # -- what no card can say, said by hand: the walls behind the escapes ----------------------------------------------
 
 
