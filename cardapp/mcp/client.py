@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import reprlib
 import socket
@@ -50,11 +51,13 @@ class McpClient:
         timeout: float = 10.0,
         client_info: dict[str, Any] | None = None,
         check_answer: CheckAnswer | None = None,
+        probe: bool = True,
     ) -> None:
         """Take over two streams with file descriptors (or one socket, twice) and agree with the server on them.
 
         ``check_answer`` holds a tool's structured result to what the caller counts on, whatever output schema the
-        server gives the tool: it takes both and gives what is wrong.
+        server gives the tool: it takes both and gives what is wrong. Without ``probe`` the server gets the handshake
+        at once.
 
         :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: no agreement within ``timeout`` seconds; the
             streams are closed then.
@@ -71,7 +74,7 @@ class McpClient:
         self.closed = self._talk.closed
         """Set once the connection has ended, from either side."""
         try:
-            agreement = negotiate(self._talk, self._info, timeout)
+            agreement = negotiate(self._talk, self._info, timeout, probe=probe)
         except BaseException:
             self._talk.close()
             raise
@@ -92,19 +95,20 @@ class McpClient:
     ) -> McpClient:
         """Connect to the Unix socket at ``path`` and agree with who listens, all within ``timeout`` seconds.
 
+        Who hangs up at the probe is called again, for the handshake: the reference implementation's first servers do.
+
         :raises McpClosed: nobody listens there. For the rest see the constructor.
         """
         deadline = time.monotonic() + timeout
-        connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        try:
-            connected.settimeout(timeout)
-            connected.connect(os.fspath(path))
-            connected.settimeout(None)
-        except OSError as why:
-            connected.close()
-            raise McpClosed(f"no MCP server answers on {path}: {why.strerror or why}") from why
-        remaining = deadline - time.monotonic()
-        return cls(connected, connected, timeout=remaining, client_info=client_info, check_answer=check_answer)
+
+        def call(*, probe: bool) -> McpClient:
+            end = _connected(path, deadline - time.monotonic())
+            left = deadline - time.monotonic()
+            return cls(end, end, timeout=left, client_info=client_info, check_answer=check_answer, probe=probe)
+
+        with contextlib.suppress(McpClosed):
+            return call(probe=True)
+        return call(probe=False)
 
     @property
     def era(self) -> Era:
@@ -218,6 +222,19 @@ class McpClient:
                 raise McpProtocolError("tools/list: the list of tools does not end")
             cursors.add(cursor)
             params = {"cursor": cursor}
+
+
+def _connected(path: str | os.PathLike[str], timeout: float) -> socket.socket:
+    """:raises McpClosed: nobody takes the call within ``timeout`` seconds."""
+    connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connected.settimeout(max(0.001, timeout))  # 0 would mean not to wait at all
+        connected.connect(os.fspath(path))
+        connected.settimeout(None)
+    except OSError as why:
+        connected.close()
+        raise McpClosed(f"no MCP server answers on {path}: {why.strerror or why}") from why
+    return connected
 
 
 def _is_tool(tool: Any) -> bool:

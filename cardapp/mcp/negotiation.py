@@ -36,26 +36,29 @@ class Agreement:
     server_info: dict[str, Any]
 
 
-def negotiate(conversation: Conversation, client_info: dict[str, Any], timeout: float) -> Agreement:
-    """Agree with the server within ``timeout`` seconds.
+def negotiate(
+    conversation: Conversation, client_info: dict[str, Any], timeout: float, *, probe: bool = True
+) -> Agreement:
+    """Agree with the server within ``timeout`` seconds; without ``probe`` by the handshake alone.
 
     :raises McpProtocolError: no common revision. :raises McpTimeout, McpClosed, McpRemoteError: it got not that far.
     """
     deadline = time.monotonic() + timeout
-    agreement = _discover(conversation, client_info, LATEST_MODERN, timeout * PROBE_SHARE)
-    if agreement is not None:
-        return agreement
+    if probe:
+        agreement = _discover(conversation, client_info, LATEST_MODERN, timeout * PROBE_SHARE)
+        if agreement is not None:
+            return agreement
     try:
         return _handshake(conversation, client_info, deadline - time.monotonic())
     except McpRemoteError as why:
-        # The probe was too slow for its time, but reached a modern server after all, which now names itself.
+        # A modern server after all, which now names itself: the probe was too slow for its time, or left out.
         revision = newest_common(_supported(why), "modern")
         if revision is None:
             raise
-        agreement = _discover(conversation, client_info, revision, deadline - time.monotonic())
-        if agreement is None:
+        late = _discover(conversation, client_info, revision, deadline - time.monotonic())
+        if late is None:
             raise
-        return agreement
+        return late
 
 
 def _discover(

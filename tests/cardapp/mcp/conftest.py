@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -123,6 +124,16 @@ def handshake_client(
     client = connecting.result(PATIENCE)
     yield client, peer
     client.close()
+
+
+@pytest.fixture
+def listening(state_dir: Path) -> Iterator[tuple[Path, Callable[[], ScriptedPeer]]]:
+    """A Unix socket, and what takes the next call there: a scripted server."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(state_dir / "s"))
+        listener.listen()
+        listener.settimeout(PATIENCE)
+        yield state_dir / "s", lambda: ScriptedPeer(listener.accept()[0])
 
 
 @pytest.fixture

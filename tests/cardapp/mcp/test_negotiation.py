@@ -230,6 +230,32 @@ def test_a_server_that_hangs_up_is_gone(opening: tuple[Any, Future[McpClient]]) 
         connecting.result(PATIENCE)
 
 
+Listening = tuple[Path, Callable[[], Any]]
+
+
+def test_who_hangs_up_at_the_probe_is_called_again(listening: Listening, background: Background) -> None:
+    path, take_call = listening
+    connecting = background(McpClient.connect, path, timeout=PATIENCE)
+    first = take_call()
+    first.expect("server/discover")
+    first.close()
+    second = take_call()
+    shake_hands(second, "2024-11-05")
+    assert finish(connecting) == ("handshake", "2024-11-05")
+    second.close()
+
+
+def test_who_hangs_up_at_the_handshake_too_is_gone(listening: Listening, background: Background) -> None:
+    path, take_call = listening
+    connecting = background(McpClient.connect, path, timeout=PATIENCE)
+    for method in ("server/discover", "initialize"):
+        peer = take_call()
+        peer.expect(method)
+        peer.close()
+    with pytest.raises(McpClosed):
+        connecting.result(PATIENCE)
+
+
 def test_a_path_where_nobody_listens(state_dir: Path) -> None:
     for name in ("nothing", "x" * 200):
         with pytest.raises(McpClosed, match="no MCP server answers"):
