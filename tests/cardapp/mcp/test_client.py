@@ -16,9 +16,10 @@ from cardapp.errors import (
     McpRemoteError,
     McpTimeout,
 )
-from cardapp.mcp.client import McpClient, ToolResult
+from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 
 PATIENCE = 20.0
+LONG = "x" * 100_000
 Background = Callable[..., Future[Any]]
 Talk = tuple[McpClient, Any]
 
@@ -221,6 +222,15 @@ def test_endless_cursors_are_refused(
         listing.result(PATIENCE)
 
 
+def test_more_tools_than_anybody_has_are_refused(talk: Talk, background: Background) -> None:
+    client, peer = talk
+    listing = background(client.list_tools, timeout=PATIENCE)
+    tools = [{"name": str(number)} for number in range(MAX_TOOLS + 1)]
+    peer.answer(peer.expect("tools/list"), {"resultType": "complete", "tools": tools})
+    with pytest.raises(McpProtocolError, match=f"more than {MAX_TOOLS} tools"):
+        listing.result(PATIENCE)
+
+
 @pytest.mark.parametrize("tools", [None, {}, [7], [{"title": "nameless"}]])
 def test_tools_that_are_none(talk: Talk, background: Background, tools: Any) -> None:
     client, peer = talk
@@ -275,6 +285,20 @@ def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, backg
     running.result(PATIENCE)
     ping(talk, background)
     assert told == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
+
+
+def test_of_a_long_text_only_the_beginning_is_kept(talk: Talk, background: Background) -> None:
+    told: list[Any] = []
+    running, request = start(talk, background, on_progress=lambda *report: told.append(report))
+    token = request["params"]["_meta"]["progressToken"]
+    talk[1].send(
+        {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "message": LONG}}
+    )
+    talk[1].send({"id": request["id"], "error": {"code": -32000, "message": LONG}})
+    with pytest.raises(McpRemoteError) as refused:
+        running.result(PATIENCE)
+    assert told == [(1, None, LONG[:1000])]
+    assert refused.value.detail == LONG[:2000] + "…"
 
 
 def test_progress_restarts_the_timeout(talk: Talk, background: Background) -> None:
