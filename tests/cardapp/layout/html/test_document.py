@@ -17,6 +17,8 @@ from cardapp.card.model import Card
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.html.document import render
+from cardapp.layout.html.prose import Prose
+from cardapp.layout.prose import Setting
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
 from cardapp.layout.text import parse
@@ -163,6 +165,20 @@ def test_what_a_layout_does_not_show_leaves_anchors_and_ranks_whole() -> None:
     assert {element.name for element in page.all() if re.fullmatch("h[1-6]", element.name)} == {"h1", "h2", "h3"}
 
 
+@pytest.mark.parametrize("layout", ["karta-classic", "karta-5a", "karta-5b"])
+def test_lines_stand_between_columns_that_hold_something(layout: str) -> None:
+    _, page = made("arena", layout)
+    for band in page.all(within="band"):
+        parts = {part.attributes["style"].split(";")[0] for part in band.all(within="part")}
+        dividers = [float(one.attributes["style"][4:].split(";")[0]) for one in band.all(within="divider")]
+        bars = {bar.attributes["style"].split(";")[0] for bar in band.all(within="bar")}
+        places = sorted(float(place[4:]) for place in parts)
+        assert len(dividers) >= len(places) - 1
+        assert all(places[0] < divider < places[-1] for divider in dividers)
+        assert bars == (parts if layout == "karta-5b" and len(parts) > 1 else set())
+    assert bool(list(page.all(within="divider"))) == (layout != "karta-classic")
+
+
 # -- what anybody may write ----------------------------------------------------------------------------------------
 
 
@@ -239,6 +255,14 @@ def _said(page: Element, kind: str) -> str:
                 if isinstance(piece, Element) and not piece.classes & {"caption", "mark", "anchor"}
             ]
     return squeezed("".join(found))
+
+
+def test_code_breaks_at_its_blanks_and_only_a_word_longer_than_its_line_breaks_anywhere() -> None:
+    setting = Setting(60, 3.3, 5, 3, 4)
+    long = "half-".ljust(80, "x")
+    page = read(Prose(2, ()).blocks(parse(f"well-known `a->b = c` **{long}**"), setting))
+    assert [span.text for span in page.all(within="whole")] == ["a->b"]
+    assert [span.text for span in page.all(within="long")] == [long]
 
 
 def test_ten_thousand_characters_in_a_line_are_all_there() -> None:
