@@ -1,4 +1,4 @@
-"""Our client drives servers made with the reference implementation, over a Unix socket and over stdio, in both eras."""
+"""Our client drives servers of the reference implementation, over a Unix socket and over stdio, in every revision."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION
 
 from cardapp.errors import McpCancelled, McpClosed, McpProtocolError, McpRemoteError, McpTimeout
 from cardapp.mcp.client import McpClient, ToolResult
@@ -18,7 +19,8 @@ pytestmark = pytest.mark.functional
 
 SERVER = Path(__file__).resolve().parents[1] / "cardapp" / "mcp" / "sdk_server.py"
 PATIENCE = 30.0
-AGREED = {"both": ("modern", "2026-07-28"), "handshake": ("handshake", "2025-11-25")}
+REVISIONS = [*HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION]
+BOTH_ERAS = [HANDSHAKE_PROTOCOL_VERSIONS[-1], LATEST_MODERN_VERSION]
 
 Start = Callable[[str, str], McpClient]
 
@@ -39,11 +41,11 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 @pytest.fixture(params=["socket", "stdio"])
 def start(request: pytest.FixtureRequest, state_dir: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[Start]:
-    """``start(make, era)`` starts a server and is our client of it."""
+    """``start(make, revision)`` starts a server and is our client of it."""
     clients: list[McpClient] = []
 
-    def connect(make: str, era: str) -> McpClient:
-        command = [sys.executable, str(SERVER), make, era]
+    def connect(make: str, revision: str) -> McpClient:
+        command = [sys.executable, str(SERVER), make, revision]
         if request.param == "socket":
             process = subprocess.Popen([*command, str(state_dir / "s")], stderr=subprocess.PIPE)
             processes.append(process)
@@ -68,14 +70,24 @@ def call(client: McpClient, name: str, _timeout: float = PATIENCE, **arguments: 
     return client.call_tool(name, arguments, timeout=_timeout, maximum=PATIENCE)
 
 
-@pytest.mark.parametrize("era", ["both", "handshake"])
-def test_a_server_made_by_hand(start: Start, era: str) -> None:
-    client = start("lowlevel", era)
-    assert (client.era, client.revision) == AGREED[era]
+def progress(client: McpClient) -> list[tuple[float, float | None, str | None]]:
+    seen: list[tuple[float, float | None, str | None]] = []
+    client.call_tool(
+        "count", {"steps": 3}, timeout=PATIENCE, maximum=PATIENCE, on_progress=lambda *report: seen.append(report)
+    )
+    return seen
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_a_server_made_by_hand(start: Start, revision: str) -> None:
+    client = start("lowlevel", revision)
+    assert client.revision == revision
+    assert client.era == ("modern" if revision == LATEST_MODERN_VERSION else "handshake")
     assert client.server_info["name"] == "by hand"
     client.ping(timeout=PATIENCE)
     assert [tool["name"] for tool in client.list_tools()] == ["add", "count", "stopped", "fail", "lie"]
     assert call(client, "add", a=1, b=2.5) == ToolResult({"sum": 3.5}, False, "3.5")
+    assert progress(client) == [(n, 3, f"step {n}") for n in (1, 2, 3)]
     assert call(client, "fail") == ToolResult(None, True, "no luck")
     with pytest.raises(McpProtocolError, match="/sum"):
         call(client, "lie")
@@ -83,33 +95,23 @@ def test_a_server_made_by_hand(start: Start, era: str) -> None:
         client._request("resources/list", {}, timeout=PATIENCE)
 
 
-@pytest.mark.parametrize("era", ["both", "handshake"])
-def test_a_server_made_by_decorators(start: Start, era: str) -> None:
-    client = start("decorated", era)
-    assert (client.era, client.revision) == AGREED[era]
+@pytest.mark.parametrize("revision", BOTH_ERAS)
+def test_a_server_made_by_decorators(start: Start, revision: str) -> None:
+    client = start("decorated", revision)
+    assert client.revision == revision
     assert call(client, "add", a=1, b=2).structured == {"sum": 3}
     assert call(client, "count", steps=2).structured == {"result": 2}
+    assert progress(client) == [(n, 3, f"step {n}") for n in (1, 2, 3)]
     failed = call(client, "fail")
     assert failed.is_error
     assert "fail" in failed.text
     assert call(client, "add", a="one", b=2).is_error
 
 
-@pytest.mark.parametrize("make", ["lowlevel", "decorated"])
-@pytest.mark.parametrize("era", ["both", "handshake"])
-def test_progress(start: Start, make: str, era: str) -> None:
-    client = start(make, era)
-    seen: list[tuple[float, float | None, str | None]] = []
-    client.call_tool(
-        "count", {"steps": 3}, timeout=PATIENCE, maximum=PATIENCE, on_progress=lambda *report: seen.append(report)
-    )
-    assert seen == [(n, 3, f"step {n}") for n in (1, 2, 3)]
-
-
-@pytest.mark.parametrize("era", ["both", "handshake"])
+@pytest.mark.parametrize("revision", BOTH_ERAS)
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-def test_a_call_given_up_is_stopped_at_the_server(start: Start, era: str, how: str) -> None:
-    client = start("lowlevel", era)
+def test_a_call_given_up_is_stopped_at_the_server(start: Start, revision: str, how: str) -> None:
+    client = start("lowlevel", revision)
     cancel = threading.Event()
     with pytest.raises(McpTimeout if how == "timeout" else McpCancelled):
         client.call_tool(
@@ -123,9 +125,9 @@ def test_a_call_given_up_is_stopped_at_the_server(start: Start, era: str, how: s
     assert not call(client, "stopped").is_error  # answers once the other call has been stopped
 
 
-@pytest.mark.parametrize("era", ["both", "handshake"])
-def test_a_server_killed_during_a_call(start: Start, processes: list[subprocess.Popen[bytes]], era: str) -> None:
-    client = start("lowlevel", era)
+@pytest.mark.parametrize("revision", BOTH_ERAS)
+def test_a_server_killed_during_a_call(start: Start, processes: list[subprocess.Popen[bytes]], revision: str) -> None:
+    client = start("lowlevel", revision)
     with pytest.raises(McpClosed):
         client.call_tool(
             "count",

@@ -1,7 +1,8 @@
-"""An MCP server made with the reference implementation, for tests: ``sdk_server.py MAKE ERA [SOCKET]``.
+"""An MCP server made with the reference implementation, for tests: ``sdk_server.py MAKE REVISION [SOCKET]``.
 
-MAKE is ``lowlevel`` or ``decorated``, ERA ``both`` or ``handshake``. It serves one peer: who connects to the SOCKET,
-or, without one, who started it. ``socket_streams`` carries its messages over a socket, for its client too.
+MAKE is ``lowlevel`` or ``decorated``. With the modern REVISION it serves both eras, else the handshake with that
+revision alone. It serves one peer: who connects to the SOCKET, or, without one, who started it. ``socket_streams``
+carries its messages over a socket, for its client too.
 """
 
 from __future__ import annotations
@@ -14,12 +15,13 @@ from typing import Any, TypedDict
 import anyio
 import anyio.abc
 import mcp_types as types
+from mcp.server import runner
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 from mcp.server.mcpserver import Context, MCPServer
-from mcp.server.runner import serve_loop
 from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
+from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 STOPPED = anyio.Event()
 
@@ -134,24 +136,26 @@ def decorated_server() -> Server[Any]:
 # -- serving -----------------------------------------------------------------------------------------------------------
 
 
-async def serve(server: Server[Any], era: str, streams: Any) -> None:
+async def serve(server: Server[Any], revision: str, streams: Any) -> None:
     async with streams as (incoming, outgoing):
-        if era == "both":
+        if revision in MODERN_PROTOCOL_VERSIONS:
             await server.run(incoming, outgoing, server.create_initialization_options())
         else:
+            # As a server of that time: it answers the client's newer offer with the newest one it knows.
+            runner.HANDSHAKE_PROTOCOL_VERSIONS, runner.LATEST_HANDSHAKE_VERSION = (revision,), revision
             async with server.lifespan(server) as state:
-                await serve_loop(server, incoming, outgoing, lifespan_state=state)
+                await runner.serve_loop(server, incoming, outgoing, lifespan_state=state)
 
 
-async def main(make: str, era: str, *path: str) -> None:
+async def main(make: str, revision: str, *path: str) -> None:
     server = lowlevel_server() if make == "lowlevel" else decorated_server()
     if not path:
-        return await serve(server, era, stdio_server())
+        return await serve(server, revision, stdio_server())
     listener = await anyio.create_unix_listener(path[0])
     sys.stderr.write("listening\n")
     async with listener:
         stream = await listener.accept()
-    await serve(server, era, socket_streams(stream))
+    await serve(server, revision, socket_streams(stream))
 
 
 if __name__ == "__main__":
