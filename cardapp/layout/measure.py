@@ -117,4 +117,4 @@ def _padding(component: Component) -> float:
 
 @lru_cache(maxsize=4096)
 def _chopped(line: str, columns: int) -> tuple[str, ...]:
-    return metrics.chop(visible(line), columns)
+    return metrics.fold(visible(line), columns)

@@ -5,7 +5,8 @@ in thousandths of the em, by character for ASCII and by class, rounded up, for a
 reckoned, and a part's frame is never too small. A point is 1/72 inch, as in CSS and PDF (TeX calls it ``bp``).
 
 Within a text, code has the text's size in the code family, a heading is a strong line of the text's size, a block of
-code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens.
+code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens. Lines of a
+source file, expressions and values break behind blanks (``fold``), and emitters get their pieces.
 """
 
 from __future__ import annotations
@@ -188,4 +189,21 @@ def chop(line: str, limit: int) -> tuple[str, ...]:
             pieces.append(line[start:place])
             start, taken = place, 0
         taken += wide
+    return (*pieces, line[start:])
+
+
+def fold(line: str, limit: int) -> tuple[str, ...]:
+    """As ``chop``, yet behind the last blank of a piece where that is in its second half: most words stay whole."""
+    line = line.expandtabs(TAB)
+    if len(line) <= limit and line.isascii():
+        return (line,)
+    pieces, start, taken, blank = [], 0, 0, 0
+    for place, char in enumerate(line):
+        wide = _cells_of(char)
+        if taken + wide > limit:
+            end = blank if 2 * (blank - start) > place - start else place
+            pieces.append(line[start:end])
+            start, taken = end, sum(map(_cells_of, line[end:place]))
+        taken += wide
+        blank = place + 1 if char == " " else blank
     return (*pieces, line[start:])

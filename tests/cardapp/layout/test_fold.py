@@ -1,0 +1,38 @@
+"""Lines of code in a column: every character stays, no piece is too wide, and words stay whole where they can."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cardapp.layout.metrics import TAB, chop, fold, width
+
+LINES = st.one_of(st.text(st.sampled_from("ab  (日\u0301"), max_size=80), st.text(max_size=40))
+
+
+@given(LINES, st.integers(8, 40))
+def test_pieces_make_up_the_line_and_fit(line: str, limit: int) -> None:
+    for pieces in (chop(line, limit), fold(line, limit)):
+        assert "".join(pieces) == line.expandtabs(TAB)
+        assert all(width(piece, 1, "code") <= limit * 0.6 + 1e-9 for piece in pieces)
+        assert all(pieces[1:])
+
+
+@pytest.mark.parametrize(
+    ("line", "pieces"),
+    [
+        ("", ("",)),
+        ("short", ("short",)),
+        ("int a; /* why */", ("int a; /* ", "why */")),
+        ("        x = wordwordword;", ("        x = ", "wordwordword", ";")),
+        ("a wordthatislongerthanthat", ("a wordthatis", "longerthanth", "at")),
+        ("one two three", ("one two ", "three")),
+    ],
+)
+def test_words_stay_whole_where_a_blank_is_near(line: str, pieces: tuple[str, ...]) -> None:
+    assert fold(line, 12) == pieces
+
+
+def test_a_long_line_takes_no_longer_than_its_length() -> None:
+    assert len(fold("word " * 40_000, 60)) == 200_000 // 60 + 1
