@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from cardapp.layout import vocabulary
@@ -13,6 +14,9 @@ from cardapp.layout.vocabulary import ALL, GUTTER
 from cardapp.schema import shown
 
 _COLUMNS = ("left", GUTTER, "right")
+_SIDES = ("left_role", "right_role")
+_GRID, _READING = ("guide", "evidence"), ("notes", "reading")
+"""The roles where a file gives none."""
 _Names = tuple[str, ...]
 
 
@@ -23,7 +27,7 @@ class Arranger:
         self._document = document
         self._notices = notices
         given = document["tokens"].get("grid", {})
-        own = _own(given.get("columns", _COLUMNS), notices)
+        own = self._own = _own(given.get("columns", _COLUMNS), notices)
         self.columns: dict[Variant, _Names] = {
             variant: own if _suits(variant, own) else _folded(variant)
             for variant in dict.fromkeys(document["emitters"].values())
@@ -32,8 +36,9 @@ class Arranger:
             message = f"have no effect: the emitters' own are used ({', '.join(self.names)})"
             notices.add(("tokens", "grid", "columns"), message)
         self._roles = {
-            side: notices.name(("tokens", "grid", side), given.get(side, default), vocabulary.ROLES, default)
-            for side, default in (("left_role", "guide"), ("right_role", "evidence"))
+            side: notices.name(("tokens", "grid", side), given[side], vocabulary.ROLES, default)
+            for side, default in zip(_SIDES, _GRID, strict=True)
+            if side in given
         }
 
     @property
@@ -43,20 +48,39 @@ class Arranger:
 
     def arrangements(self, paper: Paper) -> dict[Variant, Arrangement]:
         """The arrangement of each emitter; :class:`InvalidLayout` where its columns do not fit the paper."""
-        given = self._block_map()
+        mapped = self._block_map()
         found: dict[Variant, Arrangement] = {}
         for variant, names in self.columns.items():
             made = grid(paper, names, vocabulary.FOLDS[variant], self._roles_of(variant))
-            columns = _by_default(made.columns)
-            columns |= {part: column for part, column in given.items() if column in names or column == ALL}
-            found[variant] = Arrangement(made, columns)
+            found[variant] = Arrangement(made, _placed(made.columns, mapped))
+        for side in self._roles:
+            if not any(self._counts(side, variant, each, mapped) for variant, each in found.items()):
+                message = "has no effect: block_map, the columns' names or the emitters place all parts"
+                self._notices.add(("tokens", "grid", side), message)
         return found
 
     def _roles_of(self, variant: Variant) -> dict[str, str]:
+        """The file's roles; where it gives none, and for the notes and the reading of ``classic``'s own columns, those
+        of the emitter."""
         held = [name for name in self.columns[variant] if name != GUTTER]
-        if variant == "classic" and held == list(vocabulary.FOLDS[variant]):
-            return dict(zip(held, ("notes", "reading"), strict=True))
-        return {held[-1]: self._roles["right_role"]} | {held[0]: self._roles["left_role"]}
+        is_reading = variant == "classic" and held == list(vocabulary.FOLDS[variant])
+        roles = dict(zip(_SIDES, _READING if is_reading else _GRID, strict=True))
+        if not is_reading or self._takes_own(variant):
+            roles |= self._roles
+        return {held[-1]: roles["right_role"]} | {held[0]: roles["left_role"]}
+
+    def _takes_own(self, variant: Variant) -> bool:
+        return self.columns[variant] == self._own
+
+    def _counts(self, side: str, variant: Variant, arrangement: Arrangement, mapped: Mapping[str, str]) -> bool:
+        """Whether a part would stand elsewhere if the file gave another role to its column at that side."""
+        if variant == "classic" and not self._takes_own(variant):
+            return False
+        *columns, at = arrangement.grid.columns if side == "right_role" else arrangement.grid.columns[::-1]
+        others = ([*columns, replace(at, role=role)] for role in vocabulary.ROLES)
+        return any(
+            _placed(sorted(other, key=lambda column: column.x), mapped) != arrangement.columns for other in others
+        )
 
     def _block_map(self) -> dict[str, str]:
         """What the file says of known components and columns."""
@@ -97,12 +121,14 @@ def _folded(variant: Variant) -> _Names:
     return tuple(columns[1:])
 
 
-def _by_default(columns: tuple[Column, ...]) -> dict[str, str]:
-    """The column of every component by the columns' roles and names; all of them for the rest."""
+def _placed(columns: Sequence[Column], mapped: Mapping[str, str]) -> dict[str, str]:
+    """The column of every component by the columns' roles and names, all of them for the rest; and over it that of
+    ``block_map`` where it is one of the columns."""
     found = dict.fromkeys(vocabulary.COMPONENTS, ALL)
     for column in reversed(columns):
         if column.role:
             found |= dict.fromkeys(vocabulary.ROLES[column.role][1], column.name)
     for column in columns:
         found |= dict.fromkeys(vocabulary.FIVE_PARTS.get(column.name, ()), column.name)
-    return found
+    names = {ALL, *(column.name for column in columns)}
+    return found | {part: column for part, column in mapped.items() if column in names}

@@ -10,9 +10,12 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+from cardapp.errors import InvalidLayout
 from cardapp.layout import vocabulary
 from cardapp.layout.arrange import Arranger
+from cardapp.layout.diagram.model import LEAST_WIDTH
 from cardapp.layout.geometry import paper
+from cardapp.layout.measure import Measure
 from cardapp.layout.notices import Notices, Place
 from cardapp.layout.template import Arrangement, Component, Layout, Output, Typography
 from cardapp.layout.vocabulary import Look
@@ -44,7 +47,7 @@ def build(document: Mapping[str, Any]) -> Layout:
     _unused(tokens, typography, components, notices)
     limitations = document.get("limitations", {})
     notices.unknown(("limitations",), limitations, vocabulary.LIMITATIONS)
-    return Layout(
+    layout = Layout(
         id=document["id"],
         name=document["name"],
         version=document["version"],
@@ -61,6 +64,20 @@ def build(document: Mapping[str, Any]) -> Layout:
         limitations={name: tuple(limitations[name]) for name in vocabulary.LIMITATIONS if name in limitations},
         warnings=notices.all,
     )
+    _refuse_narrow_diagrams(layout)
+    return layout
+
+
+def _refuse_narrow_diagrams(layout: Layout) -> None:
+    for arranged in map(layout.arranged, layout.arrangements):
+        measure = Measure(arranged)
+        for kind in vocabulary.DIAGRAMS:
+            if kind in arranged.components and measure.width(kind) < LEAST_WIDTH:
+                raise InvalidLayout.of(
+                    f"/block_map/{kind}",
+                    f"has {measure.width(kind) / 10:.1f} cm in the column {arranged.components[kind].column!r}, and a "
+                    f"diagram needs {LEAST_WIDTH / 10:g}: make that wider, or name another",
+                )
 
 
 # -- typography and colours ----------------------------------------------------------------------------------------
@@ -161,7 +178,9 @@ def _component(
 ) -> Component:
     look, place = vocabulary.COMPONENTS[name], ("components", name)
     options = {} if given is True else notices.mapping(place, given)
-    notices.unknown(place, options, (*vocabulary.OPTIONS, *filter(None, [look.flag])))
+    known = [option for option in (*vocabulary.OPTIONS, look.flag) if option and option not in look.without]
+    notices.unknown(place, options, known)
+    options = {option: value for option, value in options.items() if option in known}
 
     def choice(option: str, default: str, known: Mapping[str, Any]) -> str:
         return notices.name((*place, option), options.get(option, default), known, default)

@@ -62,7 +62,8 @@ ROLES = {
 
 @dataclass(frozen=True)
 class Look:
-    """What a component is, and its options where the file leaves them out. ``flag`` is its one further option."""
+    """What a component is, and its options where the file leaves them out. ``flag`` is its one further option,
+    ``without`` are those of ``OPTIONS`` that it does not have."""
 
     about: str
     size: str
@@ -71,23 +72,35 @@ class Look:
     rule: str | None = None
     label: str = ""
     flag: str = ""
+    without: tuple[str, ...] = ()
 
+
+_EDGE, _TITLE, _DIAGRAM = ("background", "label"), ("label",), ("size",)
+"""What these do not have: a diagram is drawn in type of its own, to be as readable in a narrow column."""
 
 COMPONENTS = {
-    "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule"),
-    "card_title": Look("The card's title, on the front", "title"),
-    "task_title": Look("A task's title, above its first block", "block", "accent"),
-    "block_title": Look("A block's title", "block"),
-    "phase_title": Look("A phase's title", "phase", "accent"),
-    "step_title": Look("A step's title", "step", flag="tick_box"),
+    "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule", without=_EDGE),
+    "card_title": Look("The card's title, on the front", "title", without=_TITLE),
+    "task_title": Look("A task's title, above its first block", "block", "accent", without=_TITLE),
+    "block_title": Look("A block's title", "block", without=_TITLE),
+    "phase_title": Look("A phase's title", "phase", "accent", without=_TITLE),
+    "step_title": Look("A step's title", "step", flag="tick_box", without=_TITLE),
     "intro": Look("The text of the card, a task, a block or a phase", "body"),
     "goal": Look("A block's goal", "body", rule="accent", label="Goal"),
-    "overview": Look("UML activity of the card: tasks and blocks, on the front", "label", "ink_soft", label="Overview"),
-    "activity": Look("UML activity of a block: its phases and steps", "label", "ink_soft", label="The way"),
-    "states": Look("UML states of a block: its snapshots", "label", "ink_soft", label="States"),
+    "overview": Look(
+        "UML activity of the card: tasks and blocks, on the front",
+        "label",
+        "ink_soft",
+        label="Overview",
+        without=_DIAGRAM,
+    ),
+    "activity": Look(
+        "UML activity of a block: its phases and steps", "label", "ink_soft", label="The way", without=_DIAGRAM
+    ),
+    "states": Look("UML states of a block: its snapshots", "label", "ink_soft", label="States", without=_DIAGRAM),
     "text": Look("A step's text", "body"),
     "code": Look("A step's lines of source", "code", background="panel", label="Code", flag="line_numbers"),
-    "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory"),
+    "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory", without=_DIAGRAM),
     "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine"),
     "notes": Look("Where a snapshot stops, and what to watch", "label", "ink_soft", rule="current", label="Stop"),
     "question": Look("A step's question", "body", background="accent_soft", label="Question", flag="answer_lines"),
@@ -95,7 +108,11 @@ COMPONENTS = {
         "At the end: layout, revision and limitations", "label", "ink_soft", rule="rule", label="Colophon"
     ),
     "footer": Look(
-        "The foot of every sheet: id, version, SHA-256 and the sheet's number", "label", "ink_soft", rule="rule"
+        "The foot of every sheet: id, version, SHA-256 and the sheet's number",
+        "label",
+        "ink_soft",
+        rule="rule",
+        without=_EDGE,
     ),
 }
 """The parts of a card, in reading order. All of them are shown where a file has no ``components``."""
@@ -107,11 +124,12 @@ OPTIONS = {
     "rule": "the name of the colour of the line at its left edge (below the header, above the footer), or null",
     "label": 'the word that its caption begins with; "" is none',
 }
-"""Of every component."""
+"""Of every component but those ``without``."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "answer_lines": 2}
 """Of one component each: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, how many
 lines to write on a question has."""
 MOST_ANSWER_LINES = 12
+DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
 """Components that always span the sheet: ``block_map`` cannot move them."""
 

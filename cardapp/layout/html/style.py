@@ -111,6 +111,7 @@ def _media(layout: Layout) -> Iterator[str]:
     page = layout.page
     # The sheet has its margins inside: with others around it, the browser would add lines of its own there.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
+    yield f"@media screen{{:root{{--height:{page.height_px * page.width / page.width_px:.5f}}}}}\n"
     yield house.on_dark_screen(layout.colors)
     yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
     yield f"@media screen and (max-width:{page.width_px + _DESK_PX:g}px){{{_file('narrow.css')}}}\n"

@@ -13,6 +13,7 @@ from cardapp.layout.latex.fonts import FILES, fallbacks, styles
 from cardapp.layout.template import Layout, Typography
 
 _COMMANDS, _FONTS = (files(__package__).joinpath(name).read_text("utf-8") for name in ("card.tex", "fonts.tex"))
+_WHITE = "#ffffff"
 _FAMILY_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9 -]*")
 
 
@@ -28,6 +29,7 @@ def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequenc
             *_language(card.language),
             *_metadata(card, identity, layout),
             *(rf"\definecolor{{card-{name}}}{{HTML}}{{{value[1:].upper()}}}" for name, value in layout.colors.items()),
+            *((r"\pagecolor{card-paper}",) if layout.colors["paper"] != _WHITE else ()),
             tikz.preamble(layout.colors),
             _FONTS,
             *_families(layout.typography, fallbacks({*characters, *_COMMANDS})),

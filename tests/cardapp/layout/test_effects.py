@@ -1,0 +1,184 @@
+"""Every word of a layout file has an effect: change it, and the file that comes out is another one."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cardapp import layouts
+from cardapp.card.model import Block, CodeRange, Phase, Snapshot, Step, Stop, Task
+from cardapp.errors import InvalidLayout
+from cardapp.layout import vocabulary
+from cardapp.layout.compose import compose
+from cardapp.layout.html.document import render as html
+from cardapp.layout.latex.document import render as latex
+from cardapp.layout.source import build
+from tests.cardapp.layout.cards import IDENTITY, SOURCES, card
+
+FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in layouts.shipped()}
+FOR_EDITORS = "/$schema"
+COLUMNS = ("/tokens/grid/", "/block_map/")
+SCREEN_ONLY = ("/tokens/page/width_px", "/tokens/page/height_px")
+OTHERS: dict[str, Any] = {
+    "format": "Letter",
+    "regular": 300,
+    "strong": 800,
+    "answer_lines": 3,
+    "width_px": 900,
+    "footer": 6,
+    "left_role": "evidence",
+    "right_role": "guide",
+}
+"""What a value becomes, by its name; what is not here becomes another one of its kind."""
+
+
+def _sheets(document: dict[str, Any]) -> tuple[str, str] | None:
+    """The HTML and the LaTeX of a card that has something to show in every part; None where the file is refused."""
+    expect = (("a.used", "8"), ("a.size", "64"), ("a.base", "4096"))
+    snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 2), expect, ("p",))
+    step = Step("s", "A step", "Some `text`.\n\n```\ncode\n```", "Why?", CodeRange("a.c", 3, 9), (snapshot,))
+    block = Block("b", "A block", "A goal.", "Words " * 600, (Phase("p", "A phase", "Text", (step, step)),))
+    made = card((Task("t", "A task", "Text", (block,)),), "A text.")
+    try:
+        layout = build(document)
+        sheets = {output: compose(made, IDENTITY, layout.arranged(output), SOURCES) for output in ("html", "latex")}
+    except InvalidLayout:
+        return None
+    return "".join(html(sheets["html"])), latex(sheets["latex"])
+
+
+def _made(document: dict[str, Any]) -> tuple[str, str]:
+    made = _sheets(document)
+    assert made is not None
+    return made
+
+
+UNCHANGED = {name: _made(document) for name, document in FILES.items()}
+
+
+def _leaves(value: Any, at: str = "") -> Iterator[str]:
+    """The JSON pointers of all that is no object."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(inner, f"{at}/{name}")
+    else:
+        yield at
+
+
+def _changed(document: dict[str, Any], place: str) -> dict[str, Any]:
+    document = copy.deepcopy(document)
+    *way, name = place.split("/")[1:]
+    inner = document
+    for part in way:
+        inner = inner[part]
+    columns = [*reversed(document["tokens"]["grid"]["columns"]), "all"]
+    inner[name] = _other(inner[name], way, name, columns)
+    return document
+
+
+def _other(value: Any, way: list[str], name: str, columns: list[str]) -> Any:
+    match value:
+        case _ if name in OTHERS:
+            return OTHERS[name]
+        case bool():
+            return not value
+        case int() | float():
+            return value - 2 if name.endswith("_px") else round(value * 1.02 + 0.05, 3)
+        case list() if name == "columns":
+            return value[::-1]
+        case list():
+            return ["Other", *value]
+    if way == ["emitters"]:
+        return next(variant for variant in ("5a", "5b", "classic") if variant != value)
+    if way == ["block_map"]:
+        return next(column for column in columns if column not in (value, "gutter"))
+    if "colors" in way:
+        return "#123456"
+    if name == "orientation":
+        return "landscape" if value == "portrait" else "portrait"
+    if name in ("color", "background", "rule"):
+        return "current" if value != "current" else "ink"
+    if name == "size":
+        return "phase" if value != "phase" else "body"
+    return f"{value} other"
+
+
+CASES = [
+    (name, place) for name, document in FILES.items() for place in _leaves(document) if place not in ("/schema", "/id")
+]
+
+
+@pytest.mark.parametrize(("name", "place"), CASES, ids=[f"{name}{place}" for name, place in CASES])
+def test_a_word_has_an_effect(name: str, place: str) -> None:
+    unchanged, found = UNCHANGED[name], _sheets(_changed(FILES[name], place))
+    if place == FOR_EDITORS:
+        assert found == unchanged
+    elif place.startswith(COLUMNS):  # of one emitter, where the other has columns of its own
+        assert found != unchanged
+    elif found is not None:  # else it did not fit the paper any more, which is an effect too
+        assert found[0] != unchanged[0]
+        assert (found[1] != unchanged[1]) == (place not in SCREEN_ONLY)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_every_colour_and_size_is_used(name: str) -> None:
+    """They are all told in the head of a file, so that alone would be no effect."""
+    page, paper = UNCHANGED[name]
+    used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
+    for color in vocabulary.COLORS.keys() - {"paper"}:
+        assert re.search(rf"var\(--(diagram-)?{color.replace('_', '-')}[,)]", page), color
+        assert re.search(rf"\b{color}\b|diagram-{color.replace('_', '-')}\b", used), color
+    for size in vocabulary.SIZES_PT:
+        assert f"var(--{size}-size)" in page
+        assert f"var(--{size}-line)" in page
+
+
+def _warned(**changes: Any) -> dict[str, str]:
+    """What is said of karta-5a with other values at these places (slashes are double underscores)."""
+    document = copy.deepcopy(FILES["karta-5a"])
+    for place, value in changes.items():
+        *way, name = place.split("__")
+        inner = document
+        for part in way:
+            inner = inner[part]
+        inner[name] = value
+    return {warning.pointer: warning.message for warning in build(document).warnings}
+
+
+def test_a_role_that_places_no_part_is_told() -> None:
+    assert _warned() == {}
+    mapped = dict.fromkeys(vocabulary.COMPONENTS.keys() - set(vocabulary.UNPLACED), "left")
+    found = _warned(block_map=mapped)
+    assert sorted(found) == ["/tokens/grid/left_role", "/tokens/grid/right_role"]
+    assert all(message.startswith("has no effect") for message in found.values())
+
+
+@pytest.mark.parametrize("name", vocabulary.COMPONENTS)
+def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
+    look = vocabulary.COMPONENTS[name]
+    for option in (*vocabulary.OPTIONS, *vocabulary.FLAGS):
+        has = option not in look.without if option in vocabulary.OPTIONS else option == look.flag
+        value = {"size": "body", "label": "L", "answer_lines": 1, "tick_box": True, "line_numbers": True}
+        told = _warned(components={name: {option: value.get(option, "ink")}})
+        assert told.keys() == (set() if has else {f"/components/{name}/{option}"})
+
+
+def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
+    document = copy.deepcopy(FILES["karta-5b"])
+    document["block_map"]["memory"] = "question"
+    with pytest.raises(InvalidLayout) as refused:
+        build(document)
+    assert [error.pointer for error in refused.value.errors] == ["/block_map/memory"]
+    assert "needs 4: make that wider, or name another" in refused.value.errors[0].message
+
+
+def test_coloured_paper_is_coloured_in_the_pdf() -> None:
+    document = copy.deepcopy(FILES["karta-classic"])
+    assert "pagecolor" not in _made(document)[1]
+    document["tokens"]["colors"]["paper"] = "#fffbe6"
+    assert r"\pagecolor{card-paper}" in _made(document)[1]
