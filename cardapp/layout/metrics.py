@@ -5,8 +5,8 @@ in thousandths of the em, by character for ASCII and by class, rounded up, for a
 reckoned, and a part's frame is never too small. A point is 1/72 inch, as in CSS and PDF (TeX calls it ``bp``).
 
 Within a text, code has the text's size in the code family, a heading is a strong line of the text's size, a block of
-code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens. Lines of a
-source file, expressions and values break behind blanks (``fold``), and emitters get their pieces.
+code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens. Lines of
+a source file, expressions and values break behind blanks (``fold``), and emitters get their pieces.
 """
 
 from __future__ import annotations
