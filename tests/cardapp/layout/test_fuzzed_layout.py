@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Callable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,8 +15,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardapp import layouts
+from cardapp.card.source import load_card
+from cardapp.emission import emit
 from cardapp.errors import InvalidLayout
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
+from tests.functional.serving import make_card
 
 
 @cache
@@ -40,6 +44,23 @@ def test_a_mutated_layout_is_refused_by_its_places_or_understood(name: str, loop
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
         assert is_sound(mutation.of(document(name)))
+
+    check()
+
+
+@pytest.mark.parametrize("name", layouts.known_ids())
+def test_a_card_is_set_by_every_layout_that_is_understood(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
+    card = load_card(make_card(tmp_path / "card"))
+
+    @settings(max_examples=loops(quick=10, full=500), deadline=None)
+    @given(mutations(document(name)))
+    def check(mutation: Mutation) -> None:
+        try:
+            layout = layouts.parse(mutation.of(document(name)), "the layout")
+        except InvalidLayout:
+            return
+        assert emit(card, layout, "html").startswith(b"<!DOCTYPE html>")
+        assert emit(card, layout, "latex").rstrip().endswith(rb"\end{document}")
 
     check()
 
