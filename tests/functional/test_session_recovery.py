@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import signal
+import threading
+from collections.abc import Callable
 
 import pytest
 
+from cardapp.mcp.client import ToolResult
 from tests.functional.session_process import RunningSession, at, eventually, line_of, processes_of
 
 pytestmark = pytest.mark.functional
+
+STOPS = [at("/* before */"), at("/* after */"), at("/* marked */", 3)]
+DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
+"""What a replay may say when its gdb or its Neovim was killed."""
 
 
 def kill(session: RunningSession, pid: int) -> None:
@@ -60,6 +68,27 @@ def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> No
     session.check_usable()
     kill(session, session.pid("nvim"))
     session.check_usable()
+
+
+@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 4, 50), ("nvim", 2, 20)])
+def test_it_survives_kills_at_any_moment(
+    session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
+) -> None:
+    chosen = random.Random(program)
+    for _ in range(loops(quick=quick, full=full)):
+        for stop in chosen.choices(STOPS, k=2):
+            session.replay(stop, "count")
+        answers: list[ToolResult] = []
+        request = session.request(chosen.choice(STOPS), "count")
+        replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))  # noqa: B023
+        victim = session.pid(program)
+        replay.start()
+        replay.join(chosen.random() * 0.15)
+        kill(session, victim)
+        replay.join(60)
+        assert not answers[0].is_error or answers[0].structured["code"] in DEAD, answers[0].text
+        session.check_usable()
+    eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
 
 
 def test_quitting_gdb_or_neovim_is_mended_too(session: RunningSession) -> None:
