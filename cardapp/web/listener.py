@@ -67,7 +67,7 @@ class Listener:
         self._app = app
         self._guard = guard
         self._patience = patience or Patience()
-        self._room = min(connections, _descriptors() - _OTHER_DESCRIPTORS)
+        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._look_at = 0.0
         self._lifecycle = threading.Lock()
         self._stopping = threading.Event()

@@ -27,7 +27,8 @@ from cardapp.settings import Settings
 from cardapp.web import schemas
 from cardapp.web.connections import Patience
 from cardapp.web.listener import WORKERS, Listener
-from tests.functional.serving import until
+from tests.functional.serving import Api, make_card, until
+from tests.functional.test_crash import Server
 
 pytestmark = pytest.mark.functional
 
@@ -172,6 +173,27 @@ def test_beyond_its_room_the_longest_idle_gives_way(serve: Callable[..., Served]
     assert busy.recv(10), "who is being served keeps the place"
     held[-1].sendall(served.head("GET / HTTP/1.1"))
     assert status(held[-1]) == 200
+
+
+def test_few_descriptors_keep_nobody_out(card_environment: dict[str, str], state_dir: Path) -> None:
+    """More connections than the service may have files; its soft limit is lower still, which it raises by itself."""
+    limited = ["sh", "-c", 'ulimit -n 600 && ulimit -S -n 300 && exec "$@"', "sh"]
+    own = {"CARD_SOURCE": str(make_card(state_dir / "card")), "CARD_STATE_DIR": str(state_dir / "state")}
+    with (state_dir / "log").open("w") as log:
+        server = Server(card_environment | own, inside=limited, log=log)
+    port = int(server.address.rpartition(":")[2])
+    try:
+        with contextlib.ExitStack() as held:
+            for _ in range(1000):
+                held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=WAIT))
+            for path in ("/api/state", "/api/events", "/api/identity"):
+                began = time.monotonic()
+                assert Api.tcp(port).request("GET", path).status == 200
+                assert time.monotonic() - began < 2 * QUICK
+            assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 450
+    finally:
+        server.kill()
+    assert (state_dir / "log").read_text() == ""
 
 
 @BOTH
