@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
-
 PEER_TEXT = 2000
 """Characters of a failure's text that are kept where a peer wrote it."""
 
