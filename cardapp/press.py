@@ -40,7 +40,8 @@ _NOT_THERE = re.compile(
     r"File `[^']*' not found|font .* (?:cannot|can't) be found|Font .* not (?:found|loadable)", re.I
 )
 _NO_ROOM = re.compile(r"\(file io\)|I can't write on file")
-_REMARK = re.compile(r"^Package card Warning: (.*? too high)\.?$", re.MULTILINE)
+_TOO_HIGH = re.compile(r"^Package card Warning: (.*) is ([0-9.]+)pt too high", re.MULTILINE)
+_MM_PER_TEX_POINT = 25.4 / 72.27
 _NO_GLYPH = re.compile(r"^Package card Warning: no font has U\+([0-9A-F]+)", re.MULTILINE)
 
 
@@ -89,7 +90,12 @@ def _pressed(tex: str, place: Path, command: list[str], cache: Path, time_limit:
     except FileNotFoundError:
         raise TypesettingFailed(f"lualatex made no PDF and does not say why; {_WAY_OUT}") from None
     named = tuple(chr(int(code, 16)) for code in _NO_GLYPH.findall(log))
-    return Pressed(pdf, tuple(dict.fromkeys(_REMARK.findall(log))), named, log)
+    return Pressed(pdf, tuple(_remarks(log)), named, log)
+
+
+def _remarks(log: str) -> Iterator[str]:
+    for part, points in _TOO_HIGH.findall(log):
+        yield f"{part} came out {float(points) * _MM_PER_TEX_POINT:.1f} mm higher than reckoned and was set smaller"
 
 
 _WAY_OUT = "emit the card with --format latex and run lualatex on that file to see more"

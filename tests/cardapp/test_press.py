@@ -72,7 +72,9 @@ def test_what_comes_out(machine: Machine) -> None:
     )
     machine.lualatex(f"cp card.tex card.pdf; cat >card.log <<'END'\n{log}END")
     done = press(TEX, machine.cache)
-    assert done == Pressed(TEX.encode(), ("text t/b/p/s is 3.5pt too high",), ("\ue000", "🙂"), log)
+    assert done == Pressed(
+        TEX.encode(), ("text t/b/p/s came out 1.2 mm higher than reckoned and was set smaller",), ("\ue000", "🙂"), log
+    )
     assert machine.left == []
 
 
@@ -89,7 +91,8 @@ def test_emit_tells_of_what_it_could_not_show(
     assert main(["emit", str(ROOT / "etc/cards/calc"), "--format", "pdf", "-o", str(output)]) == 0
     assert output.read_text() == "done\n"
     assert capsys.readouterr().err == (
-        "cardapp: text t/b/p/s is 3.5pt too high\ncardapp: no font here has U+1F642; they are named in their places. "
+        "cardapp: text t/b/p/s came out 1.2 mm higher than reckoned and was set smaller\n"
+        "cardapp: no font here has U+1F642; they are named in their places. "
         "More fonts: sudo apt-get install fonts-noto-extra fonts-noto-cjk fonts-noto-color-emoji\n"
     )
 
