@@ -73,7 +73,7 @@ class Drafter:
                 *self._prose("goal", key, block.goal),
                 *self._prose("intro", key, block.text),
                 *self._drawn("activity", key, lambda room: activity.of_block(key, block, room)),
-                *self._drawn("states", key, lambda room: states.of_block(key, block, room)),
+                *self._drawn("states", key, lambda room: self._states(key, block, room)),
             ],
         )
         yield from self._grouped(*(of_task if number == 1 else ()), *of_block)
@@ -135,6 +135,9 @@ class Drafter:
         if kind in self._layout.components:
             room = Room(self._measure.width(kind), max(LEAST_HEIGHT, self._layout.grid.body.height - _ABOVE))
             yield from (Draft(kind, key, diagram, subject) for diagram in draw(room))
+
+    def _states(self, key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
+        return states.of_block(key, block, room, values=self._layout.components["states"].values)
 
     def _code(self, step: Step, key: str) -> Iterator[Draft]:
         code = step.code

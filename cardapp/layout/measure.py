@@ -104,7 +104,8 @@ class Measure:
         room = self.width("machine") - metrics.TABLE_GAP
         left = metrics.columns(room * metrics.TABLE_SHARE, em)
         right = metrics.columns(room * (1 - metrics.TABLE_SHARE), em)
-        return tuple(Row(_chopped(expression, left), _chopped(value, right)) for expression, value in expect)
+        told = self.component("machine").values
+        return tuple(Row(_chopped(each, left), _chopped(value, right) if told else ()) for each, value in expect)
 
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)

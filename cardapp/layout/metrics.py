@@ -34,6 +34,8 @@ INDENT, INDENTED_LEVELS = 4.0, 4
 """Of a list, a quotation and a block of code, in mm; what stands deeper is not indented further."""
 ANSWER_LINE = 7.5
 """Height of an empty line to write on, in mm."""
+BLANK = 6.0
+"""Height of a box to write a value in, in mm."""
 TABLE_SHARE = 0.6
 """Of a table's width that the expressions of a machine part take; their values take the rest."""
 TABLE_GAP = 1.2

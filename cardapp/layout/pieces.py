@@ -10,7 +10,7 @@ from cardapp.layout import prose
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.drafts import Draft
 from cardapp.layout.measure import Measure
-from cardapp.layout.metrics import ANSWER_LINE, TABLE_GAP
+from cardapp.layout.metrics import ANSWER_LINE, BLANK, TABLE_GAP
 from cardapp.layout.sheets import Code, CodeLine, Content, Machine, Note, Notes, Prose, Question, Row, Title
 
 CONTINUED = "(continued)"
@@ -122,11 +122,11 @@ class Cutter:
 
     def _row_height(self, row: Row) -> float:
         line = self._measure.line(self._measure.component("machine").size)
-        return max(len(row.expression), len(row.value)) * line + TABLE_GAP
+        return max(len(row.expression) * line, len(row.value) * line if row.value else BLANK) + TABLE_GAP
 
     def _split_row(self, row: Row, room: float) -> tuple[Row, Row] | None:
         most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + _ROUNDING)
-        if most < 1:
+        if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
             return None
         return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], row.value[most:])
 

@@ -74,7 +74,8 @@ class Code:
 
 @dataclass(frozen=True)
 class Row:
-    """An expression of the card and its value, each in the pieces that fit its column, one below the other."""
+    """An expression of the card and its value, each in the pieces that fit its column, one below the other. A value of
+    no pieces is a box to fill in."""
 
     expression: tuple[str, ...]
     value: tuple[str, ...]

@@ -204,6 +204,7 @@ def _component(
         answer_lines=int(_flag("answer_lines", look, options, place, notices)),
         line_numbers=bool(_flag("line_numbers", look, options, place, notices)),
         tick_box=bool(_flag("tick_box", look, options, place, notices)),
+        values=bool(_flag("values", look, options, place, notices)),
     )
 
 

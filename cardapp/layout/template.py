@@ -86,7 +86,8 @@ class Component:
     is none. ``label`` is the word that its caption begins with.
 
     ``answer_lines`` (of the question) is how many empty lines to write on, ``line_numbers`` (of the code) whether lines
-    are numbered, ``tick_box`` (of ``step_title``) whether a step has a box to tick.
+    are numbered, ``tick_box`` (of ``step_title``) whether a step has a box to tick, ``values`` (of ``states`` and
+    ``machine``) whether values are told; else they are left to be filled in.
     """
 
     name: str
@@ -99,6 +100,7 @@ class Component:
     answer_lines: int
     line_numbers: bool
     tick_box: bool
+    values: bool
 
 
 Output = Literal["html", "latex"]

@@ -97,11 +97,13 @@ COMPONENTS = {
     "activity": Look(
         "UML activity of a block: its phases and steps", "label", "ink_soft", label="The way", without=_DIAGRAM
     ),
-    "states": Look("UML states of a block: its snapshots", "label", "ink_soft", label="States", without=_DIAGRAM),
+    "states": Look(
+        "UML states of a block: its snapshots", "label", "ink_soft", label="States", flag="values", without=_DIAGRAM
+    ),
     "text": Look("A step's text", "body"),
     "code": Look("A step's lines of source", "code", background="panel", label="Code", flag="line_numbers"),
     "memory": Look("The arena's memory at a snapshot", "label", "ink_soft", label="Memory", without=_DIAGRAM),
-    "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine"),
+    "machine": Look("What the machine holds at a snapshot", "code", background="panel", label="Machine", flag="values"),
     "notes": Look("Where a snapshot stops, and what to watch", "label", "ink_soft", rule="current", label="Stop"),
     "question": Look("A step's question", "body", background="accent_soft", label="Question", flag="answer_lines"),
     "colophon": Look(
@@ -125,8 +127,9 @@ OPTIONS = {
     "label": 'the word that its caption begins with; "" is none',
 }
 """Of every component but those ``without``."""
-FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "answer_lines": 2}
-"""Of one component each: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, how many
+FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
+"""Of one component each: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, whether
+the values are told or left to be filled in, how many
 lines to write on a question has."""
 MOST_ANSWER_LINES = 12
 DIAGRAMS = ("overview", "activity", "states", "memory")

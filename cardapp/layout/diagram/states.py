@@ -18,17 +18,18 @@ _VALUES = 4
 """So many expectations are shown in a state; of more, the last line says how many."""
 
 
-def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
+def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tuple[Diagram, ...]:
     """The states of the block ``key`` (``task/block``), in as many diagrams as the room asks for.
 
-    At the arrow into a state stands, on the left, the step that leads there, and on the right the stop."""
+    A state names the expressions to look at, and their values if ``values`` may be told. At the arrow into a state
+    stands, on the left, the step that leads there, and on the right the stop."""
 
     def links(shape: float) -> Iterator[Link]:
         for phase in block.phases:
             for step in phase.steps:
                 said = step.title
                 for snapshot in step.snapshots:
-                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, shape)
+                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, shape, told=values)
                     said = ""
 
     count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
@@ -36,11 +37,11 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     return laid_out(Chain(f"state.{key}", f"States: {plain(block.title)}", description, links), room)
 
 
-def _state(key: str, step: str, snapshot: Snapshot, room: float) -> Link:
+def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) -> Link:
     said, place = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
     gap = max(_LEAST_GAP, height(max(len(said), len(place)), SMALL) + 2.8)
     name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
-    expressions, values = _values(snapshot, room - 2 * _PADDING)
+    expressions, values = _values(snapshot, room - 2 * _PADDING, told=told)
     rule = height(max(1, len(name)), NAME) + 2.2
     tall = rule + (height(len(expressions), SMALL) + 1.8 if expressions else 0)
 
@@ -57,13 +58,13 @@ def _state(key: str, step: str, snapshot: Snapshot, room: float) -> Link:
             *below(said, x - _BESIDE, y + 0.8, SMALL, anchor="end", tone="soft"),
             *below(place, x + _BESIDE, y + 0.8, SMALL, "code", tone="soft"),
         )
-        return Drawn((Node(key, "state", box, _whole(snapshot), lines, key, strokes),), entry=entry)
+        return Drawn((Node(key, "state", box, _whole(snapshot, told=told), lines, key, strokes),), entry=entry)
 
     return Link(gap, gap + tall + 0.6, draw)
 
 
-def _whole(snapshot: Snapshot) -> str:
-    expected = "; ".join(f"{expression} = {value}" for expression, value in snapshot.expect)
+def _whole(snapshot: Snapshot, *, told: bool) -> str:
+    expected = "; ".join(f"{expression} = {value if told else ELLIPSIS}" for expression, value in snapshot.expect)
     return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
@@ -71,10 +72,10 @@ def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[tuple[str, ...], 
     return broken(plain(step), room, SMALL, most=2), broken(plain(_place(stop)), room, SMALL, "code", most=2)
 
 
-def _values(snapshot: Snapshot, room: float) -> tuple[list[str], list[str]]:
+def _values(snapshot: Snapshot, room: float, *, told: bool) -> tuple[list[str], list[str]]:
     """Expressions and their values, which share the lines between them; a value takes half of its line at most."""
     shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
-    values = [one_line(plain(value), room / 2, SMALL, "code") for _expression, value in shown]
+    values = [one_line(plain(value) if told else ELLIPSIS, room / 2, SMALL, "code") for _expression, value in shown]
     expressions = [
         one_line(plain(expression), room - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
         for (expression, _value), value in zip(shown, values, strict=True)

@@ -125,9 +125,12 @@ def _place(part: Part) -> str:
     return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
 
 
+_BLANK = '<code class="blank" aria-label="to be filled in">&nbsp;</code>'
+
+
 def _machine(machine: Machine) -> str:
     rows = "".join(
-        f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value)}</td></tr>\n'
+        f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value) or _BLANK}</td></tr>\n'
         for row in machine.rows
     )
     head = '<tr><th scope="col">Expression</th><th scope="col">Value</th></tr>'

@@ -24,6 +24,7 @@ _DISTANCES = {
     "item-gap": metrics.ITEM_GAP,
     "indent": metrics.INDENT,
     "answer": metrics.ANSWER_LINE,
+    "blank": metrics.BLANK,
     "table-share": metrics.TABLE_SHARE,
     "table-gap": metrics.TABLE_GAP,
     "tick-box": TICK_BOX,

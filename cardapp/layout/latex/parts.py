@@ -118,6 +118,7 @@ class Parts:
         left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
         for place, row in enumerate(machine.rows):
             expression, value = ("".join(map(_code_line, pieces)) for pieces in (row.expression, row.value))
+            value = value or rf"\CardBlank{{{metrics.BLANK:g}}}"
             if place:
                 yield r"\CardBetween"
             yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{metrics.TABLE_GAP / 2:g}}}"

@@ -108,6 +108,7 @@ def _other(value: Any, way: list[str], name: str, columns: list[str]) -> Any:
     return f"{value} other"
 
 
+FLAGS = ("tick_box", "line_numbers", "values")
 CASES = [
     (name, place) for name, document in FILES.items() for place in _leaves(document) if place not in ("/schema", "/id")
 ]
@@ -163,7 +164,7 @@ def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
     look = vocabulary.COMPONENTS[name]
     for option in (*vocabulary.OPTIONS, *vocabulary.FLAGS):
         has = option not in look.without if option in vocabulary.OPTIONS else option == look.flag
-        value = {"size": "body", "label": "L", "answer_lines": 1, "tick_box": True, "line_numbers": True}
+        value = {"size": "body", "label": "L", "answer_lines": 1} | dict.fromkeys(FLAGS, True)
         told = _warned(components={name: {option: value.get(option, "ink")}})
         assert told.keys() == (set() if has else {f"/components/{name}/{option}"})
 
@@ -182,3 +183,18 @@ def test_coloured_paper_is_coloured_in_the_pdf() -> None:
     assert "pagecolor" not in _made(document)[1]
     document["tokens"]["colors"]["paper"] = "#fffbe6"
     assert r"\pagecolor{card-paper}" in _made(document)[1]
+
+
+def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
+    document = copy.deepcopy(FILES["karta-classic"])
+    told = {"html": ("<code>4096</code>", 'class="blank"'), "latex": (r"\CardCodeLine{4096}", r"{\CardBlank{6}}")}
+    for output, file in zip(told, UNCHANGED["karta-classic"], strict=True):
+        assert told[output][0] in file
+        assert told[output][1] not in file
+    for name in ("machine", "states"):
+        document["components"][name]["values"] = False
+    del document["components"]["memory"]
+    for output, file in zip(told, _made(document), strict=True):
+        assert "4096" not in file
+        assert file.count(told[output][1]) == 6
+        assert "a.base" in file
