@@ -30,8 +30,8 @@ PACKAGES = (
 """The Debian packages of all that a run needs."""
 FONT_PACKAGES = ("fonts-noto-extra", "fonts-noto-cjk", "fonts-noto-color-emoji")
 """Those of the characters that the fonts above lack, for cards that have them."""
-TIME_LIMIT = 180.0
-"""Seconds; a card of a hundred sheets takes about ten."""
+TIME_LIMIT, TIME_PER_SHEET = 120.0, 1.0
+"""Seconds that a run may take: ten times what it takes on a slow machine."""
 
 _COMMAND = ("-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "card.tex")
 _ERROR = re.compile(r"^\./card\.tex:(\d+): (.*)", re.MULTILINE)
@@ -56,13 +56,16 @@ class Pressed:
     log: str
 
 
-def press(tex: str, cache: Path, *, time_limit: float = TIME_LIMIT) -> Pressed:
+def press(tex: str, cache: Path, *, time_limit: float | None = None) -> Pressed:
     """The PDF of a file by ``layout.latex``. ``cache`` is a folder for what was read of fonts, for one run at a time.
 
     :raises MissingRequirement: there is no lualatex, or it has not all that it needs.
     :raises TypesettingFailed: LaTeX refused the file; the message names the part of the card. Or it came to no end.
-    :raises TooSlow: it took longer than ``time_limit`` seconds, the wait for another run aside.
+    :raises TooSlow: it took longer than ``time_limit`` seconds (None: as many as the sheets need at most), the wait for
+        another run aside.
     """
+    if time_limit is None:
+        time_limit = TIME_LIMIT + TIME_PER_SHEET * tex.count(r"\begin{CardSheet}")
     program = shutil.which(PROGRAM)
     if program is None:
         raise _missing("there is no lualatex on PATH")

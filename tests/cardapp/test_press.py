@@ -203,6 +203,14 @@ def test_time_runs_out_for_the_program_as_well(machine: Machine) -> None:
     assert machine.left == []
 
 
+def test_more_sheets_may_take_longer(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cardapp.press.TIME_LIMIT", 0.25)
+    monkeypatch.setattr("cardapp.press.TIME_PER_SHEET", 0.125)
+    machine.lualatex(HANGS)
+    with pytest.raises(TooSlow, match=r"within 0\.5 s"):
+        press("\\begin{CardSheet}\n" * 2, machine.cache)
+
+
 def test_a_run_waits_for_its_turn(machine: Machine, tmp_path: Path) -> None:
     """Two at once would write the same files of the cache."""
     machine.lualatex(
