@@ -42,6 +42,8 @@ OnProgress = Callable[[float, float | None, str | None], None]
 
 MAX_PROGRESS_WAITING = 1000
 """Progress messages kept for a slow taker; the oldest go first."""
+MAX_UNASKED = 16 * 1024 * 1024
+"""Bytes that a peer may say while nothing is asked of it; reading a flood for ever would slow down everybody else."""
 MAX_PROGRESS_TEXT = 1000
 """Characters that are kept of each."""
 _CANCEL_GLANCE = 0.05
@@ -222,8 +224,12 @@ class Conversation:
     def _read(self) -> None:
         decoder = LineDecoder()
         end: McpError | None = None
+        unasked = 0
         try:
             while end is None and (data := self._channel.receive()):
+                unasked = 0 if self._pending else unasked + len(data)
+                if unasked > MAX_UNASKED:
+                    end = McpProtocolError("the peer talks on and on without being asked")
                 for frame in decoder.feed(data):
                     end = end or self._take(frame)
         finally:

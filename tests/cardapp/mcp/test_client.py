@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -17,6 +18,7 @@ from cardapp.errors import (
     McpTimeout,
 )
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
+from cardapp.mcp.conversation import MAX_UNASKED
 
 PATIENCE = 20.0
 LONG = "x" * 100_000
@@ -285,6 +287,20 @@ def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, backg
     running.result(PATIENCE)
     ping(talk, background)
     assert told == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
+
+
+def test_who_floods_an_idle_connection_is_hung_up_on(talk: Talk) -> None:
+    client, peer = talk
+    line = {"method": "notifications/message", "params": {"data": LONG}}
+    for _ in range(MAX_UNASKED // len(LONG) - 10):
+        peer.send(line)
+    assert not client.closed.is_set()
+    with contextlib.suppress(OSError):
+        for _ in range(20):
+            peer.send(line)
+    assert client.closed.wait(PATIENCE)
+    with pytest.raises(McpProtocolError, match="without being asked"):
+        client.ping()
 
 
 def test_of_a_long_text_only_the_beginning_is_kept(talk: Talk, background: Background) -> None:
