@@ -45,7 +45,7 @@ def test_a_mutated_message_is_answered_or_passed_over(
     asked = 0
 
     @settings(
-        max_examples=loops(quick=30, full=3000),
+        max_examples=loops(quick=30, full=600),
         deadline=None,
         suppress_health_check=[HealthCheck.function_scoped_fixture],
     )
