@@ -198,3 +198,40 @@ def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
         assert "4096" not in file
         assert file.count(told[output][1]) == 6
         assert "a.base" in file
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "at", "known"),
+    [
+        ("tokens__grid__left_role", "leader", "/tokens/grid/left_role", vocabulary.ROLES),
+        ("components__aside", {}, "/components/aside", vocabulary.COMPONENTS),
+        ("components__goal__colour", "ink", "/components/goal/colour", vocabulary.OPTIONS),
+        ("components__goal__color", "pink", "/components/goal/color", vocabulary.COLORS),
+        ("components__goal__size", "huge", "/components/goal/size", vocabulary.SIZES_PT),
+        ("block_map__goal", "middle", "/block_map/goal", ("all", "left", "right")),
+        ("block_map__header", "left", "/block_map/header", ("goal", "question")),
+        ("tokens__page__format", "B5", "/tokens/page/format", vocabulary.FORMATS),
+        ("tokens__page__colour", 1, "/tokens/page/colour", ("format", "width_px")),
+        ("tokens__grid__geometry_cm__middle", 1, "/tokens/grid/geometry_cm/middle", ("left", *vocabulary.GEOMETRY_CM)),
+        ("tokens__typography__weights__bold", 700, "/tokens/typography/weights/bold", vocabulary.WEIGHTS),
+        ("tokens__typography__sizes_pt__huge", 40, "/tokens/typography/sizes_pt/huge", vocabulary.SIZES_PT),
+        ("tokens__colors__pink", "#ff00ff", "/tokens/colors/pink", vocabulary.COLORS),
+        ("limitations__paper", [], "/limitations/paper", vocabulary.LIMITATIONS),
+    ],
+)
+def test_an_unknown_name_is_told_with_those_that_are_known(place: str, value: Any, at: str, known: Any) -> None:
+    found = _warned(**{place: value})
+    assert list(found) == [at]
+    assert "unknown" in found[at] or "no column" in found[at]
+    assert [name for name in known if name not in found[at].partition("known: ")[2]] == []
+
+
+@pytest.mark.parametrize("part", ["page", "grid", "typography", "colors"])
+def test_every_token_has_a_default(part: str) -> None:
+    least = FILES["karta-5a"] | {"tokens": {}, "block_map": {}}
+    del least["components"]
+    with_default, given = build(least), build(least | {"tokens": {part: {}}})
+    assert with_default == given
+    assert with_default.warnings == ()
+    assert with_default.colors.keys() == vocabulary.COLORS.keys()
+    _made(least)
