@@ -53,13 +53,13 @@ class NpmPrograms:
         )  # fmt: skip
 
 
-def python_with(requirement: str, pins: Sequence[str], folder: Path) -> Path:
-    """A Python whose only packages are ``requirement`` and what it needs, as ``pins`` has it."""
+def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) -> Path:
+    """A Python whose only packages are ``requirements`` and what they need, as ``pins`` has it."""
     subprocess.run([sys.executable, "-m", "venv", folder], check=True, timeout=INSTALLING)
     constraints = folder / "constraints.txt"
     constraints.write_text("\n".join(pins))
     python = folder / "bin" / "python"
-    install([python, "-m", "pip", "install", "-q", "--retries=1", "-c", constraints, requirement], folder)
+    install([python, "-m", "pip", "install", "-q", "--retries=1", "-c", constraints, *requirements], folder)
     return python
 
 
