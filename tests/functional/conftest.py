@@ -72,7 +72,7 @@ def browser() -> Iterator[Browser]:
 
 @pytest.fixture(scope="session")
 def npm_programs(loops: Callable[..., int]) -> Iterator[NpmPrograms]:
-    """The protocol's conformance suite and its inspector, on a Node.js that is new enough for them."""
+    """The protocol's conformance suite, inspector and TypeScript server, on a Node.js that is new enough for them."""
     if not loops(quick=0, full=1):
         pytest.skip("only with --full: it installs packages from the npm registry")
     with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp", ignore_cleanup_errors=True) as folder:

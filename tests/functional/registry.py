@@ -20,7 +20,12 @@ RUNNING = 300.0
 AS_OF = "2026-11-20"
 """What the packages below need is taken as it was on this day."""
 NODE = f"node-linux-{'arm64' if platform.machine() == 'aarch64' else 'x64'}@22.23.3"
-NPM_PACKAGES = (NODE, "@modelcontextprotocol/conformance@0.2.0-alpha.12", "@modelcontextprotocol/inspector@2.12.0")
+NPM_PACKAGES = (
+    NODE,
+    "@modelcontextprotocol/conformance@0.2.0-alpha.12",
+    "@modelcontextprotocol/inspector@2.12.0",
+    "@modelcontextprotocol/server@2.3.1",
+)
 OFFLINE = re.compile(
     "ENOTFOUND|EAI_AGAIN|ECONNREFUSED|ECONNRESET|ETIMEDOUT|ENETUNREACH|EHOSTUNREACH|ConnectionError|ConnectTimeout"
     "|ReadTimeout|name resolution|Network is unreachable"
@@ -42,14 +47,17 @@ class NpmPrograms:
         install([npm, "install", *quiet, *NPM_PACKAGES], folder)
         return cls(folder)
 
+    @property
+    def node(self) -> Path:
+        return self.folder / "node_modules" / NODE.partition("@")[0] / "bin" / "node"
+
     def run(self, program: str, *arguments: object) -> subprocess.CompletedProcess[str]:
         """The ended program; its home is a folder of its own."""
-        modules = self.folder / "node_modules"
-        node = modules / NODE.partition("@")[0] / "bin"
+        path = f"{self.node.parent}{os.pathsep}{os.environ['PATH']}"
         return subprocess.run(
-            [node / "node", modules / ".bin" / program, *map(str, arguments)],
+            [self.node, self.folder / "node_modules" / ".bin" / program, *map(str, arguments)],
             capture_output=True, text=True, timeout=RUNNING, check=False,
-            env=os.environ | {"HOME": str(self.folder), "PATH": f"{node}{os.pathsep}{os.environ['PATH']}"},
+            env=os.environ | {"HOME": str(self.folder), "PATH": path},
         )  # fmt: skip
 
 

@@ -25,15 +25,15 @@ pytestmark = pytest.mark.functional
 OUT_OF_SCOPE = Path(__file__).with_name("mcp_out_of_scope.yml")
 CLIENT = f"{sys.executable} -P -m tests.functional.mcp_conformance_client"
 REVISIONS = ["2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"]
-EACH_AT_ITS_OWN: list[str | None] = [*REVISIONS, None]
+RUNS: list[str | None] = [*REVISIONS, None]
 """Without a revision the suite runs each scenario at the newest one it knows for it, and the extensions too."""
-BOTH = {"tools-list", "tools-call-simple-text", "tools-call-error", "tools-call-with-progress"}
+CALLS = {"tools-list", "tools-call-simple-text", "tools-call-error", "tools-call-with-progress"}
 SERVED = {
     "2025-03-26": {"server-session-lifecycle"},
-    "2025-06-18": BOTH | {"server-initialize", "server-session-lifecycle", "ping"},
-    "2025-11-25": BOTH | {"server-initialize", "ping", "server-sse-multiple-streams", "json-schema-2020-12"},
-    "2026-07-28": BOTH | {"server-sse-multiple-streams", "json-schema-2020-12"},
-    None: BOTH | {"server-initialize", "ping", "server-sse-multiple-streams", "json-schema-2020-12"},
+    "2025-06-18": CALLS | {"server-initialize", "server-session-lifecycle", "ping"},
+    "2025-11-25": CALLS | {"server-initialize", "ping", "server-sse-multiple-streams", "json-schema-2020-12"},
+    "2026-07-28": CALLS | {"server-sse-multiple-streams", "json-schema-2020-12"},
+    None: CALLS | {"server-initialize", "ping", "server-sse-multiple-streams", "json-schema-2020-12"},
 }
 MODERN_CLIENT = {"tools_call", "request-metadata", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"}
 ASKED = {
@@ -65,13 +65,13 @@ def front(state_dir: Path) -> Iterator[HttpFront]:
     listener.stop()
 
 
-@pytest.mark.parametrize("revision", EACH_AT_ITS_OWN)
+@pytest.mark.parametrize("revision", RUNS)
 def test_the_server(npm_programs: NpmPrograms, front: HttpFront, revision: str | None) -> None:
     done = npm_programs.run("conformance", *suite("server", revision), "--url", front.url)
     assert passed(done) >= SERVED[revision]
 
 
-@pytest.mark.parametrize("revision", EACH_AT_ITS_OWN)
+@pytest.mark.parametrize("revision", RUNS)
 def test_the_client(npm_programs: NpmPrograms, revision: str | None) -> None:
     done = npm_programs.run("conformance", *suite("client", revision), "--command", CLIENT)
     assert passed(done) >= ASKED[revision]
