@@ -52,8 +52,8 @@ def emit(loaded: LoadedCard, layout: Layout, form: str) -> bytes:
     """The file of the card in the format ``form``, a name of ``EMITTERS``."""
     arranged = layout.arranged("html" if form == "html" else "latex")
     with _uncollected():
-        document = compose(loaded.card, loaded.identity, arranged, loaded.sources())
-        return EMITTERS[form](document)
+        # The sheets have no name here: they are gone before the collector looks at what there is.
+        return EMITTERS[form](compose(loaded.card, loaded.identity, arranged, loaded.sources()))
 
 
 @contextmanager
