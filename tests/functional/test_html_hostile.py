@@ -11,6 +11,7 @@ from playwright.sync_api import Browser
 from cardapp import layouts
 from cardapp.card.model import Card
 from cardapp.layout.compose import compose
+from tests.cardapp.layout.cards import SOURCES, growing
 from tests.cardapp.layout.hostile import FILE, IDENTITY, hostile_cards
 from tests.cardapp.layout.html.test_document import assert_all_survives, assert_nothing_injected
 from tests.functional.sheet_page import SheetPage, assert_in_place, sheet_page
@@ -49,3 +50,13 @@ def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
         assert opened.events == []
 
     check()
+
+
+@pytest.mark.parametrize("layout", layouts.known_ids())
+def test_the_mark_below_a_cut_text_stays_in_its_part(opened: SheetPage, layout: str) -> None:
+    text = "\n\n".join(["word " * 300, "- item\n" * 60, "> " + "quoted " * 200, "`code` " * 200])
+    card = growing(1, 1, text)
+    document = compose(card, IDENTITY, layouts.find(layout).arranged("html"), SOURCES)
+    assert sum(part.continues for sheet in document.sheets for part in sheet.parts) >= 2
+    opened.show(document)
+    assert_in_place(document, opened.measured(document))

@@ -32,12 +32,12 @@ def card(tasks: tuple[Task, ...], text: str = "") -> Card:
     return Card("any", IDENTITY.uuid, "1.0.0", "Any card", text, "en", "karta-classic", target, allocator, tasks)
 
 
-def growing(blocks: int, steps: int = 3) -> Card:
-    """A card of ordinary steps, as large as wanted."""
+def growing(blocks: int, steps: int = 3, text: str = "Some *text* of `code`. " * 12) -> Card:
+    """A card of ordinary steps with this text, as large as wanted."""
     snapshot = Snapshot(
         "n", "The snapshot", Stop("a.c", 5, "int", None, 2), (("a.used", "8"), ("a.size", "64")), ("p",)
     )
-    step = ("A step", "Some *text* of `code`. " * 12, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
+    step = ("A step", text, "What is it?", CodeRange("a.c", 3, 9), (snapshot,))
     made = tuple(Step(f"s{number}", *step) for number in range(steps))
     phase = Phase("p", "A phase", "", made)
     return card(
