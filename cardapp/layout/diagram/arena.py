@@ -9,7 +9,7 @@ from typing import Any, Literal
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
 
 _ADDRESSES = 2**64
-"""More bytes than this no arena has; a reading that says so holds something else."""
+"""More bytes than this no arena has; a reading or a card that says so means something else."""
 
 Use = Literal["used", "padding", "free", "folded"]
 
@@ -105,7 +105,7 @@ def _number(value: str) -> int | None:
         number = int(value, 0)
     except ValueError:
         return None
-    return number if number >= 0 else None
+    return number if 0 <= number <= _ADDRESSES else None
 
 
 def zones(arena: Arena) -> list[Zone]:

@@ -63,7 +63,9 @@ def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
     assert promised(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, ())
 
 
-@pytest.mark.parametrize("expect", [{}, {"a.size": "64"}, {"a.used": "-3"}, {"a.used": '"eight"'}])
+@pytest.mark.parametrize(
+    "expect", [{}, {"a.size": "64"}, {"a.used": "-3"}, {"a.used": '"eight"'}, {"a.used": "9" * 400}]
+)
 def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> None:
     assert promised(RECIPE, snapshot(**expect)) is None
 
