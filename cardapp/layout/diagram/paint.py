@@ -43,7 +43,6 @@ STROKE = Paint(None, "ink_soft", 0.25)
 MARKS = {"pointer": Paint(None, "current", 0.6), "water": Paint(None, "ink_soft", 0.35, dashes=(1.2, 0.8))}
 TONES: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
 
-FAMILIES = {"regular": "Noto Sans", "strong": "Noto Sans", "code": "Noto Sans Mono"}
 DOT = 0.55
 """The disc inside a final node, as a factor of the node."""
 
