@@ -101,11 +101,10 @@ def _geometry(given: Mapping[str, Any], columns: Iterable[str], notices: Notices
     known = dict.fromkeys((*vocabulary.GEOMETRY_CM, *columns))
     notices.unknown(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in vocabulary.GEOMETRY_CM.items()}
-    for name, length in given.items():
-        if not 0 <= length <= _MOST_CM:
+    for name in (name for name in given if name in known):
+        if not 0 <= given[name] <= _MOST_CM:
             raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must lie in 0 to {_MOST_CM:g} cm")
-        if name in known:
-            size[name] = length * 10
+        size[name] = given[name] * 10
     return size
 
 

@@ -213,6 +213,7 @@ def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
         ("tokens__page__format", "B5", "/tokens/page/format", vocabulary.FORMATS),
         ("tokens__page__colour", 1, "/tokens/page/colour", ("format", "width_px")),
         ("tokens__grid__geometry_cm__middle", 1, "/tokens/grid/geometry_cm/middle", ("left", *vocabulary.GEOMETRY_CM)),
+        ("tokens__grid__geometry_cm__middle", -1, "/tokens/grid/geometry_cm/middle", vocabulary.GEOMETRY_CM),
         ("tokens__typography__weights__bold", 700, "/tokens/typography/weights/bold", vocabulary.WEIGHTS),
         ("tokens__typography__sizes_pt__huge", 40, "/tokens/typography/sizes_pt/huge", vocabulary.SIZES_PT),
         ("tokens__colors__pink", "#ff00ff", "/tokens/colors/pink", vocabulary.COLORS),
