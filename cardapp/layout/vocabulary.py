@@ -75,8 +75,9 @@ class Look:
     without: tuple[str, ...] = ()
 
 
-_EDGE, _TITLE, _DIAGRAM = ("background", "label"), ("label",), ("size",)
-"""What these do not have: a diagram is drawn in type of its own, to be as readable in a narrow column."""
+_EDGE, _TITLE, _DIAGRAM = ("background", "label"), ("label",), ("size", "color")
+"""What these do not have: a diagram is drawn in type of its own, to be as readable in a narrow column, and its shapes
+have the layout's colours by what they are."""
 
 COMPONENTS = {
     "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule", without=_EDGE),
@@ -128,9 +129,8 @@ OPTIONS = {
 }
 """Of every component but those ``without``."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
-"""Of one component each: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, whether
-the values are told or left to be filled in, how many
-lines to write on a question has."""
+"""The components' own: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, whether the
+values are told or left to be filled in, how many lines to write on a question has."""
 MOST_ANSWER_LINES = 12
 DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
