@@ -41,8 +41,11 @@ class Copies:
     def untouched(self) -> bool:
         """Whether there are copies and all is as we left it: the learner may use gdb's checkpoints as well."""
         current, listed = _listed()
-        alone = len(os.listdir(f"/proc/{listed[current]}/task")) == 1 if listed else False
-        return alone and (current, listed) == (self._current, self._known) and not _is_watched()
+        if (current, listed) != (self._current, self._known) or current not in listed or _is_watched():
+            return False
+        with contextlib.suppress(OSError):  # it may have been killed this moment
+            return len(os.listdir(f"/proc/{listed[current]}/task")) == 1
+        return False
 
     def take_up(self, key: str) -> None:
         """Put the program where the copy stands, which is used up by this."""
