@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.cli import main
+from cardapp.cli import FORMATS, main
+from cardapp.emission import EMITTERS
 from tests.cardapp.layout.hostile import ROOT
 
 CALC = str(ROOT / "etc" / "cards" / "calc")
@@ -19,6 +20,10 @@ CALC = str(ROOT / "etc" / "cards" / "calc")
 
 def emit(*options: str, form: str = "latex") -> int:
     return main(["emit", CALC, "--format", form, *options])
+
+
+def test_the_command_knows_every_format() -> None:
+    assert tuple(EMITTERS) == FORMATS
 
 
 @pytest.mark.parametrize(("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Set this with lualatex")])
