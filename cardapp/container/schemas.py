@@ -95,6 +95,7 @@ REPLAY_OUT = document(
         "generation": WHOLE,
         "snapshot_ref": TEXT,
         "method": {"enum": ["rerun", "fork"]},
+        "fresh": FLAG,
         "file": TEXT_OR_NULL,
         "line": WHOLE_OR_NULL,
         "function": TEXT_OR_NULL,

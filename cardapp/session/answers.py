@@ -45,6 +45,7 @@ _BY_TOOL = {
     ),
     replay.TOOL: _record(
         method={"enum": ["rerun", "fork"]},
+        fresh=_FLAG,
         file=_TEXT_OR_NULL,
         line=_WHOLE_OR_NULL,
         function=_TEXT_OR_NULL,

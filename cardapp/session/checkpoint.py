@@ -177,7 +177,7 @@ class Checkpoints:
         try:
             self._verify(operation, guard, shelved, reading)
         except SnapshotDrift:
-            if reading["method"] == "rerun":
+            if reading["fresh"]:
                 raise
             # Only a program that was started anew can tell whether it is the card that is wrong.
             reading = self._replay(operation, guard, shelved, fresh=True)

@@ -12,7 +12,7 @@ import time
 import uuid
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from cardapp.mcp.client import McpClient, ToolResult
 
@@ -145,6 +145,13 @@ class RunningSession:
         self.path = tool.state / "sessions" / name
         self._client: McpClient | None = None
         tool.must("start", "--name", name, *options, str(card.folder))
+
+    @classmethod
+    def of(cls, tool: SessionTool, name: str) -> Self:
+        """The session ``name`` that runs already, of a card that is no test's own."""
+        found = cls.__new__(cls)
+        found.tool, found.name, found.path, found._client = tool, name, tool.state / "sessions" / name, None
+        return found
 
     @property
     def client(self) -> McpClient:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cardapp.card import proof
+from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
 from cardapp.card.source import load_card
 from cardapp.session import replay
@@ -166,6 +167,16 @@ def test_an_end_before_the_stop_is_told_from_a_copy_too(session: RunningSession)
     eventually(lambda: not programs(session))
 
 
+def test_only_a_new_run_can_tell_that_a_stop_is_not_reached(session: RunningSession) -> None:
+    visit(session, FIRST)
+    refusal = session.refusal({"function": "twice", "hits": 5})
+    assert (refusal["code"], refusal["reached"]) == ("target_exited", 1)
+    method, told = visit(session, LATER)
+    assert method == "rerun"
+    assert visit(session, FIRST)[0] == "rerun"
+    assert visit(session, LATER) == ("fork", told)
+
+
 # -- their number ----------------------------------------------------------------------------------------------------
 
 
@@ -204,8 +215,7 @@ def test_both_methods_prove_the_same(tool: SessionTool, name: str, loops: Callab
     folder = ROOT / "etc" / "cards" / name
     card = load_card(folder).card
     tool.must("start", "--name", name, str(folder))
-    session = object.__new__(RunningSession)
-    session.tool, session.name, session.path, session._client = tool, name, tool.state / "sessions" / name, None
+    session = RunningSession.of(tool, name)
     try:
         _prove(session, card, loops(quick=30, full=250), seed=len(name))
     finally:
@@ -213,8 +223,6 @@ def test_both_methods_prove_the_same(tool: SessionTool, name: str, loops: Callab
 
 
 def _prove(session: RunningSession, card: Card, rounds: int, seed: int) -> None:
-    from cardapp.card.catalog import Catalog
-
     chosen = random.Random(seed)
     snapshots = Catalog(card).snapshots
     few = chosen.sample(sorted(snapshots), 20)

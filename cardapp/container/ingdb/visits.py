@@ -17,9 +17,9 @@ import gdb
 from cardapp.container.ingdb.copies import START, Copies, starts_at_main
 from cardapp.container.ingdb.places import place_of
 from cardapp.container.ingdb.program import Program
-from cardapp.container.ingdb.run import Run
+from cardapp.container.ingdb.run import Failure, Run
 
-NOWHERE = ("", "")
+NO_ARRIVAL = ("", "")
 """No stop, and the id of none."""
 
 Done = Callable[[dict[str, Any] | Exception], None]
@@ -33,24 +33,28 @@ class Visits:
         self._copies = Copies()
         self._launch: tuple[Any, ...] = ()
         self._screens: dict[str, str] = {}
-        self._arrival = NOWHERE
+        self._arrival = NO_ARRIVAL
         program.at_end = self._copies.forget
         gdb.events.new_thread.connect(self._threaded)
 
     def run(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
-        """Bring the program to the stop; ``done`` gets ``{file, line, function, method}`` or a
-        :class:`~cardapp.container.ingdb.run.Failure`. A ``fresh`` visit takes no copy."""
+        """Bring the program to the stop; ``done`` gets ``{file, line, function, method, fresh}`` or a
+        :class:`~cardapp.container.ingdb.run.Failure`. A ``fresh`` visit takes no copy; the answer's ``fresh`` says
+        whether the program was started for it."""
         key = _key(stop, hits)
-        arrived = self._arriving(key, done)
+        self._arrival = NO_ARRIVAL
         if not fresh and self._can_return(stop, hits):
             with contextlib.suppress(Exception):  # whatever it is, a new run tells
-                self._return_to(key, done) if key in self._copies else self._run_on(Run(stop, hits, arrived))
+                if key in self._copies:
+                    self._return_to(key, done)
+                else:
+                    self._run_on(Run(stop, hits, lambda outcome: self._ran_on(outcome, done, stop, hits)))
                 return
         self._program.kill()
         self._screens.clear()
         self._program.tidy_terminal()
         self._launch = self._program.launch
-        run = Run(stop, hits, arrived)
+        run = Run(stop, hits, lambda outcome: self._arrived(outcome, done, key, fresh=True))
         self._program.follow(run)
         run.begin(None if fresh or not starts_at_main() else self._keep_start)
 
@@ -105,7 +109,7 @@ class Visits:
         self._program.tidy_terminal(self._screens.get(key, ""))
         self._program.stand(place)
         self._arrival = (key, self._program.state()["stop_id"])
-        done(place | {"method": "fork"})
+        done(place | {"method": "fork", "fresh": False})
 
     def _run_on(self, run: Run) -> None:
         with self._program.unheard():
@@ -121,16 +125,17 @@ class Visits:
             if self._copies.sound(self._program.terminal):
                 self._copies.keep(START)
 
-    def _arriving(self, key: str, done: Done) -> Done:
-        self._arrival = NOWHERE
+    def _ran_on(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
+        if isinstance(outcome, Failure) and outcome.code in ("target_exited", "target_crashed"):
+            self.run(done, stop, hits, fresh=True)  # it may have been there before it was in ``main``
+        else:
+            self._arrived(outcome, done, _key(stop, hits), fresh=False)
 
-        def arrived(outcome: dict[str, Any] | Exception) -> None:
-            if isinstance(outcome, dict):
-                self._arrival = (key, self._program.state()["stop_id"])
-                outcome = outcome | {"method": "rerun"}
-            done(outcome)
-
-        return arrived
+    def _arrived(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
+        if isinstance(outcome, dict):
+            self._arrival = (key, self._program.state()["stop_id"])
+            outcome = outcome | {"method": "rerun", "fresh": fresh}
+        done(outcome)
 
 
 def _key(stop: dict[str, Any], hits: int) -> str:
