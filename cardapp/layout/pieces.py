@@ -128,7 +128,9 @@ class Cutter:
         most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + _ROUNDING)
         if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
             return None
-        return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], row.value[most:])
+        # No value is a box to fill in; one that was shown whole leaves an empty line.
+        rest = row.value[most:] or ("",) * bool(row.value)
+        return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], rest)
 
     def _note_height(self, note: Note) -> float:
         size = self._measure.component("notes").size

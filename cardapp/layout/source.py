@@ -201,14 +201,14 @@ def _component(
         background=color_or_none("background", look.background),
         rule=color_or_none("rule", look.rule),
         label=label,
-        answer_lines=int(_flag("answer_lines", look, options, place, notices)),
+        answer_lines=_flag("answer_lines", look, options, place, notices),
         line_numbers=bool(_flag("line_numbers", look, options, place, notices)),
         tick_box=bool(_flag("tick_box", look, options, place, notices)),
         values=bool(_flag("values", look, options, place, notices)),
     )
 
 
-def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, notices: Notices) -> float:
+def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, notices: Notices) -> int:
     """The value of a component's own option; 0 of the components that do not have it."""
     if look.flag != option:
         return 0
@@ -219,4 +219,7 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, not
             return value
         notices.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
         return default
-    return notices.number((*place, option), value, 0, vocabulary.MOST_ANSWER_LINES, default)
+    count = notices.number((*place, option), value, 0, vocabulary.MOST_ANSWER_LINES, default)
+    if count != int(count):
+        notices.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used")
+    return int(count)

@@ -40,15 +40,17 @@ def render(diagram: Diagram, current: str | None = None) -> str:
 
 def style(colors: Mapping[str, str]) -> str:
     """The style sheet of all diagrams of a page. A colour is the page's custom property (``--ink-soft`` for
-    ``ink_soft``) where it has one, else of ``colors``, or of the dark set on a dark screen."""
+    ``ink_soft``) where it has one, else of ``colors``, or of the dark set on a dark screen; so are the families
+    ``--text`` and ``--code`` and the weight ``--strong``."""
     return "".join(_rules(colors))
 
 
 def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield f".diagram{{{_properties(colors)}max-width:100%;height:auto;overflow:visible}}\n"
     yield f"@media screen and (prefers-color-scheme:dark){{.diagram{{{_properties(paint.DARK)}}}}}\n"
-    yield '.diagram text{font-family:"Noto Sans",sans-serif;stroke:none}\n'
-    yield '.diagram .strong{font-weight:700}.diagram .code{font-family:"Noto Sans Mono",monospace}\n'
+    yield '.diagram text{font-family:var(--text,"Noto Sans",sans-serif);stroke:none}\n'
+    yield ".diagram .strong{font-weight:var(--strong,700)}"
+    yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace)}\n'
     yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
     yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in paint.TONES.items()) + "\n"
     for shape, look in paint.SHAPES.items():

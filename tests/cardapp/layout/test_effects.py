@@ -236,3 +236,8 @@ def test_every_token_has_a_default(part: str) -> None:
     assert with_default.warnings == ()
     assert with_default.colors.keys() == vocabulary.COLORS.keys()
     _made(least)
+
+
+def test_half_an_answer_line_is_told() -> None:
+    found = _warned(components__question__answer_lines=2.7)
+    assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used"}

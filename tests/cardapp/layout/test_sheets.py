@@ -143,7 +143,7 @@ def held(content: Content) -> list[Any]:
         case Code(_, _, lines, missing):
             return [(line.number, piece) for line in lines for piece in line.pieces] or [missing]
         case Machine(rows):
-            return [piece for row in rows for piece in (*row.expression, *row.value)]
+            return [piece for row in rows for piece in (*row.expression, *row.value) if piece]
         case Notes(entries):
             return [each for entry in entries for each in (entry.text, *entry.code) if each]
         case Title() | _:
@@ -220,3 +220,14 @@ def test_what_fits_a_sheet_is_not_cut_in_two() -> None:
         assert [["".join(row.expression), "".join(row.value)] for piece in pieces for row in piece.rows] == [
             [expression, value] for expression, value in expect
         ]
+
+
+def test_a_value_that_was_shown_is_no_box_to_fill_in_further_on() -> None:
+    snapshot = Snapshot("n", "S", Stop("a.c", 5, "int", None, 2), (("n" * 9000, "8"),), ())
+    step = Step("s", "A step", "", "", None, (snapshot,))
+    of = card((Task("t", "T", "", (Block("b", "B", "", "", (Phase("p", "P", "", (step,)),)),)),))
+    for layout in ARRANGED:
+        parts = [part.content for part in parts_of(laid_out(of, layout)) if isinstance(part.content, Machine)]
+        rows = [row for machine in parts for row in machine.rows]
+        assert len(rows) > 1
+        assert all(row.value for row in rows)
