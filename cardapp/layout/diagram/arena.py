@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,23 +16,26 @@ Use = Literal["used", "padding", "free", "folded"]
 
 @dataclass(frozen=True)
 class Stretch:
-    """A block that was handed out, in bytes from the arena's base. ``label`` is "" where the program keeps none."""
+    """A block that was handed out, in bytes from the arena's base. ``label`` is "" where the program keeps none;
+    ``index`` is the block's own in the program's record of them."""
 
     offset: int
     size: int
     label: str
+    index: int
 
 
 @dataclass(frozen=True)
 class Arena:
     """What is known of an arena at a snapshot, in bytes; None is not known. ``blocks`` are in the order of their
-    offsets, and may be fewer than there are."""
+    offsets, and may be fewer than there are: ``count``, 0 where that is not known."""
 
     base: int | None
     size: int | None
     used: int | None
     high_water: int | None
     blocks: tuple[Stretch, ...]
+    count: int
 
 
 @dataclass(frozen=True)
@@ -59,17 +62,18 @@ def seen(reading: Mapping[str, Any]) -> Arena | None:
     """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None for
     one that holds no such values."""
     try:
-        blocks = (
-            Stretch(int(block["offset"]), int(block["size"]), str(block.get("label") or ""))
-            for block in reading["blocks"]
-        )
+        blocks = [
+            Stretch(int(block["offset"]), int(block["size"]), str(block.get("label") or ""), index)
+            for index, block in enumerate(reading["blocks"])
+        ]
         water = reading["high_water"]
         arena = Arena(
             int(reading["base"]),
             int(reading["size"]),
             int(reading["used"]),
             None if water is None else int(water),
-            tuple(sorted(blocks, key=lambda block: block.offset)),
+            _by_offset(blocks),
+            len(blocks),
         )
     except (AttributeError, KeyError, TypeError, ValueError):
         return None
@@ -86,8 +90,13 @@ def promised(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
     if used is None:
         return None
     water = values.get(recipe.high_water) if recipe.high_water else None
-    blocks = tuple(_promised_blocks(recipe.blocks, values, texts)) if recipe.blocks else ()
-    return Arena(values.get(recipe.base), values.get(recipe.size), used, water, blocks)
+    blocks = _by_offset(_promised_blocks(recipe.blocks, values, texts)) if recipe.blocks else ()
+    count = values.get(recipe.blocks.count, 0) if recipe.blocks else 0
+    return Arena(values.get(recipe.base), values.get(recipe.size), used, water, blocks, count)
+
+
+def _by_offset(blocks: Iterable[Stretch]) -> tuple[Stretch, ...]:
+    return tuple(sorted(blocks, key=lambda block: block.offset))
 
 
 def _promised_blocks(
@@ -97,7 +106,7 @@ def _promised_blocks(
         offset, size = (values.get(expression.replace("$i", str(index))) for expression in (recipe.offset, recipe.size))
         if offset is not None and size is not None:
             label = texts.get((recipe.label or "").replace("$i", str(index)), "")
-            yield Stretch(offset, size, label.strip('"'))
+            yield Stretch(offset, size, label.strip('"'), index)
 
 
 def _number(value: str) -> int | None:
@@ -110,20 +119,25 @@ def _number(value: str) -> int | None:
 
 def zones(arena: Arena) -> list[Zone]:
     """The arena from its base to its end without a hole, in one zone at least. Blocks that overlap end where the next
-    one begins."""
+    one begins; what lies between two is padding only where no block that is not known can lie there."""
     found: list[Zone] = []
-    end = 0
+    end, index = 0, -1
     for number, block in enumerate(arena.blocks):
         if block.offset > end:
-            found.append(Zone("padding", end, block.offset, "padding"))
+            is_sure = block.index == index + 1 or len(arena.blocks) >= arena.count
+            found.append(_between(end, block.offset, is_sure))
         following = arena.blocks[number + 1].offset if number + 1 < len(arena.blocks) else block.offset + block.size
         start = max(end, block.offset)
-        end = max(start, min(block.offset + block.size, following))
-        found.append(Zone("used", start, end, block.label or f"block {number}"))
+        end, index = max(start, min(block.offset + block.size, following)), block.index
+        found.append(Zone("used", start, end, block.label or f"block {index}"))
     used = max(end, arena.used or 0)
     if used > end:
         found.append(Zone("used", end, used, "in use"))
     return [*found, *_free(arena, used)] or [Zone("free", 0, 0, "free")]
+
+
+def _between(start: int, end: int, is_padding: bool) -> Zone:
+    return Zone("padding", start, end, "padding") if is_padding else Zone("used", start, end, "in use")
 
 
 def _free(arena: Arena, used: int) -> Iterator[Zone]:

@@ -58,8 +58,8 @@ def described(arena: Arena) -> str:
     """One sentence about the arena: how much of it is used, by how many blocks."""
     used = arena.used or 0
     said = f"{used} bytes used" if not arena.size else f"{used} of {arena.size} bytes used ({used / arena.size:.0%})"
-    if arena.blocks:
-        said += f", {len(arena.blocks)} {'block' if len(arena.blocks) == 1 else 'blocks'}"
+    if arena.count:
+        said += f", {arena.count} {'block' if arena.count == 1 else 'blocks'}"
     return said if arena.high_water is None else f"{said}, high water {arena.high_water}"
 
 

@@ -29,11 +29,11 @@ def snapshot(**expect: str) -> Snapshot:
 
 def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
     arena = seen(READING)
-    assert arena == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first"), Stretch(16, 13, "")))
+    assert arena == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first", 1), Stretch(16, 13, "", 0)), 2)
     assert [(zone.use, zone.start, zone.end, zone.name) for zone in zones(arena)] == [
         ("used", 0, 8, "first"),
         ("padding", 8, 16, "padding"),
-        ("used", 16, 29, "block 1"),
+        ("used", 16, 29, "block 0"),
         ("free", 29, 40, "free again"),
         ("free", 40, 64, "free"),
     ]
@@ -59,8 +59,32 @@ def test_a_reading_that_holds_no_arena_gives_none(broken: dict[str, Any]) -> Non
 def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
     full = {"a.base": "0x1000", "a.size": "64", "a.used": "29", "a.high": "40", "a.n": "2", "other": "x"}
     first = {"a.log[0].at": "0", "a.log[0].n": "8", "a.log[0].label": '"first"', "a.log[1].at": "16"}
-    assert promised(RECIPE, snapshot(**full, **first)) == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first"),))
-    assert promised(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, ())
+    assert promised(RECIPE, snapshot(**full, **first)) == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first", 0),), 2)
+    assert promised(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, (), 0)
+
+
+@pytest.mark.parametrize(
+    ("expect", "told"),
+    [
+        (
+            {"log[0].n": "7", "log[1].at": "8", "log[1].n": "16", "log[3].at": "40", "log[3].n": "8", "log[2].n": "9"},
+            [("used", 8, "in use"), ("used", 24, "block 1"), ("used", 40, "in use"), ("used", 48, "block 3")],
+        ),
+        (
+            {"log[0].at": "0", "log[0].n": "7", "log[1].at": "8", "log[1].n": "8", "log[3].at": "16", "log[3].n": "8"},
+            [("used", 7, "block 0"), ("padding", 8, "padding"), ("used", 16, "block 1"), ("used", 24, "block 3"),
+             ("used", 48, "in use")],
+        ),
+    ],
+)  # fmt: skip
+def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none(
+    expect: dict[str, str], told: list[tuple[str, int, str]]
+) -> None:
+    arena = promised(RECIPE, snapshot(**{"a.used": "48", "a.n": "4"}, **{f"a.{name}": n for name, n in expect.items()}))
+    assert arena is not None
+    found = [(zone.use, zone.end, zone.name) for zone in zones(arena)]
+    assert found == [*told, ("free", None, "free")]
+    assert memory_map("k", "Some", arena, Room(60, 100)).description == "48 bytes used, 4 blocks"
 
 
 @pytest.mark.parametrize(
@@ -71,14 +95,15 @@ def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> Non
 
 
 @given(
-    st.lists(st.builds(Stretch, st.integers(0, 99), st.integers(-2, 40), st.just("")), max_size=9),
+    st.lists(st.builds(Stretch, st.integers(0, 99), st.integers(-2, 40), st.just(""), st.integers(0, 9)), max_size=9),
     st.none() | st.integers(0, 150), st.none() | st.integers(0, 150), st.none() | st.integers(0, 150),
+    st.integers(0, 12),
 )  # fmt: skip
 def test_zones_have_no_hole_and_lose_no_block(
-    blocks: list[Stretch], size: int | None, used: int | None, water: int | None
+    blocks: list[Stretch], size: int | None, used: int | None, water: int | None, count: int
 ) -> None:
     ordered = tuple(sorted(blocks, key=lambda block: block.offset))
-    found = zones(Arena(None, size, used, water, ordered))
+    found = zones(Arena(None, size, used, water, ordered, count))
     assert found[0].start == 0
     assert all(before.end == after.start for before, after in pairwise(found))
     assert all(zone.size >= 0 for zone in found)
@@ -86,7 +111,8 @@ def test_zones_have_no_hole_and_lose_no_block(
 
 
 def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
-    arena = Arena(None, 4000, 3990, None, tuple(Stretch(4 * place, 4, f"b{place}") for place in range(990)))
+    blocks = tuple(Stretch(4 * place, 4, f"b{place}", place) for place in range(990))
+    arena = Arena(None, 4000, 3990, None, blocks, len(blocks))
     diagram = memory_map("k", "Many", arena, Room(60, 100))
     (folded,) = [node for node in diagram.nodes if node.shape == "folded"]
     shown = sum(node.title.startswith("b") for node in diagram.nodes)
@@ -109,5 +135,5 @@ def test_a_strip_names_what_has_room() -> None:
     arena = seen(READING)
     assert arena is not None
     names = [[line.text for line in node.lines] for node in strip("k", "Two", arena, 70).nodes]
-    assert names == [["first"], [], ["block 1"], ["free again"], ["free"]]
+    assert names == [["first"], [], ["block 0"], ["free again"], ["free"]]
     assert strip("k", "Two", arena, 70).nodes[1].title == "padding: 8 bytes at offset 8"

@@ -109,13 +109,13 @@ def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room
 
 
 NUMBERS = st.one_of(st.integers(0, 400), st.integers(0, 2**64))
-STRETCHES = st.builds(Stretch, NUMBERS, st.integers(-1, 500), TITLES)
+STRETCHES = st.builds(Stretch, NUMBERS, st.integers(-1, 500), TITLES, st.integers(0, 9))
 ARENAS = st.builds(
-    lambda base, size, used, water, blocks: Arena(
-        base, size, used, water, tuple(sorted(blocks, key=lambda block: block.offset))
+    lambda base, size, used, water, blocks, count: Arena(
+        base, size, used, water, tuple(sorted(blocks, key=lambda block: block.offset)), count
     ),
     st.none() | NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS, st.none() | NUMBERS,
-    st.one_of(st.lists(STRETCHES, max_size=8), st.lists(STRETCHES, min_size=20, max_size=30)),
+    st.one_of(st.lists(STRETCHES, max_size=8), st.lists(STRETCHES, min_size=20, max_size=30)), st.integers(0, 40),
 )  # fmt: skip
 
 

@@ -38,8 +38,8 @@ def drawings(*titles: str) -> Iterator[Diagram]:
     room = Room(60, 250)
     yield from activity.of_block("t/b", block_of(*titles), room)
     yield from states.of_block("t/b", block_of(*titles), room)
-    blocks = tuple(Stretch(8 * place, 4, title) for place, title in enumerate(titles))
-    yield memory_map("t/b/p/s0/here", titles[0], Arena(4096, 64, 20, 40, blocks), room)
+    blocks = tuple(Stretch(8 * place, 4, title, place) for place, title in enumerate(titles))
+    yield memory_map("t/b/p/s0/here", titles[0], Arena(4096, 64, 20, 40, blocks, len(blocks)), room)
 
 
 def tree(diagram: Diagram, current: str | None = None) -> ElementTree.Element:
