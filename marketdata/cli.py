@@ -194,15 +194,15 @@ def _token_create(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     expires = None if options.days is None else datetime.now(UTC) + timedelta(days=options.days)
-    with _initialised(settings, _quiet) as connection:
-        _hand_over(options.output, *tokens.create(connection, options.name, options.scope, expires))
+    with _reserved(options.output), _initialised(settings, _quiet) as connection:
+        _hand_over(options.output, connection, lambda: tokens.create(connection, options.name, options.scope, expires))
 
 
 def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _initialised(settings, _quiet) as connection, connection.transaction():
-        _hand_over(options.output, *tokens.rotate(connection, options.id))
+    with _reserved(options.output), _initialised(settings, _quiet) as connection:
+        _hand_over(options.output, connection, lambda: tokens.rotate(connection, options.id))
 
 
 def _token_revoke(options: argparse.Namespace, settings: Settings) -> None:
@@ -234,11 +234,20 @@ def _state(row: Token) -> str:
     return f"{'good until' if row.expires_at > datetime.now(UTC) else 'expired'} {row.expires_at:%Y-%m-%d}"
 
 
-def _hand_over(output: Path | None, row: Token, text: str) -> None:
-    """The only time that the token is seen: in a file of its owner, or alone on standard output."""
+def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
+    """The file is there before the token is made: no token is left behind that nobody could be given."""
+    return contextlib.nullcontext() if output is None else secretfile.reserved(output)
+
+
+def _hand_over(output: Path | None, connection: Connection, make: Callable[[], tuple[Token, str]]) -> None:
+    """Make a token and let it be seen this once: in a file of its owner, or alone on standard output."""
+    with contextlib.ExitStack() as after_commit, connection.transaction():
+        row, text = make()
+        if output is not None:
+            content = {"token": text, "scope": row.scope, "name": row.name}
+            after_commit.enter_context(secretfile.renewed(output, content))
     _tell(f"token {row.id} ({row.name}, {row.scope})")
     if output is None:
         _say(text)
     else:
-        secretfile.write(output, {"token": text, "scope": row.scope, "name": row.name})
         _tell(f"written to {output}")

@@ -7,15 +7,16 @@ only, because mounted secrets often are 0444.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marketdata.errors import MissingRequirement, StateError
+from marketdata.errors import MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 
 READ_TOKEN = "read.json"
@@ -26,6 +27,7 @@ GRAPHQL_ADMIN = "graphql-admin.json"
 ADMIN_SECRET = "admin.json"
 
 _SIZE_MAX = 1 << 20
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, repr=False)
@@ -79,15 +81,53 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the file anew, whole or not at all, with mode 0600."""
+    """Write the file anew, whole or not at all, with mode 0600. StateError says why it cannot be."""
+    with renewed(path, content):
+        pass
+
+
+@contextlib.contextmanager
+def renewed(path: Path, content: Mapping[str, Any]) -> Iterator[None]:
+    """Write the file anew, with mode 0600: beside its place at once, and into it when the block ends well.
+
+    What the block commits then has its file: a full disk is met, as StateError, before it.
+    """
     fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
     try:
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(json.dumps(dict(content), ensure_ascii=False) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(path)
+        with _telling(path):
+            descriptor = os.open(fresh, _NEW, 0o600)
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(json.dumps(dict(content), ensure_ascii=False) + "\n")
+                file.flush()
+                os.fsync(file.fileno())
+        yield
+        with _telling(path):
+            fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+
+
+@contextlib.contextmanager
+def _telling(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{path} cannot be written: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def reserved(path: Path) -> Iterator[None]:
+    """A new and empty file of that name, for the block to write; when it stays empty it goes again.
+
+    UsageError when there can be none.
+    """
+    try:
+        os.close(os.open(path, _NEW, 0o600))
+    except OSError as error:
+        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+    try:
+        yield
+    finally:
+        if path.stat().st_size == 0:
+            path.unlink()

@@ -312,6 +312,24 @@ def test_a_token_can_be_written_to_a_file(command: Command, tmp_path: Path) -> N
     assert held.token not in made.stderr
 
 
+CREATE = ("token", "create", "--name", "me", "--scope", "read")
+
+
+def test_no_token_is_made_that_its_file_cannot_hold(command: Command, fresh: Settings, tmp_path: Path) -> None:
+    init(fresh)
+    done = command(*CREATE, "--output", str(tmp_path / "none" / "x.json"))
+    assert done.returncode == 2
+    assert done.stderr == f"marketdata-token: {tmp_path}/none/x.json cannot be made: No such file or directory\n"
+    assert value(fresh, "SELECT count(*) FROM api_tokens") == 0
+
+
+def test_no_file_is_left_by_a_token_that_was_not_made(command: Command, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    assert command("token", "rotate", "77", "--output", str(path)).returncode == 1
+    assert command(*CREATE, "--output", str(path), DATABASE_URL="postgresql://127.0.0.1:1/none").returncode == 1
+    assert not list(tmp_path.glob("*x.json*"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from marketdata import secretfile
-from marketdata.errors import MissingRequirement, StateError
+from marketdata.errors import MissingRequirement, StateError, UsageError
 
 TOKEN = {"token": "md_secret", "scope": "read", "name": "me"}
 
@@ -68,3 +68,37 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
         secretfile.read(tmp_path / "rpc.json")
     with pytest.raises(StateError, match="cannot be read"):
         secretfile.read(tmp_path)
+
+
+def test_a_file_is_renewed_only_when_the_block_ends_well(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    secretfile.write(path, {"old": True})
+    with pytest.raises(ZeroDivisionError), secretfile.renewed(path, TOKEN):
+        raise ZeroDivisionError
+    assert secretfile.read(path) == {"old": True}
+    with secretfile.renewed(path, TOKEN):
+        assert secretfile.read(path) == {"old": True}
+    assert secretfile.read(path) == TOKEN
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_that_cannot_be_written_stops_the_block_before_it_begins(tmp_path: Path) -> None:
+    begun = secretfile.renewed(tmp_path / "none" / "read.json", TOKEN)
+    with pytest.raises(StateError, match=r"read\.json cannot be written"):
+        begun.__enter__()
+
+
+def test_a_reserved_file_is_private_and_goes_when_it_stays_empty(tmp_path: Path) -> None:
+    path = tmp_path / "read.json"
+    with secretfile.reserved(path):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert not path.exists()
+    with secretfile.reserved(path):
+        secretfile.write(path, TOKEN)
+    assert secretfile.read(path) == TOKEN
+
+
+def test_a_place_that_can_hold_no_file_is_told_of(tmp_path: Path) -> None:
+    path = tmp_path / "none" / "read.json"
+    with pytest.raises(UsageError, match=r"read\.json cannot be made: No such file"), secretfile.reserved(path):
+        pass
