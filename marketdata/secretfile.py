@@ -124,6 +124,11 @@ def reserved(path: Path) -> Iterator[None]:
     """
     try:
         os.close(os.open(path, _NEW, 0o600))
+    except FileExistsError as error:
+        raise UsageError(
+            f"{path} is there already, and what it holds may be in use: name another file, or put a fresh token in the "
+            "place of its one with rotate"
+        ) from error
     except OSError as error:
         raise UsageError(f"{path} cannot be made: {error.strerror}") from error
     try:

@@ -323,6 +323,18 @@ def test_no_token_is_made_that_its_file_cannot_hold(command: Command, fresh: Set
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 0
 
 
+def test_a_file_that_is_there_is_kept_and_no_token_made(command: Command, fresh: Settings, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    assert command(*CREATE, "--output", str(path)).returncode == 0
+    held = path.read_bytes()
+    done = command(*CREATE, "--output", str(path))
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"marketdata-token: {path} is there already")
+    assert "name another file" in done.stderr
+    assert path.read_bytes() == held
+    assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
+
+
 def test_no_file_is_left_by_a_token_that_was_not_made(command: Command, tmp_path: Path) -> None:
     path = tmp_path / "x.json"
     assert command("token", "rotate", "77", "--output", str(path)).returncode == 1
