@@ -131,6 +131,10 @@ def _token_commands(parser: argparse.ArgumentParser) -> None:
     rotate.set_defaults(run=_token_rotate)
 
 
+def _path(text: str) -> Path:
+    return Path(text).resolve()
+
+
 def _days(text: str) -> float:
     days = float(text)
     if not 0 < days <= 36500:
@@ -203,16 +207,38 @@ def _token_create(options: argparse.Namespace, settings: Settings) -> None:
 def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _reserved(options.output), _initialised(settings, _quiet) as connection:
-        _hand_over(options.output, connection, lambda: tokens.rotate(connection, options.id))
+    with _initialised(settings, _quiet) as connection:
+        held = _files_of(connection, options, settings)
+        fresh = None if options.output in held else options.output
+        with _reserved(fresh):
+            _hand_over(options.output, connection, lambda: tokens.rotate(connection, options.id), held)
 
 
 def _token_revoke(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _initialised(settings, _quiet) as connection, connection.transaction():
-        revoked = tokens.revoke(connection, options.id)
+    with _initialised(settings, _quiet) as connection:
+        held = _files_of(connection, options, settings)
+        with connection.transaction():
+            revoked = tokens.revoke(connection, options.id)
     _say(f"token {revoked.id} ({revoked.name}, {revoked.scope}) is revoked")
+    for path in held:
+        again = settings.database_url is None and path.name in (READ_TOKEN, WRITE_TOKEN)
+        _tell(
+            f"{path} held it and is of no use now: remove it"
+            + (", and the next start of marketdata-api makes a fresh one" if again else "")
+        )
+
+
+def _files_of(connection: Connection, options: argparse.Namespace, settings: Settings) -> list[Path]:
+    """The secret files, and the output, that hold the token which the command names."""
+    from marketdata.store import tokens
+
+    paths = {each.resolve() for each in settings.secrets_dir.glob("*.json")}
+    if getattr(options, "output", None):
+        paths.add(options.output)
+    digest = tokens.digest_of(connection, options.id)
+    return [] if digest is None else secretfile.holding(sorted(paths), digest)
 
 
 def _token_list(_options: argparse.Namespace, settings: Settings) -> None:
@@ -241,15 +267,22 @@ def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if output is None else secretfile.reserved(output)
 
 
-def _hand_over(output: Path | None, connection: Connection, make: Callable[[], tuple[Token, str]]) -> None:
-    """Make a token and let it be seen this once: in a file of its owner, or alone on standard output."""
+def _hand_over(
+    output: Path | None, connection: Connection, make: Callable[[], tuple[Token, str]], held: Sequence[Path] = ()
+) -> None:
+    """Make a token and let it be seen this once: in a file of its owner, or alone on standard output.
+
+    The files that held the one before are renewed with it.
+    """
     with contextlib.ExitStack() as after_commit, connection.transaction():
         row, text = make()
-        if output is not None:
+        for path in held if output is None else {*held, output}:
             content = {"token": text, "scope": row.scope, "name": row.name}
-            after_commit.enter_context(secretfile.renewed(output, content))
+            after_commit.enter_context(secretfile.renewed(path, content))
     _tell(f"token {row.id} ({row.name}, {row.scope})")
+    for path in held:
+        _tell(f"{path} held the one before and is renewed")
     if output is None:
         _say(text)
-    else:
+    elif output not in held:
         _tell(f"written to {output}")

@@ -11,12 +11,13 @@ import contextlib
 import json
 import os
 import stat
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from marketdata.errors import MissingRequirement, StateError, UsageError
+from marketdata import token
+from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 
 READ_TOKEN = "read.json"
@@ -78,6 +79,18 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
     if token.scope != scope:
         raise StateError(f"{path} holds a token of scope {token.scope!r}, wanted is {scope!r}")
     return token
+
+
+def holding(paths: Iterable[Path], digest: bytes) -> list[Path]:
+    """Those of the files that hold the token with this SHA-256; one that cannot be believed holds none."""
+    return [path for path in paths if _held_digest(path) == digest]
+
+
+def _held_digest(path: Path) -> bytes | None:
+    with contextlib.suppress(MarketError):
+        held = read(path).get("token")
+        return token.digest(held) if isinstance(held, str) and token.is_sound(held) else None
+    return None
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:

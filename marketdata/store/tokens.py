@@ -110,6 +110,12 @@ def find(conn: Connection[Any], digest: bytes) -> Holder | None:
         ).fetchone()
 
 
+def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
+    """The SHA-256 of the token with this id, usable or not; None when there is none."""
+    row = conn.execute("SELECT token_sha256 FROM api_tokens WHERE id::text = %s", (identity,)).fetchone()
+    return None if row is None else row[0]
+
+
 def touch(conn: Connection[Any], identities: Sequence[str]) -> None:
     """Note that these tokens were used."""
     conn.execute("UPDATE api_tokens SET last_used_at = now() WHERE id::text = ANY(%s)", (list(identities),))

@@ -342,6 +342,47 @@ def test_no_file_is_left_by_a_token_that_was_not_made(command: Command, tmp_path
     assert not list(tmp_path.glob("*x.json*"))
 
 
+def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: Settings, tmp_path: Path) -> None:
+    prepare(fresh)
+    path = fresh.secrets_dir / "read.json"
+    before = path.read_text()
+    (fresh.secrets_dir / "broken.json").write_text("{")
+    done = command("token", "rotate", "1")
+    assert f"{path} held the one before and is renewed\n" in done.stderr
+    assert "alg.json" not in done.stderr
+    held = secretfile.read_token(path, scope="read")
+    assert held.token == done.stdout.strip()
+    assert held.name == "read"
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.read_text() != before
+    assert prepare(fresh) == ["schema: up to date", f"role {READER}: there already"]
+    own = tmp_path / "own.json"
+    command(*CREATE, "--output", str(own))
+    before = own.read_text()
+    assert f"{own} held the one before" in command("token", "rotate", "4", "--output", str(own)).stderr
+    assert own.read_text() != before
+    assert command("token", "rotate", "1", "--output", str(own)).returncode == 2, "it holds another token"
+
+
+def test_a_rotation_that_fails_leaves_the_token_and_its_file(command: Command, fresh: Settings) -> None:
+    prepare(fresh)
+    path = fresh.secrets_dir / "read.json"
+    held = secretfile.read_token(path, scope="read").token
+    with connect(url(fresh)) as connection:
+        connection.execute("ALTER TABLE api_tokens ADD CHECK (id < 3)")
+        assert command("token", "rotate", "1").returncode == 1
+        assert tokens.find(connection, token.digest(held)) is not None
+    assert secretfile.read_token(path, scope="read").token == held
+    assert {each.name for each in fresh.secrets_dir.iterdir()} == {"read.json", "alg.json"}
+
+
+def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: Settings) -> None:
+    prepare(fresh)
+    done = command("token", "revoke", "2")
+    assert done.stdout == "token 2 (alg, write) is revoked\n"
+    assert done.stderr == f"{fresh.secrets_dir}/alg.json held it and is of no use now: remove it\n"
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "words"),
     [

@@ -65,6 +65,22 @@ def test_with_nothing_configured_it_serves_and_keeps_what_it_was_told(state_dir:
         assert (state_dir / "v1.env").is_file()
 
 
+def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: Path) -> None:
+    path = state_dir / "secrets" / "read.json"
+    command = [sys.executable, "-P", "-m", "marketdata", "token", "revoke", "1"]
+    with serving(state_dir):
+        done = subprocess.run(
+            command, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)}, capture_output=True, text=True, check=True
+        )
+        assert done.stderr.endswith(
+            f"{path} held it and is of no use now: remove it, and the next start of marketdata-api makes a fresh one\n"
+        )
+        path.unlink()
+    with serving(state_dir) as (_process, address):
+        read = secretfile.read_token(path, scope="read").token
+        assert answer(f"{address}/v1/symbols", read)
+
+
 def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) -> None:
     watched = Watched(state_dir)
     for _ in range(loops(quick=2, full=20)):
