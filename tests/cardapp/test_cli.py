@@ -41,7 +41,7 @@ def test_check_refuses_a_layout_that_does_not_ship(card: Path, capsys: pytest.Ca
     assert main(["check", str(card)]) == 1
     said = capsys.readouterr().out
     assert "unknown_layout" in said
-    assert "known: karta-5a, karta-5b, karta-classic" in said
+    assert "known: karta-5a, karta-5b, karta-blank, karta-classic" in said
 
 
 def test_check_tells_of_the_layout(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -55,7 +55,7 @@ def test_layouts_lists_all_that_ship(capsys: pytest.CaptureFixture[str]) -> None
     assert main(["layouts"]) == 0
     said = capsys.readouterr().out
     listed = [line.split()[0] for line in said.splitlines() if not line.startswith(" ")]
-    assert listed == ["karta-5a", "karta-5b", "karta-classic", "karta-mixed"]
+    assert listed == ["karta-5a", "karta-5b", "karta-blank", "karta-classic", "karta-mixed"]
     assert "HTML by the emitter 5b, LaTeX by 5a" in said
     assert "warning" not in said
 

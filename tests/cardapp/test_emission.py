@@ -108,4 +108,4 @@ def test_standard_output_that_nobody_reads_is_said_once() -> None:
 
 def test_an_unknown_layout_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
     assert emit("--layout", "karta-nope") == 2
-    assert "known: karta-5a, karta-5b, karta-classic, karta-mixed" in capsys.readouterr().err
+    assert "known: karta-5a, karta-5b, karta-blank, karta-classic, karta-mixed" in capsys.readouterr().err

@@ -23,7 +23,9 @@ COMMANDS = {
         ),
         "",
     ),
-    **dict.fromkeys(("CardSkip", "CardGap", "CardIndent", "CardAnswer", "CardSign", "CardNumber", "color"), "-"),
+    **dict.fromkeys(
+        ("CardSkip", "CardGap", "CardIndent", "CardAnswer", "CardSign", "CardNumber", "CardBlank", "color"), "-"
+    ),
     **dict.fromkeys(("CardType", "CardMark", "fontsize"), "--"),
     **dict.fromkeys(("CardAnchor", "CardCaption", "CardGoesOn", "CardMissingSource"), "---"),
     **dict.fromkeys(("CardParagraph", "CardRightParagraph", "CardCodeLine", "CardNoteLine", "CardCode"), "t"),

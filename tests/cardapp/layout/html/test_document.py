@@ -194,7 +194,7 @@ def test_hostile_texts_survive_and_inject_nothing(layout: str, loops: Callable[.
         card, sources = made_up
         page = read("".join(render(compose(card, IDENTITY, arranged(layout), sources))))
         assert_nothing_injected(page)
-        assert_all_survives(page, card, sources[FILE])
+        assert_all_survives(page, card, sources[FILE], tells_values=arranged(layout).components["machine"].values)
 
     check()
 
@@ -212,7 +212,7 @@ def assert_nothing_injected(page: Element) -> None:
     assert [style.text.count("</") for style in page.all("style")] == [0]
 
 
-def assert_all_survives(page: Element, card: Card, source: list[str]) -> None:
+def assert_all_survives(page: Element, card: Card, source: list[str], *, tells_values: bool) -> None:
     task = card.tasks[0]
     block = task.blocks[0]
     phase = block.phases[0]
@@ -234,7 +234,7 @@ def assert_all_survives(page: Element, card: Card, source: list[str]) -> None:
         assert squeezed(visible(line)) in said["code"]
     for expression, value in snapshot.expect:
         assert squeezed(visible(expression)) in expressions
-        assert squeezed(visible(value)) in values
+        assert squeezed(visible(value) if tells_values else "") in values
     assert squeezed(visible(snapshot.stop.text or "")) in said["notes"]
     for expression in snapshot.watch:
         assert squeezed(visible(expression)) in said["notes"]

@@ -199,13 +199,13 @@ def test_hostile_texts_survive_and_command_nothing(layout: str, loops: Callable[
         card, sources = made_up
         tex = render(compose(card, IDENTITY, arranged, sources))
         found = read(tex)
-        _everything_survives(found, card, sources[FILE])
+        _everything_survives(found, card, sources[FILE], tells_values=arranged.components["machine"].values)
         assert rf"pdftitle={{{escape.line(card.title)}}}" in tex
 
     check()
 
 
-def _everything_survives(found: Read, card: Card, source: list[str]) -> None:
+def _everything_survives(found: Read, card: Card, source: list[str], *, tells_values: bool) -> None:
     task = card.tasks[0]
     block = task.blocks[0]
     phase = block.phases[0]
@@ -220,7 +220,7 @@ def _everything_survives(found: Read, card: Card, source: list[str]) -> None:
     assert found.said("question") == _plain(step.question)
     assert found.said("code") == squeezed("".join(map(visible, source)))
     for expression, value in snapshot.expect:
-        assert squeezed(visible(expression) + visible(value)) in found.said("machine")
+        assert squeezed(visible(expression) + (visible(value) if tells_values else "")) in found.said("machine")
     for said in (snapshot.stop.text or "", *snapshot.watch):
         assert squeezed(visible(said)) in found.said("notes")
     goals = {item.key for item in Catalog(card).items}
