@@ -44,7 +44,7 @@ def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
         opened.show(document)
         read = opened.read()
         assert_nothing_injected(read)
-        assert_all_survives(read, card, sources[FILE])
+        assert_all_survives(read, card, sources[FILE], tells_values=arranged.components["machine"].values)
         assert_in_place(document, opened.measured(document))
         assert opened.fetched == []
         assert opened.events == []
