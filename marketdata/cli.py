@@ -112,7 +112,7 @@ def _token_commands(parser: argparse.ArgumentParser) -> None:
     )
 
     create = actions.add_parser("create", parents=[output], help="make a token; it is shown this once")
-    create.add_argument("--name", required=True, help="whom it is for")
+    create.add_argument("--name", required=True, type=_name, help="whom it is for")
     create.add_argument("--scope", required=True, choices=("read", "write"))
     create.add_argument("--days", type=_days, help="how long it is good; without an end by default")
     create.set_defaults(run=_token_create)
@@ -121,13 +121,13 @@ def _token_commands(parser: argparse.ArgumentParser) -> None:
     listing.set_defaults(run=_token_list)
 
     revoke = actions.add_parser("revoke", help="make a token unusable, at once and for good")
-    revoke.add_argument("id", metavar="ID")
+    revoke.add_argument("id", metavar="ID", help="the id that list shows, not the name")
     revoke.set_defaults(run=_token_revoke)
 
     rotate = actions.add_parser(
         "rotate", parents=[output], help="revoke a token and make one of the same name and scope"
     )
-    rotate.add_argument("id", metavar="ID")
+    rotate.add_argument("id", metavar="ID", help="the id that list shows, not the name")
     rotate.set_defaults(run=_token_rotate)
 
 
@@ -136,10 +136,17 @@ def _path(text: str) -> Path:
 
 
 def _days(text: str) -> float:
-    days = float(text)
-    if not 0 < days <= 36500:
-        raise argparse.ArgumentTypeError("must be days, more than 0 and at most 36500")
-    return days
+    with contextlib.suppress(ValueError):
+        days = float(text)
+        if 0 < days <= 36500:
+            return days
+    raise argparse.ArgumentTypeError(f"must be a number of days, more than 0 and at most 36500, not {text!r}")
+
+
+def _name(text: str) -> str:
+    if not text.strip() or not text.isprintable() or len(text) > 100:
+        raise argparse.ArgumentTypeError("must be one line of 1 to 100 characters")
+    return text
 
 
 # -- the service -----------------------------------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def time_zone_shift(text: str) -> int:
         minutes = -minutes if found[1] == "-" else minutes
         if SHIFT_MIN <= minutes <= SHIFT_MAX:
             return minutes
-    raise ValueError("must be a time zone's offset, -12:00 to +14:00, like +05:30")
+    raise ValueError("must be an offset from UTC like +05:30, -12:00 to +14:00; names of time zones are not known")
 
 
 def _since(moment: datetime) -> int:

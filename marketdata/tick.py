@@ -26,6 +26,7 @@ EARLIEST = 0
 LATEST = 32_503_680_000_000_000
 """3000-01-01 in microseconds since 1970; a tick is earlier."""
 
+_DIGITS = "digits with a point before a fraction, like 2500.25, at most 30 on either side, no exponent"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _REQUIRED = ("symbol", "id", "ts", "price", "size")
 _KNOWN = frozenset((*_REQUIRED, "seq", "side", "block", "tx"))
@@ -118,7 +119,7 @@ def decimal(value: Any) -> str:
     if type(value) is int and value >= 0:
         value = str(value)
     if type(value) is not str or not DECIMAL.fullmatch(value):
-        raise ValueError("must be a decimal number as text: up to 30 digits, and up to 30 more after a point")
+        raise ValueError(f"must be a decimal number, 0 or more: {_DIGITS}")
     text: str = value
     if text[0] == "0" and len(text) > 1:
         text = text.lstrip("0") or "0"
@@ -178,7 +179,10 @@ def _natural(value: Any) -> int:
 
 
 def _price(value: Any) -> str:
-    price = decimal(value)
+    try:
+        price = decimal(value)
+    except ValueError as error:
+        raise ValueError(f"must be a decimal number greater than 0: {_DIGITS}") from error
     if price == "0":
         raise ValueError("must be greater than 0")
     return price

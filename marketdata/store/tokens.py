@@ -87,7 +87,10 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
         )
         revoked = cursor.fetchone()
         if revoked is None:
-            raise NotFound(f"there is no token {identity[:80]!r}: list them to see their ids", code="unknown_token")
+            raise NotFound(
+                f"there is no token with the id {identity[:80]!r}; its name is no id: list the tokens to see it",
+                code="unknown_token",
+            )
         cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, revoked.id))
     return revoked
 

@@ -109,6 +109,16 @@ def test_a_fault_is_named_by_its_place(name: str, value: Any) -> None:
     assert f"/ticks/3/{name}" in refused.value.detail
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [("price", "0", "greater than 0"), ("price", "-1", "greater than 0"), ("price", "2500,25", "digits with a point"),
+     ("size", "-1", "0 or more"), ("size", "1e5", "no exponent")],
+)  # fmt: skip
+def test_a_refused_amount_is_told_the_way_out(name: str, value: str, words: str) -> None:
+    with pytest.raises(InvalidValue, match=words):
+        parse_tick(GOOD | {name: value})
+
+
 def test_all_faults_are_named_at_once() -> None:
     with pytest.raises(InvalidValue) as refused:
         parse_tick({"id": "a", "price": "x", "colour": 1})

@@ -4,8 +4,9 @@ Each file holds named definitions under ``$defs``; a name is used once over all 
 ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
 
 Three things differ from the library's defaults: ``true`` and ``1.0`` are no integers, a ``$`` at the end of a pattern
-does not let a final line feed through (as in ECMA-262, unlike Python), and two formats are enforced: ``decimal``, a
-number that the database keeps exactly, and ``instant``, a time that exists and that ticks may have.
+does not let a final line feed through (as in ECMA-262, unlike Python), and three formats are enforced: ``decimal``, a
+number that the database keeps exactly, ``instant``, a time that exists and that ticks may have, and ``utc-offset``.
+What breaks its format is told of in the words of its reader, not as the pattern that it breaks too.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from jsonschema.protocols import Validator
 from referencing.jsonschema import DRAFT202012
 
 from marketdata.errors import FieldError
+from marketdata.interval import time_zone_shift
 from marketdata.tick import DECIMAL, tick_time
 
 Schema = dict[str, Any]
@@ -105,6 +107,13 @@ def _is_instant(value: object) -> bool:
     return True
 
 
+@_formats.checks("utc-offset", raises=ValueError)
+def _is_utc_offset(value: object) -> bool:
+    if isinstance(value, str):
+        time_zone_shift(value)
+    return True
+
+
 def plain(number: Decimal) -> str:
     """``1.5E-7`` as ``0.00000015``; what is far out of every range stays short."""
     return format(number, "f") if abs(number.adjusted()) <= _DIGITS_SHOWN else str(number)
@@ -120,8 +129,9 @@ def conforms(name: str, value: object) -> bool:
     return _formats.conforms(value, name)
 
 
-def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
-    if isinstance(value, str) and not re.search(ended(pattern), value):
+def _pattern(_checker: Validator, pattern: str, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
+    told = "format" in schema and not conforms(schema["format"], value)
+    if isinstance(value, str) and not told and not re.search(ended(pattern), value):
         yield jsonschema.ValidationError(f"{value[:80]!r} does not match {pattern!r}")
 
 
@@ -142,8 +152,23 @@ def _field_error(error: jsonschema.ValidationError) -> FieldError:
     instance: Any = error.instance
     if error.validator == "required":
         return FieldError(path, f"is missing {', '.join(name for name in rule if name not in instance)}")
+    if error.validator in ("oneOf", "anyOf"):
+        return FieldError(path, _choice(error))
+    if error.validator == "format" and error.cause is not None:
+        return FieldError(path, str(error.cause))
     if error.validator == "additionalProperties" and isinstance(instance, dict):
         known = schema.get("properties", {})
         unknown = [str(name)[:80] for name in instance if name not in known]
         return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
     return FieldError(path, error.message[:300])
+
+
+def _choice(error: jsonschema.ValidationError) -> str:
+    """Of branches that only require a member each: which ones; else what the first branch says."""
+    branches: Any = error.validator_value
+    if all(branch.keys() == {"required"} for branch in branches):
+        names = [", ".join(branch["required"]) for branch in branches]
+        return (
+            f"has {' and '.join(names)}: send one of them" if not error.context else f"is missing {' or '.join(names)}"
+        )
+    return _field_error(error.context[0]).message if error.context else error.message[:300]

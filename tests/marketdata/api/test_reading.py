@@ -50,6 +50,22 @@ def test_a_chart(api: Api, minutes: str) -> None:
     assert not rest["more"]
 
 
+@pytest.mark.parametrize(
+    ("query", "detail"),
+    [
+        ("", "the query is missing interval or resolution"),
+        ("&interval=1m&resolution=1", "the query has interval and resolution: send one of them"),
+        ("&interval=1m&timeZone=Europe/Warsaw", "the query, /timeZone: must be an offset from UTC like +05:30, "),
+        ("&interval=1m&startTime=yesterday", "the query, /startTime: must be a time: RFC 3339 with its offset, "),
+    ],
+)
+def test_a_refusal_is_in_words(api: Api, query: str, detail: str) -> None:
+    problem = api.problem("GET", f"/v1/chart?symbol=A{query}", status=422, code="invalid_value")
+    assert problem["detail"].startswith(detail)
+    assert len(problem["errors"]) == 1
+    assert "^" not in problem["detail"]
+
+
 def test_resolution_is_another_word_for_interval(api: Api, minutes: str) -> None:
     hour, sixty = (api.get(f"/v1/chart?symbol={minutes}&{word}") for word in ("interval=1h", "resolution=60"))
     assert hour["candles"] == sixty["candles"]

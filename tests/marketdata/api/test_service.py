@@ -122,6 +122,12 @@ def test_a_name_twice_is_refused(api: Api) -> None:
     api.problem("POST", "/v1/admin/tokens", raw=raw, status=400, code="malformed_json")
 
 
+def test_an_expiry_that_is_no_time_is_told_what_one_is(api: Api) -> None:
+    body = {"name": "a", "scope": "read", "expires_at": "tomorrow"}
+    problem = api.problem("POST", "/v1/admin/tokens", body, status=422, code="invalid_value")
+    assert problem["detail"].startswith("the body, /expires_at: must be a time: RFC 3339")
+
+
 @pytest.mark.parametrize("identity", ["0", "x", "9" * 30, "1%27OR%271"])
 def test_an_unknown_token(api: Api, identity: str) -> None:
     api.problem("DELETE", f"/v1/admin/tokens/{identity}", status=404, code="unknown_token")
