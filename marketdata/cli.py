@@ -252,7 +252,7 @@ def _token_list(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     with _initialised(settings, _quiet) as connection:
-        rows = [("ID", "NAME", "SCOPE", "BEGINS", "STATE", "LAST USED")]
+        rows = [("ID", "NAME", "SCOPE", "BEGINS", "STATE", "LAST USED (noted each minute)")]
         for each in tokens.list_all(connection):
             used = f"{each.last_used_at:%Y-%m-%d %H:%M}" if each.last_used_at else "never"
             rows.append((each.id, each.name, each.scope, each.hint, _state(each), used))

@@ -295,6 +295,7 @@ def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings)
     listed = command("token", "list").stdout
     assert "me" in listed
     assert "good until" in listed
+    assert listed.splitlines()[0].endswith("LAST USED (noted each minute)")
     assert text not in listed
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
     rotated = command("token", "rotate", "1").stdout.strip()
