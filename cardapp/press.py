@@ -41,14 +41,16 @@ _NOT_THERE = re.compile(
 )
 _NO_ROOM = re.compile(r"\(file io\)|I can't write on file")
 _TOO_HIGH = re.compile(r"^Package card Warning: (.*) is ([0-9.]+)pt too high", re.MULTILINE)
+_NO_FAMILY = re.compile(r"^Package card Warning: no font family (.*)\.$", re.MULTILINE)
 _MM_PER_TEX_POINT = 25.4 / 72.27
 _NO_GLYPH = re.compile(r"^Package card Warning: no font has U\+([0-9A-F]+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Pressed:
-    """The PDF, and what its maker should know of it: ``remarks`` on parts that had to be set smaller, and characters
-    that no font here has, which are ``named`` in their places by their code points. ``log`` is all that LaTeX said."""
+    """The PDF, and what its maker should know of it: ``remarks`` on font families that are not here and on parts that
+    had to be set smaller, and characters that no font here has, which are ``named`` in their places by their code
+    points. ``log`` is all that LaTeX said."""
 
     pdf: bytes
     remarks: tuple[str, ...]
@@ -97,6 +99,8 @@ def _pressed(tex: str, place: Path, command: list[str], cache: Path, time_limit:
 
 
 def _remarks(log: str) -> Iterator[str]:
+    for family in dict.fromkeys(_NO_FAMILY.findall(log)):
+        yield f"there is no font family {family} here; the layout's next one is set in its place, at last Noto"
     for part, points in _TOO_HIGH.findall(log):
         yield f"{part} came out {float(points) * _MM_PER_TEX_POINT:.1f} mm higher than reckoned and was set smaller"
 

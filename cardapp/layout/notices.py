@@ -1,4 +1,7 @@
-"""What in a layout file has no effect, collected while it is read: each is a place and a sentence with the way out."""
+"""What in a layout file has no effect, or one that is not expected, collected while it is read.
+
+Each is a place and a sentence with the way out.
+"""
 
 from __future__ import annotations
 

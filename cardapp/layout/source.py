@@ -126,6 +126,9 @@ def _families(given: Any, notices: Notices) -> dict[str, tuple[str, ...]]:
         if not names or not all(isinstance(each, str) and _FAMILY.fullmatch(each) for each in names):
             notices.add((*place, name), f"must be a font family or an array of them; {default[0]} is used")
             names = default
+        if names[0] not in default:
+            message = f"sheets are reckoned with the widths of {default[0]}: a wider family needs smaller sizes"
+            notices.add((*place, name), f"{shown(names[0])}: {message}")
         found[name] = names
     return found
 

@@ -117,7 +117,8 @@ class Arrangement:
 @dataclass(frozen=True)
 class Layout:
     """A whole layout file. ``components`` holds the parts that are shown, by their names; ``colors`` maps every known
-    name to ``#rrggbb``; ``warnings`` are the places whose names or values are not known and so had no effect.
+    name to ``#rrggbb``; ``warnings`` are the places whose names or values are not known and so had no effect,
+    or may have one that the author does not expect.
 
     ``grid`` and the components' columns are those of one output, first of the HTML: see :meth:`arranged`.
     """

@@ -118,6 +118,24 @@ def test_the_same_sheets_give_the_same_bytes(cache: Path) -> None:
     assert set_(*small(), "karta-5a", cache)[1].pdf == set_(*small(), "karta-5a", cache)[1].pdf
 
 
+def test_a_family_that_is_not_here_is_told_of_and_set_in_noto(
+    cache: Path, tmp_path: Path, pytestconfig: pytest.Config
+) -> None:
+    if not pytestconfig.getoption("full"):
+        pytest.skip("to look for a font by its name takes half a minute: only with --full")
+    card, sources = small()
+    layout = layouts.find("karta-5a").arranged("latex")
+    typography = replace(layout.typography, families={"text": ("No Such Family",), "code": ("Noto Sans Mono",)})
+    document = compose(card, IDENTITY, replace(layout, typography=typography), sources)
+    pressed = press(render(document), cache)
+    assert [remark.partition(";")[0] for remark in pressed.remarks] == ["there is no font family No Such Family here"]
+    (tmp_path / "card.pdf").write_bytes(pressed.pdf)
+    command = ["pdffonts", str(tmp_path / "card.pdf")]
+    fonts = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()[2:]
+    assert fonts
+    assert all("+Noto" in font for font in fonts)
+
+
 # -- what no card can say, said by hand: the walls behind the escapes ----------------------------------------------
 
 

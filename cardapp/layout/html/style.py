@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from cardapp.layout import metrics
+from cardapp.layout import metrics, vocabulary
 from cardapp.layout.diagram import svg
 from cardapp.layout.html import house
 from cardapp.layout.measure import TICK_BOX
@@ -70,10 +70,13 @@ def _tokens(layout: Layout) -> Iterator[str]:
 
 
 def _family(type_: Typography, name: str) -> str:
-    """The families in their order; the signs that they lack come from ours before the reader's."""
+    """The families in their order, at last the embedded one of the sheets' widths unless a generic one of another kind
+    is named; the signs that they lack come from ours before the reader's."""
+    own, kind = vocabulary.FAMILIES[name]
     named = [family for family in type_.families[name] if family not in _GENERIC and _FAMILY.fullmatch(family)]
     generic = [family for family in type_.families[name] if family in _GENERIC]
-    return ",".join((*(f'"{family}"' for family in (*named, "Noto Sans Signs")), *generic))
+    embedded = [own] if own not in named and set(generic) <= {kind} else []
+    return ",".join((*(f'"{family}"' for family in (*named, *embedded, "Noto Sans Signs")), *generic))
 
 
 def _em(type_: Typography, size: str) -> float:

@@ -11,6 +11,7 @@ from cardapp.layout.diagram import tikz
 from cardapp.layout.latex.escape import line
 from cardapp.layout.latex.fonts import FILES, fallbacks, styles
 from cardapp.layout.template import Layout, Typography
+from cardapp.layout.vocabulary import FAMILIES
 
 _COMMANDS, _FONTS = (files(__package__).joinpath(name).read_text("utf-8") for name in ("card.tex", "fonts.tex"))
 _WHITE = "#ffffff"
@@ -73,17 +74,15 @@ def _families(typography: Typography, behind: Sequence[tuple[str, str]]) -> Iter
     listed = ", ".join(f'{{"{file}", "{features}"}}' for file, features in behind)
     yield rf"\directlua{{card_add_fallback({{{listed}}})}}"
     for command, kind in (("setmainfont", "text"), ("setmonofont", "code")):
-        yield _first_family(command, typography.families[kind], typography)
+        yield _first_family(command, (*typography.families[kind], FAMILIES[kind][0]), typography)
 
 
 def _first_family(command: str, names: Sequence[str], typography: Typography) -> str:
-    """Sets the first of the families that there is; the way ends at one whose files are known."""
-    if not names:
-        return ""
+    """Sets the first of the families that there is, and warns of those before it; the last one's files are known."""
     name, *others = names
     if name in FILES:
         return _known_family(command, FILES[name], typography)
-    rest = _first_family(command, others, typography)
+    rest = rf"\PackageWarningNoLine{{card}}{{no font family {name}}}{_first_family(command, others, typography)}"
     if not _FAMILY_NAME.fullmatch(name):
         return rest
     return rf"\IfFontExistsTF{{{name}}}{{\{command}{{{name}}}[{_FEATURES}]}}{{{rest}}}"

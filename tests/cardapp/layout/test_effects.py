@@ -159,6 +159,17 @@ def test_a_role_that_places_no_part_is_told() -> None:
     assert all(message.startswith("has no effect") for message in found.values())
 
 
+def test_a_family_of_other_widths_is_told() -> None:
+    def families(text: Any, code: Any) -> dict[str, str]:
+        return _warned(tokens__typography__families={"text": text, "code": code})
+
+    assert families("sans-serif", ["Noto Sans Mono", "Courier"]) == {}
+    place = "/tokens/typography/families/"
+    told = families("Comic Sans MS", ["Noto Sans", "Noto Sans Mono"])
+    assert told.keys() == {f"{place}text", f"{place}code"}
+    assert told[f"{place}text"].startswith('"Comic Sans MS": sheets are reckoned with the widths of Noto Sans:')
+
+
 @pytest.mark.parametrize("name", vocabulary.COMPONENTS)
 def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
     look = vocabulary.COMPONENTS[name]

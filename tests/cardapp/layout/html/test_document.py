@@ -141,6 +141,22 @@ def test_the_tokens_of_the_layout_reach_the_page() -> None:
             assert f"--{size}-size:{points * 25.4 / 72:.4f};" in style
 
 
+@pytest.mark.parametrize(
+    ("families", "stack"),
+    [
+        (("Noto Sans", "sans-serif"), '"Noto Sans","Noto Sans Signs",sans-serif'),
+        (("Comic Sans MS",), '"Comic Sans MS","Noto Sans","Noto Sans Signs"'),
+        (("Comic Sans MS", "sans-serif"), '"Comic Sans MS","Noto Sans","Noto Sans Signs",sans-serif'),
+        (("Tinos", "serif"), '"Tinos","Noto Sans Signs",serif'),
+    ],
+)
+def test_behind_every_family_is_one_that_is_in_the_file(families: tuple[str, ...], stack: str) -> None:
+    document = _empty("karta-classic")
+    typography = replace(document.layout.typography, families=document.layout.typography.families | {"text": families})
+    page = read("".join(render(replace(document, layout=replace(document.layout, typography=typography)))))
+    assert f"--text:{stack};" in next(page.all("style")).text
+
+
 def _empty(layout: str) -> Document:
     loaded = shipped("arena")
     return compose(loaded.card, loaded.identity, arranged(layout), {})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import urllib.parse
@@ -168,6 +169,22 @@ def test_the_tokens_of_the_layout_reach_the_file(made: tuple[Document, str]) -> 
     for component in document.layout.components.values():
         points = document.layout.typography.sizes_pt[component.size]
         assert rf"\CardType{{{points:g}}}" in tex, component.name
+
+
+def test_a_family_that_is_not_there_is_told_of_and_noto_stands_behind_it() -> None:
+    document = composed("calc", "karta-classic")
+    families = {"text": ("Comic Sans MS",), "code": ("Odd Mono", "St. Mono")}
+    typography = replace(document.layout.typography, families=families)
+    tex = render(replace(document, layout=replace(document.layout, typography=typography)))
+    (text,) = re.findall(r"^\\IfFontExistsTF\{Comic Sans MS\}.*", tex, re.MULTILINE)
+    (code,) = re.findall(r"^\\IfFontExistsTF\{Odd Mono\}.*", tex, re.MULTILINE)
+    warning = r"\PackageWarningNoLine{card}{no font family "
+    assert text.index(warning + "Comic Sans MS}") < text.index(r"\setmainfont{NotoSans}")
+    assert (
+        code.index(warning + "Odd Mono}")
+        < code.index(warning + "St. Mono}")
+        < code.index(r"\setmonofont{NotoSansMono}")
+    )
 
 
 def test_the_same_card_gives_the_same_bytes() -> None:
