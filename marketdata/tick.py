@@ -25,6 +25,8 @@ SIDES = ("buy", "sell")
 EARLIEST = 0
 LATEST = 32_503_680_000_000_000
 """3000-01-01 in microseconds since 1970; a tick is earlier."""
+_SECONDS_BELOW = 100_000_000_000_000
+"""In microseconds: as seconds, the numbers of milliseconds below it reach from 1970 to the year 5138."""
 
 _DIGITS = "digits with a point before a fraction, like 2500.25, at most 30 on either side, no exponent"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -101,7 +103,7 @@ def parse_tick(value: Any, pointer: str = "") -> Tick:
         return Tick(
             _matching(SYMBOL, value["symbol"]),
             _matching(NAME, value["id"]),
-            tick_time(value["ts"]),
+            sent_time(value["ts"]),
             0 if seq == 0 and seq is not False else _bigint(seq),
             _price(value["price"]),
             decimal(value["size"]),
@@ -156,6 +158,16 @@ def tick_time(value: Any) -> int:
     return us
 
 
+def sent_time(value: Any) -> int:
+    """:func:`tick_time` of a tick that is sent; a number that must be seconds is refused, for a tick stays for good."""
+    us = tick_time(value)
+    if us < _SECONDS_BELOW and (type(value) is int or not RFC3339.fullmatch(value)):
+        raise ValueError(
+            "looks like seconds, and milliseconds are wanted; a time before 1973-03-03T09:46:40Z is sent as RFC 3339"
+        )
+    return us
+
+
 def _matching(pattern: re.Pattern[str], value: object) -> str:
     if type(value) is not str or not pattern.fullmatch(value):
         raise ValueError(
@@ -203,7 +215,7 @@ def _side(value: object) -> str:
 _READERS: dict[str, Any] = {
     "symbol": lambda value: _matching(SYMBOL, value),
     "id": lambda value: _matching(NAME, value),
-    "ts": tick_time,
+    "ts": sent_time,
     "seq": _bigint,
     "price": _price,
     "size": decimal,

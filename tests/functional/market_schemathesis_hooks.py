@@ -1,5 +1,5 @@
-"""What schemathesis has to know beside the description: our string format, lines of JSON, and rules that OpenAPI has no
-words for.
+"""What schemathesis has to know beside the description: our string formats, lines of JSON, and rules that OpenAPI has
+no words for.
 
 Loaded by ``market_schemathesis.toml`` into schemathesis' own process.
 """
@@ -25,7 +25,8 @@ _TICKS = st.fixed_dictionaries(
 )
 _LINES = st.lists(st.one_of(_TICKS.map(json.dumps), st.text(max_size=9)), max_size=5)
 
-schemathesis.openapi.format("instant", _INSTANTS)
+for name in ("instant", "tick-instant"):
+    schemathesis.openapi.format(name, _INSTANTS)
 schemathesis.openapi.media_type("application/x-ndjson", _LINES.map(lambda lines: "\n".join(lines).encode()))
 
 
@@ -34,7 +35,8 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     """Narrow the description to a part of it that is as true, so that more requests get through to the handlers."""
     schemas, chart = raw_schema["components"]["schemas"], raw_schema["paths"]["/v1/chart"]["get"]
     # The pattern lets the 31st of February through, which the format does not.
-    del schemas["Instant"]["pattern"]
+    for name in ("Instant", "TickInstant"):
+        del schemas[name]["pattern"]
     # One of interval and resolution, not both.
     chart["parameters"] = [
         {**each, "required": each["required"] or each["name"] == "interval"}

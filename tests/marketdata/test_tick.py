@@ -119,6 +119,19 @@ def test_a_refused_amount_is_told_the_way_out(name: str, value: str, words: str)
         parse_tick(GOOD | {name: value})
 
 
+@pytest.mark.parametrize("value", [0, 1_769_860_860, "1769860860", "1769860860.5", 99_999_999_999, "099999999999.9"])
+def test_epoch_seconds_are_not_taken_for_january_1970(value: Any) -> None:
+    with pytest.raises(InvalidValue, match="/ts looks like seconds, and milliseconds are wanted"):
+        parse_tick(GOOD | {"ts": value})
+
+
+@pytest.mark.parametrize(
+    ("value", "us"), [(100_000_000_000, 10**14), ("100000000000", 10**14), ("1970-01-01T00:00:00.000001Z", 1)]
+)
+def test_what_cannot_be_seconds_is_a_time(value: Any, us: int) -> None:
+    assert parse_tick(GOOD | {"ts": value}).ts == us
+
+
 def test_all_faults_are_named_at_once() -> None:
     with pytest.raises(InvalidValue) as refused:
         parse_tick({"id": "a", "price": "x", "colour": 1})

@@ -4,16 +4,17 @@ Each file holds named definitions under ``$defs``; a name is used once over all 
 ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
 
 Three things differ from the library's defaults: ``true`` and ``1.0`` are no integers, a ``$`` at the end of a pattern
-does not let a final line feed through (as in ECMA-262, unlike Python), and three formats are enforced: ``decimal``, a
-number that the database keeps exactly, ``instant``, a time that exists and that ticks may have, and ``utc-offset``.
-What breaks its format is told of in the words of its reader, not as the pattern that it breaks too.
+does not let a final line feed through (as in ECMA-262, unlike Python), and four formats are enforced: ``decimal``, a
+number that the database keeps exactly, ``instant``, a time that exists and that ticks may have, ``tick-instant``, one
+that is not epoch seconds by mistake, and ``utc-offset``. What breaks its format is told of in the words of its reader,
+not as the pattern that it breaks too.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from functools import cache
 from pathlib import Path
@@ -26,7 +27,7 @@ from referencing.jsonschema import DRAFT202012
 
 from marketdata.errors import FieldError
 from marketdata.interval import time_zone_shift
-from marketdata.tick import DECIMAL, tick_time
+from marketdata.tick import DECIMAL, sent_time, tick_time
 
 Schema = dict[str, Any]
 
@@ -101,9 +102,17 @@ def _is_decimal(value: object) -> bool:
 
 @_formats.checks("instant", raises=ValueError)
 def _is_instant(value: object) -> bool:
-    if isinstance(value, bool) or not isinstance(value, str | int | Decimal):
-        return True
-    tick_time(plain(value) if isinstance(value, Decimal) else value)
+    return _is_read(tick_time, value)
+
+
+@_formats.checks("tick-instant", raises=ValueError)
+def _is_tick_instant(value: object) -> bool:
+    return _is_read(sent_time, value)
+
+
+def _is_read(reader: Callable[[Any], int], value: object) -> bool:
+    if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
+        reader(plain(value) if isinstance(value, Decimal) else value)
     return True
 
 

@@ -156,9 +156,22 @@ _TIME_TEXTS = [
     "2024-02-29T00:00:00Z", "2023-02-29T00:00:00Z", "2024-01-01 00:00:00.123456789+05:30", "2024-01-01T00:00:00",
     "2024-01-01t24:00:00z", "1969-12-31T23:59:59Z", "2999-12-31T23:59:59.999999Z", "3000-01-01T00:00:00Z",
     "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2024-01-01T00:00:00+99:99", "1700000000000",
-    "1700000000000.5", "-1", "-0.5", "x", "",
+    "1700000000000.5", "-1", "-0.5", "x", "", "1700000000", "099999999999.9", "100000000000", "1970-01-01T00:00:00Z",
 ]  # fmt: skip
-_TIME_NUMBERS = [None, True, 1.5, -1, 0, 1e12, 32_503_679_999_999, 32_503_680_000_000, 32_503_679_999_999.5]
+_TIME_NUMBERS = [
+    None,
+    True,
+    1.5,
+    -1,
+    0,
+    1e12,
+    10**11 - 1,
+    10**11,
+    99_999_999_999.5,
+    32_503_679_999_999,
+    32_503_680_000_000,
+    32_503_679_999_999.5,
+]
 _TIMES = st.one_of(st.sampled_from(_TIME_TEXTS), st.sampled_from(_TIME_NUMBERS), st.integers(-5, 2**45))
 _NUMBERS = st.one_of(
     st.integers(-(2**65), 2**65), st.sampled_from([True, None, 1.0, "1", 2**63, 2**63 - 1, -(2**63), -(2**63) - 1])
@@ -173,7 +186,7 @@ _TICKS = st.fixed_dictionaries(
     optional={
         "symbol": st.one_of(st.just("A"), _TEXTS, st.sampled_from([1, None, 1.5])),
         "id": st.one_of(st.just("a"), _TEXTS, st.sampled_from([1, None, 1.5])),
-        "ts": st.one_of(st.just(1), _TIMES),
+        "ts": st.one_of(st.just(10**12), _TIMES),
         "seq": _NUMBERS,
         "price": st.one_of(st.just("1"), _AMOUNTS),
         "size": st.one_of(st.just("1"), _AMOUNTS),
@@ -183,7 +196,7 @@ _TICKS = st.fixed_dictionaries(
         "more": st.just(1),
     },
 )
-_GOOD = {"symbol": "A", "id": "a", "ts": 1, "price": "1", "size": "0"}
+_GOOD = {"symbol": "A", "id": "a", "ts": 10**12, "price": "1", "size": "0"}
 _CONTROLS = st.one_of(
     st.fixed_dictionaries({"symbol": _TEXTS}, optional={"block_hash": _TEXTS, "block": _NUMBERS}),
     st.just(1),

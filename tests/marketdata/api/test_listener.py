@@ -90,7 +90,7 @@ def test_a_connection_outlives_a_304_and_a_problem(service: Service, read_token:
 
 
 def test_a_chunked_batch(service: Service, write_token: str) -> None:
-    tick = b'{"symbol":"CHUNK:A","id":"1","ts":1,"price":"1","size":"1"}\n'
+    tick = b'{"symbol":"CHUNK:A","id":"1","ts":1000000000000,"price":"1","size":"1"}\n'
     chunks = b"".join(b"%x\r\n%b\r\n" % (len(part), part) for part in (tick[:20], tick[20:])) + b"0\r\n\r\n"
     head = (
         f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer {write_token}\r\n"

@@ -250,7 +250,7 @@ DAY = 86_400_000
 
 def test_coverage(api: Api, tick: Make) -> None:
     symbol = "READ:COVER"
-    api.ingest(tick(symbol=symbol, ts=10 * DAY + 5))
+    api.ingest(tick(symbol=symbol, ts="1970-01-11T00:00:00.005Z"))
 
     def note(start: int, end: int, state: str) -> None:
         api("PUT", "/v1/coverage", {"symbol": symbol, "from": start, "to": end, "state": state}, status=200)

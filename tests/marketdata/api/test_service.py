@@ -34,7 +34,7 @@ def test_health_and_readiness(api: Api) -> None:
 
 
 def test_metrics_are_well_formed(api: Api) -> None:
-    api.ingest({"symbol": "M:A", "id": "1", "ts": 1, "price": "1", "size": "1"})
+    api.ingest({"symbol": "M:A", "id": "1", "ts": 10**12, "price": "1", "size": "1"})
     text = api("GET", "/metrics", status=200).text
     line = re.compile(r'# (HELP|TYPE) [a-z_]+ .+|[a-z_]+(\{([a-z]+="[^"\n]*",?)+\})? [0-9.e+-]+')
     assert all(line.fullmatch(each) for each in text.splitlines())
@@ -89,7 +89,7 @@ def test_a_token_from_making_to_revocation(api: Api) -> None:
     asked = {"name": "ingestor", "scope": "write", "expires_at": "2999-01-01T00:00:00Z"}
     made = api("POST", "/v1/admin/tokens", asked, status=201).json
     bearer = f"Bearer {made['token']}"
-    tick = {"symbol": "T:A", "id": "1", "ts": 1, "price": "1", "size": "1"}
+    tick = {"symbol": "T:A", "id": "1", "ts": 10**12, "price": "1", "size": "1"}
     api("POST", "/v1/ingest/tick", tick, authorization=bearer, status=201)
     listed = {each["id"]: each for each in api.get("/v1/admin/tokens")["tokens"]}
     assert listed[made["id"]]["hint"] == made["token"][:7] + "…"
