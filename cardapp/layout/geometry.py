@@ -14,6 +14,8 @@ from cardapp.layout.template import Column, Frame, Grid, Page
 _PX_PER_MM = 96 / 25.4
 _LEAST_COLUMN, _LEAST_BODY = 35.0, 80.0
 """In mm: less holds no diagram, and no line of code that could be read."""
+_LEAST_SHARE = 40.0
+"""What a column without a width of its own has where there is room for all: enough for a diagram."""
 _MOST_CM = 200.0
 _SHAPE = 0.01
 """How much the shape of the pixels may differ from the paper's: they are whole numbers."""
@@ -111,19 +113,31 @@ def _geometry(given: Mapping[str, Any], columns: Iterable[str], notices: Notices
 def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles: Mapping[str, str]) -> Grid:
     """The columns and gutters called ``names`` from left to right. Those without a width share what is left."""
     names, size = tuple(names), paper.size
-    open_names = {name: shares.get(name, 1.0) for name in names if name not in size}
-    share = (paper.body.width - sum(size.get(name, 0.0) for name in names)) / (sum(open_names.values()) or 1.0)
+    taken = sum(size.get(name, 0.0) for name in names)
+    shared = _shared(paper.body.width - taken, {name: shares.get(name, 1.0) for name in names if name not in size})
     columns, x = [], paper.body.x
     for name in names:
-        width = size[name] if name in size else open_names[name] * share
+        width = size[name] if name in size else shared[name]
         if name != vocabulary.GUTTER:
             columns.append(Column(name, roles.get(name, ""), x, width))
         x += width
     if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _LEAST_COLUMN:
         told = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
+        needed = (paper.page.width - paper.body.width + taken + _LEAST_SHARE * len(shared)) / 10
+        wider = f", or take a sheet {needed:.1f} cm wide" if needed * 10 > paper.page.width else ""
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
             f"columns ({told} cm, with gutters {(x - paper.body.x) / 10:.1f}) must fit in {paper.body.width / 10:.1f} "
-            f"and have {_LEAST_COLUMN / 10:g} cm each: make some narrower, or the margins smaller",
+            f"and have {_LEAST_COLUMN / 10:g} cm each: make some narrower, or the margins smaller{wider}",
         )
     return Grid(tuple(columns), paper.header, paper.body, paper.footer, size["row_gap"])
+
+
+def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
+    """The room by the shares; a column that would have too little has its least, and the others share the rest."""
+    least = min(_LEAST_SHARE, room / max(len(shares), 1))
+    widths: dict[str, float] = {}
+    for name in sorted(shares, key=shares.__getitem__):
+        rest = sum(share for other, share in shares.items() if other not in widths)
+        widths[name] = max(least, (room - sum(widths.values())) * shares[name] / rest)
+    return widths

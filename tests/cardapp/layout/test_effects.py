@@ -18,6 +18,7 @@ from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as html
 from cardapp.layout.latex.document import render as latex
 from cardapp.layout.source import build
+from cardapp.layout.template import Grid
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card
 
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in layouts.shipped()}
@@ -187,6 +188,28 @@ def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
         build(document)
     assert [error.pointer for error in refused.value.errors] == ["/block_map/memory"]
     assert "needs 4: make that wider, or name another" in refused.value.errors[0].message
+
+
+def _five_columns(page: dict[str, str], **lengths: float) -> Grid:
+    """The grid of 5b where the file gives its columns no width."""
+    emitters = {"html": "5b", "latex": "5b"}
+    tokens = {"page": page, "grid": {"geometry_cm": lengths}}
+    return build(FILES["karta-5b"] | {"tokens": tokens, "block_map": {}, "emitters": emitters}).grid
+
+
+@pytest.mark.parametrize("form", ["A3", "A4", "Letter", "Legal"])
+def test_columns_without_widths_have_room_on_every_sheet_that_has_it(form: str) -> None:
+    grid = _five_columns({"format": form, "orientation": "landscape"})
+    assert min(column.width for column in grid.columns) >= 40 - 1e-6
+    right = max(column.x + column.width for column in grid.columns)
+    assert right == pytest.approx(grid.body.x + grid.body.width)
+
+
+def test_a_sheet_too_narrow_for_the_columns_is_refused_with_the_width_that_does() -> None:
+    with pytest.raises(InvalidLayout, match=r"or take a sheet 25\.4 cm wide$"):
+        _five_columns({"format": "A5", "orientation": "landscape"})
+    own = {"format": "Own", "orientation": "landscape"}
+    assert len(_five_columns(own, page_width=25.4, page_height=20).columns) == 5
 
 
 def test_coloured_paper_is_coloured_in_the_pdf() -> None:
