@@ -108,7 +108,7 @@ def _token_commands(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     output = argparse.ArgumentParser(add_help=False)
     output.add_argument(
-        "--output", type=Path, metavar="FILE", help="write a new token file (0600) instead of printing it"
+        "--output", type=_path, metavar="FILE", help="write a new token file (0600) instead of printing it"
     )
 
     create = actions.add_parser("create", parents=[output], help="make a token; it is shown this once")

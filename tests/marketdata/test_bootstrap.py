@@ -363,6 +363,9 @@ def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: 
     assert f"{own} held the one before" in command("token", "rotate", "4", "--output", str(own)).stderr
     assert own.read_text() != before
     assert command("token", "rotate", "1", "--output", str(own)).returncode == 2, "it holds another token"
+    other_spelling = fresh.secrets_dir / ".." / fresh.secrets_dir.name / "alg.json"
+    done = command("token", "rotate", "2", "--output", str(other_spelling))
+    assert (done.returncode, done.stderr.count("alg.json held the one before")) == (0, 1)
 
 
 def test_a_rotation_that_fails_leaves_the_token_and_its_file(command: Command, fresh: Settings) -> None:
