@@ -177,8 +177,23 @@ def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
     for option in (*vocabulary.OPTIONS, *vocabulary.FLAGS):
         has = option not in look.without if option in vocabulary.OPTIONS else option == look.flag
         value = {"size": "body", "label": "L", "answer_lines": 1} | dict.fromkeys(FLAGS, True)
-        told = _warned(components={name: {option: value.get(option, "ink")}})
+        told = _warned(components={"text": True, name: {option: value.get(option, "ink")}})
         assert told.keys() == (set() if has else {f"/components/{name}/{option}"})
+
+
+def test_sheets_that_show_nothing_are_told() -> None:
+    for components in ({}, {"text": False}, {"header": True, "footer": True, "card_title": True, "colophon": True}):
+        told = _warned(components=components)
+        assert list(told) == ["/components"]
+        assert told["/components"].startswith("shows nothing of a block: ")
+    assert _warned(components={"goal": True}) == {}
+
+
+def test_a_name_is_told_as_known_once() -> None:
+    told = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
+    known = told.partition("known: ")[2].split(", ")
+    assert known == list(dict.fromkeys(known))
+    assert set(vocabulary.COLORS) <= set(known)
 
 
 def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
