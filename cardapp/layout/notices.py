@@ -30,7 +30,7 @@ class Notices:
 
     def unknown(self, place: Place, names: Iterable[str], known: Iterable[str]) -> None:
         """One warning for each name that is not known."""
-        known = tuple(known)
+        known = tuple(dict.fromkeys(known))
         for name in names:
             if name not in known:
                 self.add((*place, name), f"is unknown and has no effect; known: {', '.join(known)}")
