@@ -169,10 +169,13 @@ def _components(
     known = vocabulary.COMPONENTS
     given = dict.fromkeys(known, True) if given is None else given
     notices.unknown(("components",), given, known)
+    shown_names = [name for name in known if given.get(name, False) is not False]
+    if set(shown_names) <= set(vocabulary.UNPLACED):
+        message = f"shows nothing of a block: name parts, or leave it out for all; known: {', '.join(known)}"
+        notices.add(("components",), message)
     return {
         name: _component(name, given[name], arrangement.columns[name], typography, colors, notices)
-        for name in known
-        if given.get(name, False) is not False
+        for name in shown_names
     }
 
 
