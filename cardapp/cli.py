@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from cardapp import __version__, layouts, rehearsal
 from cardapp.card.catalog import Catalog
@@ -20,6 +21,8 @@ from cardapp.settings import declared, load, unknown_names
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
 FORMATS = ("html", "latex", "pdf")
 """What ``emit`` makes: the names of ``emission.EMITTERS``."""
+ENDINGS = {".html": "html", ".htm": "html", ".tex": "latex", ".pdf": "pdf"}
+"""What the ending of a file's name says of its format."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -75,11 +78,16 @@ def _add_commands_of_cards(commands: argparse._SubParsersAction[argparse.Argumen
 
     emit = commands.add_parser("emit", help="make a card's sheets, to read on a screen and to print")
     emit.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
-    emit.add_argument("--format", required=True, choices=FORMATS, help="what to make")
+    emit.add_argument("--format", required=True, type=str.lower, choices=FORMATS, help="what to make")
     emit.add_argument(
         "--layout", metavar="ID|FILE", help="a layout that ships, or a layout file; default: the card's own"
     )
-    emit.add_argument("-o", "--output", metavar="FILE", help="where to; default, and for -: standard output")
+    emit.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="where to; default, and for -: standard output (a PDF's not to a terminal)",
+    )
     emit.set_defaults(run=_emit)
 
     listed = commands.add_parser("layouts", help="list the layouts that ship, or check layout files")
@@ -187,6 +195,7 @@ class _Bar:
 def _emit(options: argparse.Namespace) -> int:
     from cardapp import emission  # the other commands start without the emitters
 
+    _check_output(options.format, options.output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was begun is ended and removed
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
@@ -194,6 +203,15 @@ def _emit(options: argparse.Namespace) -> int:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
     emission.write(emission.emit(loaded, layout, options.format), options.output)
     return DONE
+
+
+def _check_output(form: str, output: str | None) -> None:
+    """Refuses what would only fill a terminal with signs, and warns of a name that promises another format."""
+    if output is None and form == "pdf" and sys.stdout.isatty():
+        raise UsageError("a PDF is not for a terminal: name a file with -o FILE, or send it into a pipe")
+    promised = ENDINGS.get(Path(output or "").suffix.lower(), form)
+    if promised != form:
+        print(f"cardapp: {output} is written as {form}; its ending says {promised}", file=sys.stderr)
 
 
 # -- layouts -------------------------------------------------------------------------------------------------------

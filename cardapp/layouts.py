@@ -31,7 +31,8 @@ def known_ids() -> list[str]:
 def path_of(layout_id: str) -> Path:
     """Where the shipped layout of this id lies; :class:`NoLayout` names those that there are."""
     if layout_id not in known_ids():
-        raise NoLayout.of("/layout", f"{layout_id!r} is not known; known: {', '.join(known_ids())}")
+        message = f"the layout {layout_id!r} is not known; known: {', '.join(known_ids())}"
+        raise NoLayout(f"{message}. The name of a layout file ends with .json")
     return TEMPLATES / f"{layout_id}.json"
 
 
@@ -50,6 +51,8 @@ def load(path: Path) -> Layout:
     except FileNotFoundError as error:
         known = ", ".join(known_ids())
         raise NoLayout(f"there is no layout file {path}: name a file, or a layout that ships ({known})") from error
+    except IsADirectoryError as error:
+        raise NoLayout(f"{path} is a folder: name a layout file in it, which ends with .json") from error
     except OSError as error:
         raise InvalidLayout(f"{path} cannot be read: {error.strerror}") from error
     return parse(raw, str(path))

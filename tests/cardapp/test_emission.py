@@ -106,6 +106,34 @@ def test_standard_output_that_nobody_reads_is_said_once() -> None:
     assert said == "cardapp: standard output cannot be written: Broken pipe\n"
 
 
-def test_an_unknown_layout_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert emit("--layout", "karta-nope") == 2
-    assert "known: karta-5a, karta-5b, karta-blank, karta-classic, karta-mixed" in capsys.readouterr().err
+    assert capsys.readouterr().err == (
+        "cardapp: the layout 'karta-nope' is not known; known: karta-5a, karta-5b, karta-blank, karta-classic, "
+        "karta-mixed. The name of a layout file ends with .json\n"
+    )
+    assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
+    said = f"cardapp: {tmp_path} is a folder: name a layout file in it, which ends with .json\n"
+    assert capsys.readouterr().err == said * 2
+
+
+def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert emit(form="pdf") == 2
+    assert capsys.readouterr() == (
+        "", "cardapp: a PDF is not for a terminal: name a file with -o FILE, or send it into a pipe\n"
+    )  # fmt: skip
+    assert emit(form="latex") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)]
+)
+def test_an_ending_of_another_format_is_told(
+    name: str, says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / name
+    assert emit("-o", str(output), form="LaTeX") == 0
+    assert output.read_text("utf-8").startswith("% Set this")
+    told = f"cardapp: {output} is written as latex; its ending says {says}\n" if says else ""
+    assert capsys.readouterr().err == told
