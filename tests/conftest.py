@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 FULL_TIMEOUT = 3600  # seconds; the stated loop counts take longer than the limit of the quick run
 
@@ -23,6 +24,9 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
     if config.getoption("full") and config.getoption("timeout") is None:
         config.option.timeout = FULL_TIMEOUT
+    # The quick run tells the same of the same code each time; the full one looks further with every run.
+    settings.register_profile("quick", derandomize=True)
+    settings.load_profile("default" if config.getoption("full") else "quick")
 
 
 @pytest.fixture(scope="session")
