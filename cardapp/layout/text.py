@@ -12,6 +12,7 @@ it has no files beside it; a link to an address that is not safe) is said in wor
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -98,8 +99,15 @@ class Rule:
 Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
 
 
+_PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,.;:'\"()/?%+=@-]*[A-Za-z0-9,.;:?)])?")
+"""One line that begins with a letter, of characters that CommonMark gives no meaning there. The parser takes a quarter
+of a big card's time, and most questions are such lines."""
+
+
 def parse(markdown: str) -> tuple[Block, ...]:
     """The blocks of a text. Every text is CommonMark, so there are no errors."""
+    if _PLAIN.fullmatch(markdown):
+        return (Paragraph((Run(markdown),), tight=False),)
     # Before the parser, which strips all kinds of blanks where CommonMark strips two.
     source = visible(markdown.replace("\r\n", "\n").replace("\r", "\n"))
     tokens = _parser().parse(source)

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.text import (
+    _PLAIN,
     Block,
     Break,
     Bullets,
@@ -21,6 +22,8 @@ from cardapp.layout.text import (
     Rule,
     Run,
     Span,
+    _blocks,
+    _parser,
     parse,
 )
 
@@ -143,3 +146,9 @@ def test_ten_thousand_of_anything_are_read_in_time(unit: str) -> None:
     started = time.process_time()
     parse(unit * (10_000 // len(unit)))
     assert time.process_time() - started < 5
+
+
+@given(st.from_regex(_PLAIN, fullmatch=True))
+def test_a_plain_line_is_what_the_parser_makes_of_it(line: str) -> None:
+    assert parse(line) == _blocks(iter(_parser().parse(line)))
+    assert parse(line) == parse(f"{line}\n")
