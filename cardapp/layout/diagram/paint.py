@@ -46,18 +46,6 @@ TONES: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
 DOT = 0.55
 """The disc inside a final node, as a factor of the node."""
 
-DARK = {
-    "paper": "#15191e",
-    "ink": "#e8ebee",
-    "ink_soft": "#a9b3bd",
-    "rule": "#3a444e",
-    "panel": "#1e242b",
-    "accent": "#7fbfe8",
-    "accent_soft": "#1d3546",
-    "current": "#f0b45a",
-    "current_soft": "#3f2f14",
-    "arena_used": "#2f5068",
-    "arena_padding": "#7a5a1c",
-    "arena_free": "#262d35",
-}
-"""The colours on a dark screen, where the page does not say its own."""
+_LOOKS = (*SHAPES.values(), CURRENT, LANE, HEAD, EDGE, STROKE, *MARKS.values())
+USED = {name for look in _LOOKS for name in (look.fill, look.stroke) if name} | {*TONES.values()}
+"""The colours of a layout that diagrams have."""

@@ -40,14 +40,13 @@ def render(diagram: Diagram, current: str | None = None) -> str:
 
 def style(colors: Mapping[str, str]) -> str:
     """The style sheet of all diagrams of a page. A colour is the page's custom property (``--ink-soft`` for
-    ``ink_soft``) where it has one, else of ``colors``, or of the dark set on a dark screen; so are the families
-    ``--text`` and ``--code`` and the weight ``--strong``."""
+    ``ink_soft``) where it has one, else of ``colors``; so are the families ``--text`` and ``--code`` and the
+    weight ``--strong``."""
     return "".join(_rules(colors))
 
 
 def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield f".diagram{{{_properties(colors)}max-width:100%;height:auto;overflow:visible}}\n"
-    yield f"@media screen and (prefers-color-scheme:dark){{.diagram{{{_properties(paint.DARK)}}}}}\n"
     yield '.diagram text{font-family:var(--text,"Noto Sans",sans-serif);stroke:none}\n'
     yield ".diagram .strong{font-weight:var(--strong,700)}"
     yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace)}\n'
@@ -69,7 +68,7 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
 
 
 def _properties(colors: Mapping[str, str]) -> str:
-    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in paint.DARK)
+    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in paint.USED)
     return "".join(f"--diagram-{name}:var(--{name},{value});" for name, value in named)
 
 

@@ -37,7 +37,7 @@ def preamble(colors: Mapping[str, str]) -> str:
     styles = (f"  diagram/{name}/.style={{{_style(look)}}},\n" for name, look in looks.items())
     return "".join(
         (
-            *(line for name, line in zip(colors, named, strict=True) if name in paint.DARK),
+            *(line for name, line in zip(colors, named, strict=True) if name in paint.USED),
             "\\tikzset{\n",
             *styles,
             "}\n",

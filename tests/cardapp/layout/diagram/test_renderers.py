@@ -123,7 +123,7 @@ def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:
     used = set(re.findall(r"var\((--diagram-[a-z-]+)\)", style))
     assert used <= set(re.findall(r"(--diagram-[a-z-]+):", style))
     assert all(f"--diagram-{name.replace('_', '-')}:" in style for name in PALETTE)
-    assert paint.DARK.keys() == PALETTE.keys()
+    assert PALETTE.keys() == paint.USED
 
 
 def test_tikz_names_every_style_and_colour_that_it_uses() -> None:
