@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -28,6 +30,13 @@ def spread(seconds: Sequence[float]) -> str:
 
 def median_ms(seconds: Sequence[float]) -> float:
     return 1000 * statistics.median(seconds)
+
+
+def resident(pid: int, field: str = "VmRSS") -> int:
+    """The resident memory of a process, in KiB; its peak as ``VmHWM``."""
+    found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+    assert found is not None
+    return int(found[1])
 
 
 def table(figures: Sequence[Figure]) -> str:

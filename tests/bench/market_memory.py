@@ -5,7 +5,6 @@ python -m tests.bench.market_memory [TICKS]      (default 10 000 000, in batches
 
 from __future__ import annotations
 
-import re
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tests.bench.figures import Figure, table
+from tests.bench.figures import Figure, resident, table
 from tests.bench.market_load import BATCH, START
 from tests.functional.market_process import ApiProcess, Client
 
@@ -36,7 +35,7 @@ def measure(ticks: int) -> list[Figure]:
             for count in (WARM_UP, *[per_step] * STEPS):
                 _ingest(api, range(sent, sent + count))
                 sent += count
-                sizes.append(_resident(api.pid))
+                sizes.append(resident(api.pid))
         finally:
             api.stop()
     rows = [
@@ -73,13 +72,6 @@ def _batch(number: int) -> list[dict[str, Any]]:
         }
         for n in range(number * BATCH, (number + 1) * BATCH)
     ]
-
-
-def _resident(pid: int) -> int:
-    """The resident memory of a process, in KiB."""
-    found = re.search(r"^VmRSS:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1])
 
 
 if __name__ == "__main__":

@@ -6,6 +6,8 @@ import statistics
 import subprocess
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cardapp.card.model import Snapshot
@@ -19,22 +21,35 @@ _WITHOUT_LIBRARY_SYMBOLS = ("set debug-file-directory /nonexistent",)
 
 
 def measure() -> list[Figure]:
+    with arena() as stage:
+        return _measure(stage)
+
+
+@contextmanager
+def arena() -> Iterator[Stage]:
+    """A service of the arena card with a session."""
     card = ROOT / "etc" / "cards" / "arena"
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         stage = Stage(Path(folder) / "state", card)
         try:
             stage.sessions.start(card)
-            return _measure(stage)
+            yield stage
         finally:
             stage.close()
+
+
+def built(stage: Stage) -> Path:
+    """The program that the session of ``stage`` has built."""
+    name = Path(load_card(stage.card).card.target.program).name
+    found = (Path(stage.sessions.socket).parent / "work").rglob(name)
+    return next(path for path in found if path.is_file())
 
 
 def _measure(stage: Stage) -> list[Figure]:
     loaded = load_card(stage.card)
     snapshots = stage.service.services.shelf.current().catalog.snapshots
     chosen = list(snapshots)[:: max(len(snapshots) // ROUNDS, 1)][:ROUNDS]
-    built = (Path(stage.sessions.socket).parent / "work").rglob(Path(loaded.card.target.program).name)
-    program = next(path for path in built if path.is_file())
+    program = built(stage)
     first = _replay(stage, chosen[0])
     warm, plain, bare = [], [], []
     for key in chosen:

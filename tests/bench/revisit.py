@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import random
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 
 from cardapp.card.source import load_card
-from cardapp.settings import ROOT
 from tests.bench.figures import Figure, median_ms, percentile
+from tests.bench.replay import arena, built
 from tests.functional.serving import Stage
 
 SNAPSHOTS = 20
@@ -18,14 +17,8 @@ ROUNDS = 300
 
 
 def measure() -> list[Figure]:
-    card = ROOT / "etc" / "cards" / "arena"
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", card)
-        try:
-            stage.sessions.start(card)
-            return _measure(stage)
-        finally:
-            stage.close()
+    with arena() as stage:
+        return _measure(stage)
 
 
 def _measure(stage: Stage) -> list[Figure]:
@@ -60,9 +53,7 @@ def _visit(stage: Stage, key: str, method: str) -> float:
 
 
 def _gdb(stage: Stage) -> list[float]:
-    target = load_card(stage.card).card.target
-    built = (Path(stage.sessions.socket).parent / "work").rglob(Path(target.program).name)
-    program = next(path for path in built if path.is_file())
+    program, target = built(stage), load_card(stage.card).card.target
     script = Path(__file__).with_name("gdb_restart.py")
     told = subprocess.run(
         ["gdb", "-nx", "-batch", "-ex", f"set $rounds = {ROUNDS // 3}", "-x", script, "--args", program, *target.args],

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import re
 import shutil
 import statistics
 import struct
@@ -27,7 +26,7 @@ from typing import Any
 from cardapp.settings import ROOT
 from cardapp.state import events, evidence
 from cardapp.state.database import Database
-from tests.bench.figures import Figure, percentile, table
+from tests.bench.figures import Figure, percentile, resident, table
 from tests.functional.serving import Api
 from tests.functional.test_crash import Server
 
@@ -155,7 +154,7 @@ def _memory(folder: Path, big: Path, requests: int) -> Figure:
         sizes = []
         for count in (requests // 20, requests):
             _hammer(server, count)
-            sizes.append(_resident(server.process.pid))
+            sizes.append(resident(server.process.pid))
         start, end = sizes
         value = f"{start / 1024:.0f} MiB, then {end / 1024:.0f} MiB: {end / start:.3f}"
         return Figure(f"resident after {requests // 20:,} and {requests:,} more requests of all kinds", value, "≤ 1.10")
@@ -179,9 +178,9 @@ def _reports(folder: Path, size: int) -> Iterator[Figure]:
     _add_pictures(state)
     with _served(state, SMALL) as server:
         for name in ("teams.md", "lesson.html"):
-            before, began = _resident(server.process.pid), time.perf_counter()
+            before, began = resident(server.process.pid), time.perf_counter()
             first, length = _drain(server, f"/api/report/{name}")
-            took, peak = time.perf_counter() - began, _resident(server.process.pid, "VmHWM")
+            took, peak = time.perf_counter() - began, resident(server.process.pid, "VmHWM")
             yield Figure(
                 f"`GET /api/report/{name}` with {size:,} events and {PICTURES:,} pictures",
                 f"{length / 2**20:.1f} MiB in {took:.1f} s, first byte after {1000 * first:.0f} ms, "
@@ -222,13 +221,6 @@ def _picture(number: int) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(
         struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body)) for kind, body in parts
     )
-
-
-def _resident(pid: int, field: str = "VmRSS") -> int:
-    """The resident memory of a process, in KiB; its peak as ``VmHWM``."""
-    found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
-    assert found is not None
-    return int(found[1])
 
 
 @contextmanager
