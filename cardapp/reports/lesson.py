@@ -19,6 +19,7 @@ from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import house
 from cardapp.layout.vocabulary import COLORS
+from cardapp.reports.course import course
 from cardapp.reports.entry import Place, entry, moves
 from cardapp.reports.overview import overview
 from cardapp.reports.words import MOVES, Event, is_noise
@@ -74,6 +75,7 @@ def render(
     card: Card,
     catalog: Catalog,
     progress: Mapping[str, Any],
+    current: str,
     events: Iterable[Event],
     picture: Callable[[str], bytes],
     at: str,
@@ -81,14 +83,16 @@ def render(
 ) -> Iterator[str]:
     """The file in pieces.
 
-    ``progress`` is ``card.progress.overview``; ``events`` come in their order as ``state.events.stream`` gives them;
-    ``picture`` gives an evidence file's bytes by its name and may raise one of our errors, which is then shown in the
-    picture's place; ``at`` is the time of the report, ``base_url`` the running application's address without a path.
+    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` come in their
+    order as ``state.events.stream`` gives them; ``picture`` gives an evidence file's bytes by its name and may raise
+    one of our errors, which is then shown in the picture's place; ``at`` is the time of the report, ``base_url`` the
+    running application's address without a path.
     Events of other cards and scrolling are left out, and counted.
     """
     place = Place(catalog, identity, base_url)
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
+    yield from course(card, place, current)
     yield "<main>\n<h2>What happened</h2>\n"
     record = _Record()
     for group in _grouped(record.mine(events, identity)):

@@ -47,6 +47,7 @@ def report() -> Iterator[str]:
     return lesson.render(
         identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
         progress=progress.overview(catalog, statuses, results), events=events, picture=lambda name: b"",
+        current=KEY,
     )  # fmt: skip
 
 
@@ -71,6 +72,14 @@ def test_nothing_reaches_out_of_the_window(shown: SheetPage, width: int) -> None
     shown.page.emulate_media(media="screen")
     shown.page.set_viewport_size({"width": width, "height": 900})
     assert shown.page.evaluate("document.documentElement.scrollWidth") == width
+
+
+def test_who_cannot_see_hears_where_the_session_stands(shown: SheetPage) -> None:
+    stands = shown.page.get_by_role("region", name="Where the session stands")
+    shapes = stands.get_by_role("group", name="Activity: An arena allocator in C")
+    (marked,) = [link for link in shapes.get_by_role("link").all() if link.get_attribute("aria-current") == "location"]
+    assert marked.aria_snapshot().startswith('- link "1.1 What an arena is made of"')
+    assert marked.get_attribute("href") == f"http://127.0.0.1:8080/#{KEY.rsplit('/', 2)[0]}"
 
 
 def test_it_is_set_in_the_fonts_of_the_sheets_and_asks_for_nothing(shown: SheetPage) -> None:

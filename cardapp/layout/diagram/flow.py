@@ -13,6 +13,8 @@ CIRCLE, DISC = 5.0, 4.0
 """Diameters of a connector and of the initial and the final node."""
 LEG = 3.4
 """An arrow to or from a connector."""
+BEGIN = ":initial"
+"""The id of the initial node."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +26,7 @@ class Lane:
 
 
 def initial(x: float, top: float) -> Node:
-    return Node(":initial", "initial", _round(x, top, DISC), "Begin")
+    return Node(BEGIN, "initial", _round(x, top, DISC), "Begin")
 
 
 def final(x: float, top: float) -> Node:

@@ -7,16 +7,25 @@ font be missing, the line still fits its shape.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from cardapp.layout.diagram import paint
+from cardapp.layout.diagram.flow import BEGIN
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
 from cardapp.layout.escape import html, percent_encoded
 
+Address = Callable[[str], str]
+_HERE = ' aria-current="location"'
 
-def render(diagram: Diagram, current: str | None = None) -> str:
-    """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to ``#KEY``; the shape of the
-    position ``current``, or of its nearest ancestor in the diagram, is marked."""
+
+def on_this_page(key: str) -> str:
+    return f"#{percent_encoded(key)}"
+
+
+def render(diagram: Diagram, current: str | None = None, address: Address = on_this_page) -> str:
+    """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to the ``address`` of their
+    key. The shape of the position ``current``, or of its nearest ancestor among the nodes, is marked; for the card
+    itself ("") that is where the flow begins."""
     name, size = html(diagram.id), f"{diagram.width:.5g} {diagram.height:.5g}"
     width, height = size.split()
     kind = diagram.id.partition(".")[0]
@@ -28,9 +37,9 @@ def render(diagram: Diagram, current: str | None = None) -> str:
             f'role="group" aria-labelledby="{name}.title {name}.desc">',
             f'<title id="{name}.title">{html(diagram.title)}</title>',
             f'<desc id="{name}.desc">{html(diagram.description)}</desc>',
-            *(_partition(partition) for partition in diagram.partitions),
+            *(_partition(partition, address, current) for partition in diagram.partitions),
             *(_edge(edge) for edge in diagram.edges),
-            *(_node(node, name, current=node.id == marked) for node in diagram.nodes),
+            *(_node(node, name, address, current=node.id == marked) for node in diagram.nodes),
             *(_mark(mark) for mark in diagram.marks),
             *_texts(diagram.notes),
             "</svg>\n",
@@ -60,8 +69,9 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield f".diagram .stroke{{{_painted(paint.STROKE)}}}\n"
     for kind, look in paint.MARKS.items():
         yield f".diagram .{kind} path{{{_painted(look)}}}\n"
-    yield f".diagram .current>.shape{{{_painted(paint.CURRENT)}}}\n"
     linked = ":is(.shape,.head)"
+    yield f".diagram .current>{linked}{{{_painted(paint.CURRENT)}}}"
+    yield f".diagram .initial.current>.shape{{fill:{_color('current')}}}\n"
     yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover>{linked}{{stroke:{_color('accent')}}}\n"
     yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible>{linked}{{stroke:{_color('current')};"
     yield "stroke-width:.7}\n"
@@ -82,34 +92,35 @@ def _painted(look: paint.Paint) -> str:
 
 
 def _nearest(diagram: Diagram, current: str | None) -> str | None:
-    if current is None:
-        return None
+    if not current:
+        return None if current is None else BEGIN
     keys = (node.href for node in diagram.nodes if node.href and f"{current}/".startswith(f"{node.href}/"))
     return max(keys, key=len, default=None)
 
 
-def _partition(partition: Partition) -> str:
+def _partition(partition: Partition, address: Address, current: str | None) -> str:
     lane, head = (
         _rectangle(partition.box, "lane", paint.LANE.radius),
         _rectangle(partition.head, "head", paint.HEAD.radius),
     )
     name = f"<title>{html(partition.title)}</title>{head}{''.join(_texts(partition.lines))}"
-    return f'<g class="partition">{lane}{_linked(partition.href, name, "")}</g>'
+    attributes = f' class="current"{_HERE}' if current and partition.href == current else ""
+    return f'<g class="partition">{lane}{_linked(partition.href, address, name, attributes)}</g>'
 
 
-def _node(node: Node, diagram: str, *, current: bool) -> str:
+def _node(node: Node, diagram: str, address: Address, *, current: bool) -> str:
     strokes = "".join(f'<path class="stroke" d="{_path(stroke, 0)}"/>' for stroke in node.strokes)
     content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
-    marked = (" current", ' aria-current="location"') if current else ("", "")
+    marked = (" current", _HERE) if current else ("", "")
     name = html(node.id)
     attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{marked[1]}'
-    return _linked(node.href, content, attributes)
+    return _linked(node.href, address, content, attributes)
 
 
-def _linked(href: str | None, content: str, attributes: str) -> str:
+def _linked(href: str | None, address: Address, content: str, attributes: str) -> str:
     if href is None:
         return f"<g{attributes}>{content}</g>"
-    return f'<a href="#{html(percent_encoded(href))}"{attributes}>{content}</a>'
+    return f'<a href="{html(address(href))}"{attributes}>{content}</a>'
 
 
 def _shape(node: Node) -> str:

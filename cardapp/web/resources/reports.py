@@ -12,6 +12,7 @@ from cardapp.state import checkpoint, events, evidence, kinds, progress
 from cardapp.state.database import Connection
 from cardapp.web.exchange import Reply, Request
 from cardapp.web.gate import ADDRESS
+from cardapp.web.resources.navigation import key_of_saved
 from cardapp.web.services import LoadedCard
 
 MARKDOWN = "text/markdown; charset=utf-8"
@@ -53,6 +54,7 @@ def _lesson(request: Request) -> Iterator[str]:
             card=loaded.card,
             catalog=loaded.catalog,
             progress=_progress(conn, loaded),
+            current=key_of_saved(conn, loaded),
             events=events.stream(conn),
             picture=lambda name: evidence.load(root, name),
             at=services.clock(),

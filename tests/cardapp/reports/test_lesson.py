@@ -5,6 +5,8 @@ import hashlib
 import itertools
 import re
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from html import unescape
 from html.parser import HTMLParser
 from typing import Any
 
@@ -26,7 +28,7 @@ TAGS = re.compile(
     "blockquote|d[ltd]|table|thead|tbody|t[rhd]|figure|figcaption|img|details|summary|ol|li|svg|desc|g|rect|circle|path|text"
 )
 ATTRIBUTES = re.compile(
-    "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|labelledby|hidden)|"
+    "lang|charset|http-equiv|content|name|class|id|href|src|alt|width|height|datetime|title|scope|aria-(label|labelledby|hidden|current)|"
     "role|viewbox|preserveaspectratio|cx|cy|r|x|y|rx|d|stroke-dasharray|transform|xmlns|data-key|"
     "font-size|textlength|lengthadjust"
 )
@@ -80,8 +82,8 @@ def picture(name: str) -> bytes:
     return b"picture bytes"
 
 
-def made(parts: dict[str, Any], events: Iterable[dict[str, Any]]) -> str:
-    return "".join(lesson.render(events=events, picture=picture, **parts))
+def made(parts: dict[str, Any], events: Iterable[dict[str, Any]], current: str = "") -> str:
+    return "".join(lesson.render(events=events, picture=picture, current=current, **parts))
 
 
 def pinned(**members: Any) -> dict[str, Any]:
@@ -187,7 +189,7 @@ def test_every_entry_tells_when_who_and_where_and_links_there(parts: dict[str, A
 
 def test_the_card_itself_is_a_place_too(parts: dict[str, Any], event: Make) -> None:
     read = Read(made(parts, [event(key="")]))
-    assert read.links.count("http://127.0.0.1:8080/#") == 2
+    assert read.links.count("http://127.0.0.1:8080/#") == 3
 
 
 def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], event: Make) -> None:
@@ -262,6 +264,48 @@ def test_a_missing_picture_is_said(parts: dict[str, Any], event: Make) -> None:
     assert "the arena <full> There is no evidence gone.png." in read.text
 
 
+# -- where the session stands --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("current", "marked", "trail"),
+    [
+        ("t1/b1/p1/s1/end", "1.1 Block & goal", "Bump <up> › Block & goal › Phase › First › End of First"),
+        ("t1/b1", "1.1 Block & goal", "Bump <up> › Block & goal"),
+        ("t2", "2 Reset", "Reset"),
+        ("", "Begin", "Arenas | & <more>"),
+    ],
+)
+def test_the_activity_of_the_card_marks_where_the_session_stands(
+    parts: dict[str, Any], current: str, marked: str, trail: str
+) -> None:
+    text = made(parts, [], current)
+    (title,) = re.findall('aria-current="location"><title>(.*?)</title>', text)
+    assert unescape(title) == marked
+    read = Read(text)
+    assert f"Marked in the card’s activity: {trail}\n" in read.text
+    places = [read.text.index(told) for told in ("steps approved", "Marked in", "What happened")]
+    assert places == sorted(places)
+
+
+def test_every_shape_of_the_activity_opens_its_place(parts: dict[str, Any]) -> None:
+    drawn = re.search('<svg[^>]* class="diagram activity".*?</svg>', made(parts, []), re.DOTALL)
+    assert drawn is not None
+    assert Read(drawn[0]).links == [f"http://127.0.0.1:8080/#{key}" for key in ("t1", "t2", "t1/b1", "t2/b1")]
+
+
+def test_the_activity_of_a_long_card_comes_in_pieces(parts: dict[str, Any]) -> None:
+    first = parts["card"].tasks[0]
+    sizes = []
+    for count in (100, 400):
+        card = replace(parts["card"], tasks=tuple(replace(first, id=f"t{number}") for number in range(count)))
+        pieces = list(lesson.render(**parts | {"card": card}, events=(), picture=picture, current="t99/b1"))
+        drawn = [piece for piece in pieces if piece.startswith("<svg")]
+        assert [piece.count("aria-current") for piece in drawn].count(1) == 1
+        sizes.append(max(map(len, drawn)))
+    assert sizes[1] < 1.2 * sizes[0]
+
+
 # -- what is left out, and folded ----------------------------------------------------------------------------------
 
 
@@ -307,7 +351,7 @@ def test_it_is_made_while_the_record_is_read(parts: dict[str, Any], event: Make)
             taken += 1
             yield event(kind)
 
-    pieces = lesson.render(events=endless(), picture=picture, **parts)
+    pieces = lesson.render(events=endless(), picture=picture, current="", **parts)
     next(pieces)
     assert taken == 0
     for _ in range(100):

@@ -247,6 +247,14 @@ def test_the_reports_tell_what_happened(api: Any, picture: bytes) -> None:
     assert "<script" not in lesson.text
 
 
+def test_the_lesson_marks_the_position_of_the_session(api: Any) -> None:
+    position = {"focus_level": "block", "task_id": "t1", "block_id": "b1"}
+    api("PUT", "/api/navigation/current", position, status=200)
+    lesson = api("GET", "/api/report/lesson.html", status=200)
+    (marked,) = re.findall('<a ([^>]*) aria-current="location">', lesson.text)
+    assert marked.startswith('href="http://127.0.0.1:8080/#t1/b1"')
+
+
 def test_the_lesson_allows_its_own_style_and_nothing_more(api: Any) -> None:
     lesson = api("GET", "/api/report/lesson.html", status=200)
     policy = lesson.headers["Content-Security-Policy"]

@@ -101,9 +101,10 @@ def test_a_picture_says_what_it_is() -> None:
         ("t/b/p/s1", ["t/b/p/s1"]),
         ("t/b/p/s1/here", ["t/b/p/s1"]),
         ("t/b/p/s10", []),
+        ("t/b/p", ["#t/b/p"]),
         ("t/b", []),
         ("other/b/p/s1", []),
-        ("", []),
+        ("", [":initial"]),
         (None, []),
     ],
 )
@@ -111,9 +112,18 @@ def test_the_shape_of_the_current_position_or_its_nearest_ancestor_is_marked(
     current: str | None, marked: list[str]
 ) -> None:
     (diagram,) = activity.of_block("t/b", block_of("One", "Two"), Room(60, 250))
-    nodes = [element for element in tree(diagram, current).iter() if element.get("aria-current")]
-    assert [node.get("data-key") for node in nodes] == marked
-    assert all("current" in node.attrib["class"].split() for node in nodes)
+    shapes = [element for element in tree(diagram, current).iter() if element.get("aria-current")]
+    assert [shape.get("data-key", shape.get("href")) for shape in shapes] == marked
+    assert all("current" in shape.attrib["class"].split() for shape in shapes)
+    assert all(shape.findtext(f"{SVG}title") for shape in shapes), "what is current has a name"
+
+
+def test_links_lead_where_positions_are_said_to_be() -> None:
+    (diagram,) = activity.of_block("t/b", block_of("One"), Room(60, 250))
+    root = ElementTree.fromstring(svg.render(diagram, address="http://[::1]:80/?a&b#{}".format))
+    assert {element.get("href") for element in root.iter(f"{SVG}a")} == {
+        f"http://[::1]:80/?a&b#{key}" for key in ("t/b/p", "t/b/p/s0")
+    }
 
 
 def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:

@@ -1,0 +1,27 @@
+"""The card's activity diagram with the place where the session stands, each of its shapes a link that opens it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import partial
+
+from cardapp.card.model import Card
+from cardapp.layout.diagram import activity, svg
+from cardapp.layout.diagram.model import Room
+from cardapp.layout.escape import position_url
+from cardapp.reports.entry import Place
+
+_ROOM = Room(165.0, 215.0)
+"""In mm. As wide as the page on a screen, its letters are as large as a caption's; each diagram of a long card fits a
+sheet of paper."""
+
+
+def course(card: Card, place: Place, current: str) -> Iterator[str]:
+    """The section in pieces, each diagram one; ``current`` is the key of the session's position."""
+    yield (
+        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the session stands</h2>\n<figure>\n'
+        f"<figcaption>Marked in the card’s activity: {place.link(current)}</figcaption>\n"
+    )
+    for diagram in activity.of_card(card, _ROOM):
+        yield svg.render(diagram, current, partial(position_url, place.base_url))
+    yield "</figure>\n</section>\n"
