@@ -201,7 +201,10 @@ def _emit(options: argparse.Namespace) -> int:
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
-    emission.write(emission.emit(loaded, layout, options.format), options.output)
+    emitted = emission.emit(loaded, layout, options.format, os.environ)
+    for remark in emitted.remarks:
+        print(f"cardapp: {remark}", file=sys.stderr)
+    emission.write(emitted.content, options.output)
     return DONE
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import gc
-import os
 import secrets
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from cardapp.card.source import LoadedCard
@@ -20,40 +20,50 @@ from cardapp.layout.template import Layout
 from cardapp.press import FONT_PACKAGES, press
 from cardapp.settings import load
 
-Emitter = Callable[[Document], bytes]
+
+@dataclass(frozen=True)
+class Emitted:
+    """The bytes of a card's file, and what whoever asked for it should know of it, a sentence each."""
+
+    content: bytes
+    remarks: tuple[str, ...] = ()
 
 
-def _html(document: Document) -> bytes:
-    return "".join(render_html(document)).encode()
+Environment = Mapping[str, str]
+Emitter = Callable[[Document, Environment], Emitted]
 
 
-def _latex(document: Document) -> bytes:
-    return render_latex(document).encode()
+def _html(document: Document, _environment: Environment) -> Emitted:
+    return Emitted("".join(render_html(document)).encode())
 
 
-def _pdf(document: Document) -> bytes:
-    pressed = press(render_latex(document), load(os.environ).latex_cache)
-    for remark in pressed.remarks:
-        sys.stderr.write(f"cardapp: {remark}\n")
-    if pressed.named:
-        codes = ", ".join(f"U+{ord(char):04X}" for char in pressed.named)
-        sys.stderr.write(
-            f"cardapp: no font here has {codes}; they are named in their places. "
-            f"More fonts: sudo apt-get install {' '.join(FONT_PACKAGES)}\n"
+def _latex(document: Document, _environment: Environment) -> Emitted:
+    return Emitted(render_latex(document).encode())
+
+
+def _pdf(document: Document, environment: Environment) -> Emitted:
+    pressed = press(render_latex(document), load(environment).latex_cache)
+    return Emitted(pressed.pdf, (*pressed.remarks, *_unshown(pressed.named)))
+
+
+def _unshown(characters: Iterable[str]) -> Iterator[str]:
+    if codes := ", ".join(f"U+{ord(char):04X}" for char in characters):
+        yield (
+            f"no font here has {codes}; they are named in their places. "
+            f"More fonts: sudo apt-get install {' '.join(FONT_PACKAGES)}"
         )
-    return pressed.pdf
 
 
 EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
-"""The formats by their names on the command line, each from the sheets to the bytes of its file."""
+"""The formats by their names on the command line, each from the sheets to its file."""
 
 
-def emit(loaded: LoadedCard, layout: Layout, form: str) -> bytes:
-    """The file of the card in the format ``form``, a name of ``EMITTERS``."""
+def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment) -> Emitted:
+    """The card in the format ``form``, a name of ``EMITTERS``; ``environment`` has the settings (``settings.load``)."""
     arranged = layout.arranged("html" if form == "html" else "latex")
     with _uncollected():
         # The sheets have no name here: they are gone before the collector looks at what there is.
-        return EMITTERS[form](compose(loaded.card, loaded.identity, arranged, loaded.sources()))
+        return EMITTERS[form](compose(loaded.card, loaded.identity, arranged, loaded.sources()), environment)
 
 
 @contextmanager

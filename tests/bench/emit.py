@@ -107,7 +107,7 @@ def _one(card: Path) -> dict[str, float]:
     loaded = load_card(card)
     layout = layouts.find(loaded.card.layout)
     began, cpu = perf_counter(), process_time()
-    content = emit(loaded, layout, "html")
+    content = emit(loaded, layout, "html", {}).content
     wall, cpu = perf_counter() - began, process_time() - cpu
     memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     return {"wall": wall, "cpu": cpu, "bytes": len(content), "memory": memory}
