@@ -1,15 +1,16 @@
 """The walls of the two houses, read from the source: which part may import which, and a few habits that are kept.
 
-The rules are the tables below. They are checked on the syntax tree, nothing is imported. Each is shown to fail on a
-made-up source, so a rule that stopped to bite would be seen.
+The rules are the tables below; within a package, too, imports go one way. They are checked on the syntax tree, nothing
+is imported. Each is shown to fail on a made-up source, so a rule that stopped to bite would be seen.
 """
 
 from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -124,8 +125,7 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
                 above = package.split(".")[: len(package.split(".")) - node.level + 1]
                 base = ".".join([*above, base] if base else above)
             # `from cardapp import state` names a part as `import cardapp.state` does.
-            names = [f"{base}.{alias.name}" for alias in node.names] if base in HOUSES else [base]
-            yield from ((node.lineno, name) for name in names)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
 
 def own_import_fault(house: House, name: str, target: str) -> str | None:
@@ -164,6 +164,38 @@ def import_faults(house: House, name: str, tree: ast.Module, package: str) -> It
             yield f"line {line}: {top} is imported only in {', '.join(homes) or 'no part at all'}"
         elif top in IMPURE_MODULES and within(name, house.pure):
             yield f"line {line}: a pure module may not import {top}"
+
+
+def circles(sources: Mapping[str, str]) -> Iterator[list[str]]:
+    """The modules and packages beside each other that need each other, by way of others too; one circle a package.
+
+    ``sources`` are those of modules by their absolute dotted names. What is imported for its type alone is not needed.
+    """
+    packages: dict[str, dict[str, set[str]]] = {}
+    for name, source in sources.items():
+        tree = ast.parse(source)
+        tree.body = [statement for statement in tree.body if not is_for_types(statement)]
+        for _line, target in imports(tree, name if is_package(name, sources) else name.rpartition(".")[0]):
+            here, there = name.split("."), target.split(".")
+            depth = next((at for at, pair in enumerate(zip(here, there, strict=False)) if len({*pair}) > 1), None)
+            if depth is not None:
+                needs = packages.setdefault(".".join(here[:depth]), {})
+                needs.setdefault(here[depth], set()).add(there[depth])
+    for package, needs in packages.items():
+        try:
+            TopologicalSorter(needs).prepare()
+        except CycleError as error:
+            yield [f"{package}.{name}" for name in error.args[1]]
+
+
+def is_for_types(statement: ast.stmt) -> bool:
+    return (
+        isinstance(statement, ast.If) and isinstance(statement.test, ast.Name) and statement.test.id == "TYPE_CHECKING"
+    )
+
+
+def is_package(name: str, sources: Mapping[str, str]) -> bool:
+    return any(other.startswith(f"{name}.") for other in sources)
 
 
 def habit_faults(tree: ast.Module) -> Iterator[str]:
@@ -215,6 +247,28 @@ def test_every_part_has_its_place(house: House) -> None:
     parts = {part_of(dotted(each, path)) for each, path in MODULES if each is house} - {""}
     assert parts == {*house.order, *house.apart}, "place the new part in the house's order (or apart)"
     assert set(house.imported_only_by) <= parts
+
+
+def test_within_a_package_imports_go_one_way() -> None:
+    sources = {
+        f"{house.package}.{dotted(house, path)}".rstrip("."): path.read_text(encoding="utf-8")
+        for house, path in MODULES
+    }
+    assert list(circles(sources)) == []
+
+
+def test_a_circle_is_found() -> None:
+    sources = {
+        "cardapp.layout.drawing": "",
+        "cardapp.layout.drawing.tikz": "from ..latex.escape import line",
+        "cardapp.layout.latex.escape": "",
+        "cardapp.layout.latex.parts": "from cardapp.layout import paper",
+        "cardapp.layout.paper": "def late():\n    import cardapp.layout.drawing.tikz",
+    }
+    (circle,) = circles(sources)
+    assert set(circle) == {f"cardapp.layout.{name}" for name in ("drawing", "latex", "paper")}
+    sources["cardapp.layout.paper"] = "if TYPE_CHECKING:\n    import cardapp.layout.drawing.tikz"
+    assert list(circles(sources)) == []
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from cardapp.layout.diagram import paint
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
-from cardapp.layout.latex.escape import line as escaped
+from cardapp.layout.tex_escape import line as escaped
 
 _POINTS = 72 / 25.4
 _ANCHORS = {"start": "left,", "middle": "", "end": "right,"}

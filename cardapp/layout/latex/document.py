@@ -7,11 +7,11 @@ from collections.abc import Iterator
 
 from cardapp.card.catalog import Catalog, depth
 from cardapp.layout.bands import bands
-from cardapp.layout.latex.escape import line
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
 from cardapp.layout.template import Component, Frame
+from cardapp.layout.tex_escape import line
 
 CARD = "card"
 """The name of the card's own anchor: its key is empty."""

@@ -7,12 +7,12 @@ from collections.abc import Container, Iterator
 from cardapp.layout import metrics
 from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
-from cardapp.layout.latex.escape import code, text
 from cardapp.layout.latex.prose import Prose as Writer
 from cardapp.layout.latex.prose import paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame, Layout
+from cardapp.layout.tex_escape import code, text
 
 
 class Parts:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cardapp.layout import metrics
-from cardapp.layout.latex.escape import code, text, url
 from cardapp.layout.prose import Setting, indent
+from cardapp.layout.tex_escape import code, text, url
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 
 

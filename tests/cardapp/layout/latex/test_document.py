@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from cardapp import layouts
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
+from cardapp.layout import tex_escape as escape
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import visible
-from cardapp.layout.latex import escape
 from cardapp.layout.latex.document import CARD, place_of, render
 from cardapp.layout.sheets import Document
 from cardapp.layout.text import parse
