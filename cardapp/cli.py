@@ -13,7 +13,7 @@ from cardapp import __version__, layouts, rehearsal
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
-from cardapp.layout.colophon import limitations
+from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
 from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
@@ -239,8 +239,7 @@ def _check_layout(name: str) -> int:
 
 def _describe(layout: Layout) -> None:
     page = layout.page
-    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, ", end="")
-    print(f"HTML by the emitter {layout.html}, LaTeX by {layout.latex}")
+    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, {emitters(layout)}")
     for warning in layout.warnings:
         print(f"  warning: {warning.pointer} {warning.message}")
     for limitation in limitations(layout):

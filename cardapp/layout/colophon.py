@@ -16,9 +16,14 @@ def sentences(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
         f"SHA-256 of its source: {identity.source_sha256}."
     )
     approved = f", approved {layout.approved}" if layout.approved else ""
-    emitters = f"HTML by the emitter {layout.html}, LaTeX by {layout.latex}."
-    yield f"Layout {layout.name} ({layout.id} {layout.version}{approved}). {layout.description} {emitters}"
+    whose = f"{layout.id} {layout.version}{approved}"
+    yield f"Layout {layout.name} ({whose}). {layout.description} {emitters(layout)}."
     yield from limitations(layout)
+
+
+def emitters(layout: Layout) -> str:
+    """What makes each output, in words."""
+    return f"HTML by the emitter {layout.html}, LaTeX by {layout.latex}"
 
 
 def limitations(layout: Layout) -> Iterator[str]:
