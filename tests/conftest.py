@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -22,6 +23,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # A setting in the developer's shell must not decide what a test sees.
     for name in [name for name in os.environ if name.startswith("CARD_")]:
         del os.environ[name]
+    # A script that starts the run with `&` has it ignore interrupts, and so would every program that a test interrupts.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if config.getoption("full") and config.getoption("timeout") is None:
         config.option.timeout = FULL_TIMEOUT
     # The quick run tells the same of the same code each time; the full one looks further with every run. How long one
@@ -29,6 +32,18 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("quick", derandomize=True, deadline=None)
     settings.register_profile("full", deadline=None)
     settings.load_profile("full" if config.getoption("full") else "quick")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many workers ``-n auto`` means: two even on a single core, since tests wait for programs; and four at
+    most, each of which starts a PostgreSQL and a Chromium of its own."""
+    return min(4, max(2, len(os.sched_getaffinity(0))))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    # What drives real programs takes longest. Begun first, it is not what one worker has left when the others are done.
+    items.sort(key=lambda item: item.get_closest_marker("functional") is None)
 
 
 @pytest.fixture(scope="session")
