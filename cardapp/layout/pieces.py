@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from cardapp.layout import prose
@@ -116,7 +115,7 @@ class Cutter:
             (room - note, most - note),
             lambda each: len(each.pieces) * line,
             lambda each, limit: _split_line(each, int(limit / line + _ROUNDING)),
-            lambda lines: replace(code, lines=lines),
+            lambda lines: code._replace(lines=lines),
         )
         return kept, height + note, rest
 
@@ -138,9 +137,9 @@ class Cutter:
 
     def _split_note(self, note: Note, room: float) -> tuple[Note, Note] | None:
         size = self._measure.component("notes").size
-        words = self._measure.note_lines(replace(note, code=()))
+        words = self._measure.note_lines(note._replace(code=()))
         most = int((room - TABLE_GAP) / self._measure.line(size) + _ROUNDING) - words
-        return (replace(note, code=note.code[:most]), Note("", note.code[most:])) if most >= 1 else None
+        return (note._replace(code=note.code[:most]), Note("", note.code[most:])) if most >= 1 else None
 
 
 def _whole(content: Content, height: float, room: float) -> _Cut:
@@ -171,4 +170,4 @@ def _cut_items(
 def _split_line(line: CodeLine, most: int) -> tuple[CodeLine, CodeLine] | None:
     if most < 1 or len(line.pieces) <= most:
         return None
-    return replace(line, pieces=line.pieces[:most]), replace(line, pieces=line.pieces[most:])
+    return line._replace(pieces=line.pieces[:most]), line._replace(pieces=line.pieces[most:])

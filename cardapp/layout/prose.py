@@ -9,6 +9,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
+from typing import NamedTuple
 
 from cardapp.layout import metrics
 from cardapp.layout.metrics import Face
@@ -40,8 +41,7 @@ class Setting:
         return replace(self, width=room, level=self.level + 1)
 
 
-@dataclass(frozen=True)
-class Taken:
+class Taken(NamedTuple):
     """The blocks that fit, how high they are, and those that do not: () at the end of a text."""
 
     blocks: tuple[Block, ...]
@@ -107,7 +107,7 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
             items = bullets.items[:place] + kept
             start = None if bullets.start is None else bullets.start + place
             rest = Bullets((found.rest, *bullets.items[place + 1 :]), start)
-            return Taken((replace(bullets, items=items),) if items else (), height, (rest,))
+            return Taken((bullets._replace(items=items),) if items else (), height, (rest,))
         # An item without a block still has its mark.
         height += gap + max(found.height, setting.line)
         gap = _gap_after(item[-1], setting) if item else metrics.ITEM_GAP * setting.line
@@ -125,8 +125,8 @@ def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
             split = most - taken
             kept, rest = "".join(pieces[:split]), "".join(pieces[split:])
             before, after = lines[:place] + ([kept] if split else []), [rest, *lines[place + 1 :]]
-            stays = (replace(block, text="\n".join(before)),) if before else ()
-            return Taken(stays, most * setting.code_line, (replace(block, text="\n".join(after)),))
+            stays = (block._replace(text="\n".join(before)),) if before else ()
+            return Taken(stays, most * setting.code_line, (block._replace(text="\n".join(after)),))
         taken += len(pieces)
     return Taken((block,), taken * setting.code_line, ())
 
@@ -142,7 +142,7 @@ def _take_paragraph(block: Paragraph | Heading, spans: tuple[Span, ...], room: f
     if most < _LEAST_LINES:
         return Taken((), 0.0, (block,))
     kept, rest = _cut(spans, sum(lengths[:most]))
-    return Taken((replace(block, spans=kept),), most * setting.line, (replace(block, spans=rest),))
+    return Taken((block._replace(spans=kept),), most * setting.line, (block._replace(spans=rest),))
 
 
 def _length(span: Span) -> int:
@@ -155,8 +155,8 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
         if length < _length(span):
             before, after = spans[:place], spans[place + 1 :]
             if isinstance(span, Run) and length:
-                before = (*before, replace(span, text=span.text[:length]))
-                span = replace(span, text=span.text[length:])
+                before = (*before, span._replace(text=span.text[:length]))
+                span = span._replace(text=span.text[length:])
             return before, (span, *after)
         length -= _length(span)
     return spans, ()

@@ -3,14 +3,15 @@
 A page is a block: it begins on a sheet of its own and flows on to as many as it needs. The card's front (title, text,
 activity diagram) opens the first page, the colophon closes the last. Parts come in reading order; each lies in a frame
 that is high enough for what it holds, so an emitter neither moves nor breaks anything. A part that does not fit is cut
-between paragraphs or lines, and both pieces say so (``continues``, ``continued``).
+between paragraphs or lines, and both pieces say so (``continues``, ``continued``). Parts and what they hold are tuples,
+as a big card has thousands of them; what there is once or once a sheet is a frozen dataclass.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cardapp.card.model import Card, Identity, Level
 from cardapp.layout.diagram.model import Diagram
@@ -25,8 +26,7 @@ Kind = Literal[
 that of a step; ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
 
-@dataclass(frozen=True)
-class Title:
+class Title(NamedTuple):
     """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number``
     counts from the task down ("2.1.3"); "" for the card."""
 
@@ -35,24 +35,21 @@ class Title:
     number: str
 
 
-@dataclass(frozen=True)
-class Prose:
+class Prose(NamedTuple):
     """A text of the card as ``text.parse`` reads it (``goal``, ``intro``, ``text``), and the ``colophon``. A piece of a
     longer text holds whole blocks of it, or, of a block longer than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A text, and below it empty lines to write the answer on."""
 
     blocks: tuple[Block, ...]
     answer_lines: int
 
 
-@dataclass(frozen=True)
-class CodeLine:
+class CodeLine(NamedTuple):
     """One line of a source file. ``pieces`` are what fits the column, one below the other; without its tabs, which
     became spaces, they make up the line. ``stops`` are the keys of the snapshots that stop here."""
 
@@ -61,8 +58,7 @@ class CodeLine:
     stops: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Lines of ``file``. ``gutter`` is how many columns before each line hold the mark of a stop and, if the component
     shows it, the line's number. Where there are no lines, ``missing`` says why in one line."""
 
@@ -72,8 +68,7 @@ class Code:
     missing: str
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """An expression of the card and its value, each in the pieces that fit its column, one below the other. A value of
     no pieces is a box to fill in."""
 
@@ -81,23 +76,20 @@ class Row:
     value: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Machine:
+class Machine(NamedTuple):
     """What the machine must hold at a snapshot, as rows of a table with two columns."""
 
     rows: tuple[Row, ...]
 
 
-@dataclass(frozen=True)
-class Note:
+class Note(NamedTuple):
     """A line or two of plain text in words, and below it code, in the pieces that fit the column; one may be empty."""
 
     text: str
     code: tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Notes:
+class Notes(NamedTuple):
     """Side notes of a snapshot: where the program stands, and what else is worth watching."""
 
     entries: tuple[Note, ...]
@@ -106,8 +98,7 @@ class Notes:
 Content = Title | Prose | Question | Code | Diagram | Machine | Notes
 
 
-@dataclass(frozen=True)
-class Part:
+class Part(NamedTuple):
     """One thing on a sheet. ``key`` is its place in the card (for anchors, and to tell where an error lies); ``column``
     a column of the grid or "all"; ``row`` counts the bands of the sheet: parts of one row stand side by side.
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from cardapp.errors import FieldError
 
@@ -29,8 +29,7 @@ class Page:
     height_px: float
 
 
-@dataclass(frozen=True)
-class Frame:
+class Frame(NamedTuple):
     """A rectangle on a sheet, in mm from its top left corner."""
 
     x: float

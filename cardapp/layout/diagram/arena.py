@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
 
@@ -38,8 +38,7 @@ class Arena:
     count: int
 
 
-@dataclass(frozen=True)
-class Zone:
+class Zone(NamedTuple):
     """Bytes of one use, from ``start`` up to ``end``; None is the arena's end where that is not known."""
 
     use: Use

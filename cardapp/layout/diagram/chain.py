@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from cardapp.layout.diagram.flow import CIRCLE, DISC, EDGE, LEG, Lane, coming, final, initial, leaving
 from cardapp.layout.diagram.lettering import NAME, below, broken, height, plain
@@ -27,8 +28,7 @@ _FOOT, _BETWEEN = 2.2, 2.6
 _HEAD_PADDING = 1.2
 
 
-@dataclass(frozen=True)
-class Drawn:
+class Drawn(NamedTuple):
     """The shapes of a link: its first node is entered, its last one left; ``entry`` and ``leave`` are what stands at
     these arrows."""
 
@@ -38,8 +38,7 @@ class Drawn:
     leave: tuple[Text, ...] = ()
 
 
-@dataclass(frozen=True)
-class Link:
+class Link(NamedTuple):
     """One piece of the flow, never divided: it takes ``height``, of which the arrow that enters it has ``gap``;
     ``draw`` makes its shapes below each other from the point (x, y) down."""
 
@@ -78,8 +77,7 @@ def laid_out(chain: Chain, room: Room) -> tuple[Diagram, ...]:
     return tuple(_Page(form, page, number, number == len(pages)).diagram() for number, page in enumerate(pages, 1))
 
 
-@dataclass(frozen=True)
-class _Column:
+class _Column(NamedTuple):
     """The links from ``start`` up to ``stop`` (their numbers), set from the height ``top`` down to ``end``."""
 
     start: int
@@ -188,13 +186,12 @@ class _Form:
         yield first, begin, end
 
 
-@dataclass(frozen=True)
-class _Exit:
-    """A node that is left, with what stands at its arrow, the index of its column and where that ends."""
+class _Exit(NamedTuple):
+    """A node that is left, with what stands at its arrow, the number of its column on the page and where that ends."""
 
     node: Node
     leave: tuple[Text, ...]
-    index: int
+    column: int
     end: float
 
 
@@ -260,16 +257,16 @@ class _Page:
                 edges += drawn.edges
                 before = _Exit(nodes[-1], drawn.leave, index, column.end)
         if not self.last and before:
-            nodes.append(leaving(self._axis(before.index), before.end + LEG, self.number))
-            edges.append(self._joined(before, _Exit(nodes[-1], (), before.index, 0), ()))
+            nodes.append(leaving(self._axis(before.column), before.end + LEG, self.number))
+            edges.append(self._joined(before, _Exit(nodes[-1], (), before.column, 0), ()))
         return nodes, edges
 
     def _joined(self, source: _Exit, target: _Exit, entry: tuple[Text, ...]) -> Edge:
-        start = Point(self._axis(source.index), source.node.box.bottom)
-        end = Point(self._axis(target.index), target.node.box.y)
+        start = Point(self._axis(source.column), source.node.box.bottom)
+        end = Point(self._axis(target.column), target.node.box.y)
         path: tuple[Point, ...] = (start, end)
-        if source.index != target.index:
-            gutter, low = self._left(target.index) - GUTTER / 2, source.end + _TURN
+        if source.column != target.column:
+            gutter, low = self._left(target.column) - GUTTER / 2, source.end + _TURN
             path = (start, Point(start.x, low), Point(gutter, low), Point(gutter, EDGE), Point(end.x, EDGE), end)
         return Edge(source.node.id, target.node.id, path, (*source.leave, *entry))
 

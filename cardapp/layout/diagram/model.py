@@ -90,8 +90,7 @@ class Text(NamedTuple):
         return Box(left, self.y - 0.8 * self.em, self.width, 1.05 * self.em)
 
 
-@dataclass(frozen=True)
-class Node:
+class Node(NamedTuple):
     """A shape that fills ``box``. ``title`` is its whole text, unbroken, for a tooltip and for who cannot see; ``href``
     is the key it leads to, None where there is nothing to go to; ``strokes`` are lines inside the shape."""
 
@@ -104,8 +103,7 @@ class Node:
     strokes: tuple[tuple[Point, ...], ...] = ()
 
 
-@dataclass(frozen=True)
-class Edge:
+class Edge(NamedTuple):
     """A line from the border of the node ``source`` to that of the node ``target``, where its arrow head is; each of
     its parts is horizontal or vertical."""
 
@@ -125,8 +123,7 @@ class Edge:
         return Point(back.x + aside.x, back.y + aside.y), tip, Point(back.x - aside.x, back.y - aside.y)
 
 
-@dataclass(frozen=True)
-class Partition:
+class Partition(NamedTuple):
     """A swimlane: what belongs together lies in ``box``, its name in the part ``head`` of it."""
 
     id: str
@@ -137,8 +134,7 @@ class Partition:
     href: str | None = None
 
 
-@dataclass(frozen=True)
-class Mark:
+class Mark(NamedTuple):
     """A line across the memory with what it marks: ``pointer`` (the next free byte) or ``water`` (the greatest use)."""
 
     kind: MarkKind
