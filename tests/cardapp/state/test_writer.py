@@ -22,15 +22,17 @@ class Together:
 
     def run(self, bodies: dict[str, Callable[[sqlite3.Connection], object]]) -> None:
         threads = [threading.Thread(target=self._write, args=item) for item in bodies.items()]
-        with self.db.write() as conn:
+        try:
+            with self.db.write() as conn:
+                for thread in threads:
+                    thread.start()
+                while self.db._writer._queued < len(threads):
+                    threading.Event().wait(0.001)
+                self.statements: list[str] = []
+                conn.set_trace_callback(self.statements.append)
+        finally:
             for thread in threads:
-                thread.start()
-            while self.db._writer._queued < len(threads):
-                threading.Event().wait(0.001)
-            self.statements: list[str] = []
-            conn.set_trace_callback(self.statements.append)
-        for thread in threads:
-            thread.join()
+                thread.join()
 
     def _write(self, name: str, body: Callable[[sqlite3.Connection], object]) -> None:
         try:
@@ -78,9 +80,6 @@ def test_nobody_is_told_of_a_commit_that_failed(db: Database) -> None:
     together = Together(db)
     with pytest.raises(sqlite3.IntegrityError):
         together.run({"a": save("a"), "dangling": dangling, "c": save("c")})
-    for thread in threading.enumerate():
-        if thread is not threading.current_thread():
-            thread.join(10)
     assert {name: type(error) for name, error in together.outcomes.items()} == dict.fromkeys(
         ("a", "dangling", "c"), sqlite3.IntegrityError
     )
