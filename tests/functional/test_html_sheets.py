@@ -1,4 +1,5 @@
-"""The sheets that ship, in Chromium: everything in its place on the screen and on paper, and readable by everybody."""
+"""The sheets that ship, in Chromium: everything in its place on the screen and on paper, and readable by everybody.
+A quick run shows each layout once, the cards taking turns; --full shows every card in every layout."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import cycle, product
 from pathlib import Path
 
 import pytest
@@ -26,7 +28,15 @@ WINDOWS = (1280, 1920)
 MISSING = "links => links.filter(one => !document.getElementById(decodeURIComponent(one.slice(1))))"
 
 
-@pytest.fixture(scope="module", params=[(card, name) for card in SHIPPED for name in layouts.known_ids()], ids="-".join)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "document" in metafunc.fixturenames:
+        pairs = list(product(SHIPPED, layouts.known_ids()))
+        if not metafunc.config.getoption("full"):
+            pairs = list(zip(cycle(SHIPPED), layouts.known_ids(), strict=False))
+        metafunc.parametrize("document", pairs, indirect=True, ids="-".join, scope="module")
+
+
+@pytest.fixture(scope="module")
 def document(request: pytest.FixtureRequest) -> Document:
     card, name = request.param
     loaded = shipped(card)
