@@ -99,6 +99,8 @@ Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
 _PLAIN = re.compile(r"[A-Za-z](?:[A-Za-z0-9 ,.;:'\"()/?%+=@-]*[A-Za-z0-9,.;:?)])?")
 """One line that begins with a letter, of characters that CommonMark gives no meaning there. The parser takes a quarter
 of a big card's time, and most questions are such lines."""
+_PARAGRAPHS = re.compile(r"[^\W\d_][^\n]*(?:\n{1,2}[^\W\d_][^\n]*)*\n?")
+"""Where each line begins with a letter there are only paragraphs: the parser need not ask what else they may be."""
 
 
 def parse(markdown: str) -> tuple[Block, ...]:
@@ -107,6 +109,8 @@ def parse(markdown: str) -> tuple[Block, ...]:
         return (Paragraph((Run(markdown),), tight=False),)
     # Before the parser, which strips all kinds of blanks where CommonMark strips two.
     source = visible(markdown.replace("\r\n", "\n").replace("\r", "\n"))
+    if _PARAGRAPHS.fullmatch(source):
+        return tuple(Paragraph(_read(paragraph)) for paragraph in source.split("\n\n"))
     tokens = _parser().parse(source)
     if any(token.level >= _DEEPEST - 2 for token in tokens):  # the parser leaves out what is nested too deep
         return (CodeBlock(source),)
@@ -162,6 +166,15 @@ def _content(tokens: Iterator[Token]) -> tuple[Span, ...]:
     """The spans of the paragraph or heading whose opening was the last token; takes it to its end."""
     inline = next(tokens)
     next(tokens)
+    return _flat(inline)
+
+
+def _read(paragraph: str) -> tuple[Span, ...]:
+    (inline,) = _parser().parseInline(paragraph.rstrip(" \t\n"))
+    return _flat(inline)
+
+
+def _flat(inline: Token) -> tuple[Span, ...]:
     return tuple(_joined(_spans(inline.children or ())))
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.text import (
+    _PARAGRAPHS,
     _PLAIN,
     Block,
     Break,
@@ -152,3 +153,9 @@ def test_ten_thousand_of_anything_are_read_in_time(unit: str) -> None:
 def test_a_plain_line_is_what_the_parser_makes_of_it(line: str) -> None:
     assert parse(line) == _blocks(iter(_parser().parse(line)))
     assert parse(line) == parse(f"{line}\n")
+
+
+@given(st.from_regex(_PARAGRAPHS, fullmatch=True) | st.from_regex(r"(?:[ab][ \t*_`\[\]()<>!&\\:/.=-]{0,6}\n{0,2})+"))
+def test_paragraphs_are_what_the_parser_makes_of_them(text: str) -> None:
+    source = visible(text.replace("\r\n", "\n").replace("\r", "\n"))
+    assert parse(text) == _blocks(iter(_parser().parse(source)))
