@@ -10,10 +10,21 @@ from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.drafts import Draft
 from cardapp.layout.measure import Measure
 from cardapp.layout.metrics import ANSWER_LINE, BLANK, TABLE_GAP
-from cardapp.layout.sheets import Code, CodeLine, Content, Machine, Note, Notes, Prose, Question, Row, Title
+from cardapp.layout.sheets import (
+    CONTINUED,
+    CONTINUES,
+    Code,
+    CodeLine,
+    Content,
+    Machine,
+    Note,
+    Notes,
+    Prose,
+    Question,
+    Row,
+    Title,
+)
 
-CONTINUED = "(continued)"
-CONTINUES = "continues on the next sheet"
 _ROUNDING = 1e-6
 
 _Item = TypeVar("_Item")

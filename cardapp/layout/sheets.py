@@ -25,6 +25,11 @@ Kind = Literal[
 """The name of the component that says how a part looks. ``intro`` is the text of a card, task, block or phase, ``text``
 that of a step; ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
+CONTINUED = "(continued)"
+"""At the end of the caption of a piece that goes on from an earlier one."""
+CONTINUES = "continues on the next sheet"
+"""The mark of a piece that a further one follows."""
+
 
 class Title(NamedTuple):
     """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number``

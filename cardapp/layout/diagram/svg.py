@@ -16,6 +16,9 @@ from cardapp.layout.escape import html, percent_encoded
 
 Address = Callable[[str], str]
 _HERE = ' aria-current="location"'
+_OURS = ' lang="en"'
+"""Of words that are not the card's."""
+_ROUND = ("initial", "final", "connector")
 
 
 def on_this_page(key: str) -> str:
@@ -32,11 +35,12 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
     marked = _nearest(diagram, current)
     return "".join(
         (
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(kind)}" id="{name}" ',
+            f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(kind)}" id="{name}"',
+            f"{_OURS if kind in ('memory', 'strip') else ''} ",
             f'viewBox="0 0 {size}" width="{width}mm" height="{height}mm" ',
             f'role="group" aria-labelledby="{name}.title {name}.desc">',
             f'<title id="{name}.title">{html(diagram.title)}</title>',
-            f'<desc id="{name}.desc">{html(diagram.description)}</desc>',
+            f'<desc id="{name}.desc"{_OURS}>{html(diagram.description)}</desc>',
             *(_partition(partition, address, current) for partition in diagram.partitions),
             *(_edge(edge) for edge in diagram.edges),
             *(_node(node, name, address, current=node.id == marked) for node in diagram.nodes),
@@ -111,9 +115,9 @@ def _partition(partition: Partition, address: Address, current: str | None) -> s
 def _node(node: Node, diagram: str, address: Address, *, current: bool) -> str:
     strokes = "".join(f'<path class="stroke" d="{_path(stroke, 0)}"/>' for stroke in node.strokes)
     content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
-    marked = (" current", _HERE) if current else ("", "")
-    name = html(node.id)
-    attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{marked[1]}'
+    name, marked = html(node.id), (" current", _HERE) if current else ("", "")
+    more = marked[1] + (_OURS if node.shape in _ROUND else "")
+    attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{more}'
     return _linked(node.href, address, content, attributes)
 
 
@@ -125,7 +129,7 @@ def _linked(href: str | None, address: Address, content: str, attributes: str) -
 
 def _shape(node: Node) -> str:
     box, centre = node.box, node.box.centre
-    if node.shape in ("initial", "final", "connector"):
+    if node.shape in _ROUND:
         circle = f'<circle class="shape" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{box.width / 2:.5g}"/>'
         dot = f'<circle class="dot" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{paint.DOT * box.width / 2:.5g}"/>'
         return circle + dot if node.shape == "final" else circle

@@ -25,7 +25,7 @@ def render(document: Document) -> Iterator[str]:
     """The file in pieces, a sheet each."""
     catalog = Catalog(document.card)
     titles = {item.key: item.title for item in catalog.items}
-    parts = Parts(document.layout, titles)
+    parts = Parts(document.layout, titles, document.card.language)
     anchors = _Anchors(document, titles)
     yield _head(document)
     yield _contents(document, catalog)

@@ -12,18 +12,23 @@ from cardapp.layout.html.prose import Prose as Writer
 from cardapp.layout.html.prose import words
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.metrics import longer_than_a_line
-from cardapp.layout.sheets import Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Layout
+from cardapp.layout.vocabulary import COMPONENTS
 
 
 class Parts:
-    """Draws the parts of one document: ``layout`` says how they look, ``titles`` maps every position to its title."""
+    """Draws the parts of one document: ``layout`` says how they look, ``titles`` maps every position to its title,
+    ``language`` is the card's."""
 
-    def __init__(self, layout: Layout, titles: Mapping[str, str]) -> None:
+    def __init__(self, layout: Layout, titles: Mapping[str, str], language: str) -> None:
         self._layout = layout
         self._measure = Measure(layout)
         self._titles = titles
         self._ranks = _ranks(layout)
+        is_english = language.partition("-")[0].lower() == "en"
+        self._ours = "" if is_english else ' lang="en"'
+        """The attribute of words that are not the card's."""
 
     def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
         """The part in its frame. ``anchor`` is the position that it stands for, "" for none; ``further`` are positions
@@ -48,7 +53,8 @@ class Parts:
             case Title():
                 return f"h{self.rank(content.level)}", self._title(part, content), ' dir="auto"'
             case Prose():
-                return "div", self._captioned("p", part, self._prose(part, content)), ""
+                attributes = self._ours if part.kind == "colophon" else ""
+                return "div", self._captioned("p", part, self._prose(part, content)), attributes
             case Question():
                 lines = '<div class="answer"></div>' * content.answer_lines
                 return "div", self._captioned("p", part, self._prose(part, content) + lines), ""
@@ -57,15 +63,32 @@ class Parts:
             case Diagram():
                 return "figure", self._captioned("figcaption", part, svg.render(content)), ""
             case Machine():
-                return "figure", self._captioned("figcaption", part, _machine(content)), ""
+                return "figure", self._captioned("figcaption", part, self._machine(content)), ""
             case Notes():
                 return "aside", self._captioned("p", part, "".join(map(self._note, content.entries))), ""
 
     def _captioned(self, element: str, part: Part, inner: str) -> str:
         room = self._measure.width(part.kind)
-        caption = self._words(part.caption, room, "label")
-        mark = f'<p class="mark">{self._words(part.mark, room, "label")}</p>\n' if part.mark else ""
+        caption = self._caption(part, room)
+        mark = f'<p class="mark"{self._ours}>{self._words(part.mark, room, "label")}</p>\n' if part.mark else ""
         return (f'<{element} class="caption">{caption}</{element}>\n' if caption else "") + inner + mark
+
+    def _caption(self, part: Part, room: float) -> str:
+        if not self._ours:
+            return self._words(part.caption, room, "label")
+        label, end = self._layout.components[part.kind].label, CONTINUED if part.continued else ""
+        subject = part.caption.removeprefix(label).removesuffix(end)
+        # A label that is not ours is a layout's for cards in another language.
+        said = (
+            (label, label == COMPONENTS[part.kind].label),
+            (subject, isinstance(part.content, Code)),
+            (end, True),
+        )
+        return "".join(self._said(plain, room, ours=ours) for plain, ours in said if plain)
+
+    def _said(self, plain: str, room: float, *, ours: bool) -> str:
+        written = self._words(plain, room, "label")
+        return f"<span{self._ours}>{written}</span>" if ours else written
 
     def _words(self, plain: str, room: float, size: str) -> str:
         """Plain text in lines that are ``room`` mm long."""
@@ -83,14 +106,24 @@ class Parts:
         level = LEVELS[part.key.count("/") + 1 if part.key else 0]
         return Writer(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
 
+    def _machine(self, machine: Machine) -> str:
+        blank = f'<code class="blank" aria-label="to be filled in"{self._ours}>&nbsp;</code>'
+        rows = "".join(
+            f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value) or blank}</td></tr>\n'
+            for row in machine.rows
+        )
+        head = f'<tr{self._ours}><th scope="col">Expression</th><th scope="col">Value</th></tr>'
+        columns = "<colgroup><col><col></colgroup>"
+        return f'<table dir="ltr">{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
+
     def _note(self, note: Note) -> str:
         size = self._layout.components["notes"].size
-        text = f"<p>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
+        text = f"<p{self._ours}>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
         code = f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else ""
         return f'<div class="note">{text}{code}</div>\n'
 
     def _code(self, code: Code) -> str:
-        missing = f'<p class="missing">{html(code.missing)}</p>\n' if code.missing else ""
+        missing = f'<p class="missing"{self._ours}>{html(code.missing)}</p>\n' if code.missing else ""
         if not code.lines:
             return missing
         numbers = " numbered" if self._layout.components["code"].line_numbers else ""
@@ -123,19 +156,6 @@ def _place(part: Part) -> str:
     frame = part.frame
     place = f"--x:{frame.x:.2f};--y:{frame.y:.2f};--w:{frame.width:.2f};--h:{frame.height:.2f}"
     return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
-
-
-_BLANK = '<code class="blank" aria-label="to be filled in">&nbsp;</code>'
-
-
-def _machine(machine: Machine) -> str:
-    rows = "".join(
-        f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value) or _BLANK}</td></tr>\n'
-        for row in machine.rows
-    )
-    head = '<tr><th scope="col">Expression</th><th scope="col">Value</th></tr>'
-    columns = "<colgroup><col><col></colgroup>"
-    return f'<table dir="ltr">{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
 
 
 def _pieces(pieces: Iterable[str]) -> str:

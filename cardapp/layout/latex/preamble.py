@@ -49,7 +49,8 @@ _FROM_THE_RIGHT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "syr", "ug", "ur",
 
 def _language(tag: str) -> Iterator[str]:
     """The card's language where babel knows it, and one for paragraphs that run from the right. The sheet itself always
-    runs from the left: its parts stand where the model has put them."""
+    runs from the left: its parts stand where the model has put them. The words of ours, which are English, have none of
+    their own: no word is hyphenated, and a PDF without tags says its language as a whole."""
     primary = tag.partition("-")[0].lower()
     is_right = primary in _FROM_THE_RIGHT
     yield r"\usepackage[bidi=basic]{babel}"

@@ -280,7 +280,7 @@ def test_the_activity_of_the_card_marks_where_the_session_stands(
     parts: dict[str, Any], current: str, marked: str, trail: str
 ) -> None:
     text = made(parts, [], current)
-    (title,) = re.findall('aria-current="location"><title>(.*?)</title>', text)
+    (title,) = re.findall('aria-current="location"[^>]*><title>(.*?)</title>', text)
     assert unescape(title) == marked
     read = Read(text)
     assert f"Marked in the card’s activity: {trail}\n" in read.text

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from cardapp.layout.prose import Setting
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
 from cardapp.layout.text import parse
+from tests.cardapp.layout.cards import growing
 from tests.cardapp.layout.hostile import FILE, IDENTITY, SHIPPED, hostile_cards, shipped
 from tests.cardapp.layout.markup import Element, read
 from tests.cardapp.layout.test_text import text_of
@@ -99,6 +100,49 @@ def test_headings_are_in_order_and_landmarks_are_there(shown: tuple[Document, El
     for figure in page.all("figure"):
         assert figure.text.strip()
         assert "aria-label" in figure.attributes or next(figure.all("figcaption"), None) is not None
+
+
+@pytest.mark.parametrize("language", ["cs", "de-AT"])
+def test_words_of_ours_are_english_in_a_card_of_another_language(language: str) -> None:
+    page = _long_card(language)
+    spoken: dict[str, set[str]] = defaultdict(set)
+    for text, spoken_in in _spoken(page, ""):
+        spoken[text.strip(" ·\n")].add(spoken_in)
+    for ours in (
+        "Goal", "Memory", "Machine", "Stop", "(continued)", "continues on the next sheet", "a.c, lines 3–9",
+        "Expression", "This file cannot be read.", "Before line 5 of a.c for the 2nd time", "Watch", "free", "Begin",
+        "1 task with 1 block, in the order of work.", "To the sheets",
+    ):  # fmt: skip
+        assert spoken[ours] == {"en"}, ours
+    assert {part.attributes["lang"] for part in page.all(within="colophon")} == {"en"}
+    for theirs in ("Kód", "Goal.", "A phase", "The snapshot", "What is it?"):
+        assert spoken[theirs] == {language}, theirs
+
+
+@pytest.mark.parametrize("language", ["en", "EN-gb"])
+def test_an_english_card_needs_no_other_language(language: str) -> None:
+    page = _long_card(language)
+    marked = {
+        element.name for part in page.all(within="part") for element in part.all() if "lang" in element.attributes
+    }
+    assert marked <= {"svg", "g", "desc"}
+
+
+def _long_card(language: str) -> Element:
+    card = replace(growing(1, text="Slova a slova. " * 700), language=language)
+    layout = arranged("karta-5a")
+    components = layout.components | {"code": replace(layout.components["code"], label="Kód")}
+    return read("".join(render(compose(card, IDENTITY, replace(layout, components=components), {}))))
+
+
+def _spoken(element: Element, language: str) -> Iterator[tuple[str, str]]:
+    """The texts of an element, each with the language that it is read in."""
+    language = element.attributes.get("lang", language)
+    for piece in element.inner:
+        if isinstance(piece, str):
+            yield piece, language
+        else:
+            yield from _spoken(piece, language)
 
 
 def test_the_file_needs_nothing_else_and_runs_nothing(shown: tuple[Document, Element]) -> None:
