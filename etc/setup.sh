@@ -1,10 +1,10 @@
 # shellcheck shell=bash
 # Sets the repository up for the launcher that sources this file. It sets ROOT and PYTHON, and defines
 #
-#   set_up PART...  PART is "card", "market" or "test" (which wants the other two). Makes the virtual environment,
-#                   installs the pinned packages of these parts, and the system programs where it is allowed to.
-#                   Does nothing, in a few milliseconds, when all is in place. Ends the launcher with exit code 3
-#                   and one message when something is missing that it may not install.
+#   set_up PART...  PART is "sheets", "card" (which wants that too), "market" or "test" (which wants all). Makes the
+#                   virtual environment, installs the pinned packages of these parts, and the system programs where it
+#                   is allowed to; the sheets want none. Does nothing, in a few milliseconds, when all is in place.
+#                   Ends the launcher with exit code 3 and one message when something is missing that it may not install.
 #
 # The stamp .venv/.setup names what the environment was made from, and its parts. It is removed before any change and
 # written last: an environment without a stamp was interrupted half-way and is made anew.
@@ -224,7 +224,8 @@ venv_package() { "$1" -c 'import sys; print("python%d.%d-venv" % sys.version_inf
 with_all_they_want() {
     local part wanted=() all=" $* "
     [[ $all == *" test "* ]] && all+="card market "
-    for part in card market test; do
+    [[ $all == *" card "* ]] && all+="sheets "
+    for part in sheets card market test; do
         [[ $all == *" $part "* ]] && wanted+=("$part")
     done
     echo "${wanted[*]}"

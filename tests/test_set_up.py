@@ -142,7 +142,7 @@ def test_a_fresh_machine_is_set_up_and_the_command_runs(machine: Machine) -> Non
     assert done.returncode == 0
     assert done.stdout == "ran -P -m cardapp check a card\n"
     assert machine.log[0] == "venv"
-    assert [line.split()[-1] for line in machine.log[1:]] == ["setuptools", "app[card]"]
+    assert [line.split()[-1] for line in machine.log[1:]] == ["setuptools", "app[sheets,card]"]
     assert all(f"--constraint {machine.root}/etc/constraints.txt" in line for line in machine.log[1:])
     assert all("--no-cache-dir" not in line for line in machine.log[1:])
 
@@ -181,13 +181,13 @@ def test_changed_requirements_are_installed_into_the_environment(machine: Machin
         file.write("# changed\n")
     machine.run()
     assert machine.log.count("venv") == 1
-    assert sum("app[card]" in line for line in machine.log) == 2
+    assert sum("app[sheets,card]" in line for line in machine.log) == 2
 
 
 def test_what_the_tests_want_holds_the_other_parts_and_outlives_a_change(machine: Machine) -> None:
     machine.set_up("card")
     machine.set_up("test")
-    assert machine.log[-1].endswith("app[card,market,test]")
+    assert machine.log[-1].endswith("app[sheets,card,market,test]")
     before = machine.log
     machine.set_up("card")
     machine.set_up("market")
@@ -195,7 +195,7 @@ def test_what_the_tests_want_holds_the_other_parts_and_outlives_a_change(machine
     with (machine.root / "setup.cfg").open("a") as file:
         file.write("# changed\n")
     machine.set_up("card")
-    assert machine.log[-1].endswith("app[card,market,test]")
+    assert machine.log[-1].endswith("app[sheets,card,market,test]")
 
 
 def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine: Machine) -> None:
@@ -223,8 +223,29 @@ def test_a_second_part_joins_the_first(machine: Machine) -> None:
     machine.set_up("market")
     assert machine.log[-1].endswith("app[market]")
     machine.set_up("card")
-    assert machine.log[-1].endswith("app[card,market]")
+    assert machine.log[-1].endswith("app[sheets,card,market]")
     assert machine.log.count("venv") == 1
+
+
+@pytest.mark.parametrize("command", ["emit", "layouts"])
+def test_sheets_want_no_program_but_python(machine: Machine, command: str) -> None:
+    for program in PROGRAMS:
+        machine.remove(program)
+    machine.add("apt-get", APT_GET)
+    machine.add("sudo", SUDO)
+    done = machine.run(command, "a card")
+    assert done.returncode == 0
+    assert done.stdout == f"ran -P -m cardapp {command} a card\n"
+    assert machine.log[-1].endswith("app[sheets]")
+    assert not any("apt-get" in line for line in machine.log)
+    assert machine.run("check", "a card", STUB_APT_BRINGS="").returncode == 3
+
+
+def test_the_cards_set_up_holds_that_of_its_sheets(machine: Machine) -> None:
+    machine.run("check")
+    before = machine.log
+    machine.run("emit")
+    assert machine.log == before
 
 
 def test_the_market_data_want_none_of_the_cards_programs(machine: Machine) -> None:
@@ -265,7 +286,7 @@ def test_without_postgresql_a_user_gets_it_as_a_package_and_root_is_told(state_d
 def test_another_python_means_a_new_look(machine: Machine) -> None:
     machine.run()
     machine.run(STUB_VERSION="3.12.1")
-    assert sum("app[card]" in line for line in machine.log) == 2
+    assert sum("app[sheets,card]" in line for line in machine.log) == 2
 
 
 def test_two_launchers_at_once_set_up_once(machine: Machine) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import configparser
 import os
 import resource
 import stat
@@ -104,6 +105,23 @@ def test_standard_output_that_nobody_reads_is_said_once() -> None:
         said = running.stderr.read().decode()
         assert running.wait(60) == 2
     assert said == "cardapp: standard output cannot be written: Broken pipe\n"
+
+
+@pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex", "-o", "/dev/null"], ["layouts"]])
+def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: list[str]) -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    others = setup["options.extras_require"]["card"].replace("-", "_").split("\n")
+    unwanted = {line.split()[0] for line in others if line and not line.startswith("#")}
+    code = f"import sys; from cardapp.cli import main; main({command!r}); print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.splitlines())
+    assert "jsonschema" in loaded
+    assert len(unwanted) > 2
+    assert unwanted & loaded == set()
 
 
 def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
