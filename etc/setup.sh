@@ -4,7 +4,8 @@
 #   set_up PART...  PART is "sheets", "card" (which wants that too), "market" or "test" (which wants all). Makes the
 #                   virtual environment, installs the pinned packages of these parts, and the system programs where it
 #                   is allowed to; the sheets want none. Does nothing, in a few milliseconds, when all is in place.
-#                   Ends the launcher with exit code 3 and one message when something is missing that it may not install.
+#                   Ends the launcher with exit code 3 and one message when something is missing that it may not
+#                   install.
 #
 # The stamp .venv/.setup names what the environment was made from, and its parts. It is removed before any change and
 # written last: an environment without a stamp was interrupted half-way and is made anew.
