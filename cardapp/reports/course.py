@@ -8,7 +8,7 @@ from functools import partial
 from cardapp.card.model import Card
 from cardapp.layout.diagram import activity, svg
 from cardapp.layout.diagram.model import Room
-from cardapp.layout.escape import position_url
+from cardapp.layout.escape import html, position_url
 from cardapp.reports.entry import Place
 
 _ROOM = Room(165.0, 215.0)
@@ -19,8 +19,9 @@ sheet of paper."""
 def course(card: Card, place: Place, current: str) -> Iterator[str]:
     """The section in pieces, each diagram one; ``current`` is the key of the session's position."""
     yield (
-        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the session stands</h2>\n<figure>\n'
-        f"<figcaption>Marked in the card’s activity: {place.link(current)}</figcaption>\n"
+        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the session stands</h2>\n'
+        f'<figure lang="{html(card.language)}">\n<figcaption><span lang="en">Marked in the card’s activity:</span> '
+        f"{place.link(current)}</figcaption>\n"
     )
     for diagram in activity.of_card(card, _ROOM):
         yield svg.render(diagram, current, partial(position_url, place.base_url))

@@ -33,6 +33,7 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
     width, height = size.split()
     kind = diagram.id.partition(".")[0]
     marked = _nearest(diagram, current)
+    decisions = {node.id for node in diagram.nodes if node.shape == "decision"}
     return "".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(kind)}" id="{name}"',
@@ -42,7 +43,7 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
             f'<title id="{name}.title">{html(diagram.title)}</title>',
             f'<desc id="{name}.desc"{_OURS}>{html(diagram.description)}</desc>',
             *(_partition(partition, address, current) for partition in diagram.partitions),
-            *(_edge(edge) for edge in diagram.edges),
+            *(_edge(edge, guarded=edge.source in decisions) for edge in diagram.edges),
             *(_node(node, name, address, current=node.id == marked) for node in diagram.nodes),
             *(_mark(mark) for mark in diagram.marks),
             *_texts(diagram.notes),
@@ -145,9 +146,10 @@ def _rectangle(box: Box, name: str, radius: float) -> str:
     return f'<rect class="{name}" {place}{corner}/>'
 
 
-def _edge(edge: Edge) -> str:
+def _edge(edge: Edge, *, guarded: bool) -> str:
     line, head = _path(edge.points, paint.EDGE.radius), _path(edge.head, 0)
-    return f'<g class="edge"><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
+    ours = _OURS if guarded else ""
+    return f'<g class="edge"{ours}><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
 
 
 def _mark(mark: Mark) -> str:

@@ -288,6 +288,12 @@ def test_the_activity_of_the_card_marks_where_the_session_stands(
     assert places == sorted(places)
 
 
+def test_the_activity_is_in_the_language_of_the_card_and_its_caption_in_ours(parts: dict[str, Any]) -> None:
+    text = made(parts | {"card": replace(parts["card"], language="cs")}, [])
+    assert '<figure lang="cs">\n<figcaption><span lang="en">Marked in' in text
+    assert text.count('lang="cs"') == 3
+
+
 def test_every_shape_of_the_activity_opens_its_place(parts: dict[str, Any]) -> None:
     drawn = re.search('<svg[^>]* class="diagram activity".*?</svg>', made(parts, []), re.DOTALL)
     assert drawn is not None
