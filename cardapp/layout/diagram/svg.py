@@ -8,6 +8,7 @@ font be missing, the line still fits its shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import lru_cache
 
 from cardapp.layout.diagram import paint
 from cardapp.layout.diagram.flow import BEGIN
@@ -19,6 +20,12 @@ _HERE = ' aria-current="location"'
 _OURS = ' lang="en"'
 """Of words that are not the card's."""
 _ROUND = ("initial", "final", "connector")
+
+
+@lru_cache(maxsize=8192)
+def _mm(length: float) -> str:
+    """Places and sizes recur: the shapes of a big card stand in the same few places in each of its diagrams."""
+    return f"{length:.5g}"
 
 
 def on_this_page(key: str) -> str:
@@ -131,18 +138,18 @@ def _linked(href: str | None, address: Address, content: str, attributes: str) -
 def _shape(node: Node) -> str:
     box, centre = node.box, node.box.centre
     if node.shape in _ROUND:
-        circle = f'<circle class="shape" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{box.width / 2:.5g}"/>'
-        dot = f'<circle class="dot" cx="{centre.x:.5g}" cy="{centre.y:.5g}" r="{paint.DOT * box.width / 2:.5g}"/>'
+        circle = f'<circle class="shape" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(box.width / 2)}"/>'
+        dot = f'<circle class="dot" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(paint.DOT * box.width / 2)}"/>'
         return circle + dot if node.shape == "final" else circle
     if node.shape == "decision":
         corners = ((centre.x, box.y), (box.right, centre.y), (centre.x, box.bottom), (box.x, centre.y))
-        return f'<polygon class="shape" points="{" ".join(f"{x:.5g},{y:.5g}" for x, y in corners)}"/>'
+        return f'<polygon class="shape" points="{" ".join(f"{_mm(x)},{_mm(y)}" for x, y in corners)}"/>'
     return _rectangle(box, "shape", paint.SHAPES[node.shape].radius)
 
 
 def _rectangle(box: Box, name: str, radius: float) -> str:
-    corner = f' rx="{radius:.5g}"' if radius else ""
-    place = f'x="{box.x:.5g}" y="{box.y:.5g}" width="{box.width:.5g}" height="{box.height:.5g}"'
+    corner = f' rx="{_mm(radius)}"' if radius else ""
+    place = f'x="{_mm(box.x)}" y="{_mm(box.y)}" width="{_mm(box.width)}" height="{_mm(box.height)}"'
     return f'<rect class="{name}" {place}{corner}/>'
 
 
@@ -162,12 +169,12 @@ def _mark(mark: Mark) -> str:
 def _path(points: tuple[Point, ...], radius: float) -> str:
     """Lines from point to point, their corners rounded."""
     if not radius or len(points) == 2:
-        return "M" + "L".join(f"{x:.5g} {y:.5g}" for x, y in points)
-    drawn = [f"M{points[0].x:.5g} {points[0].y:.5g}"]
+        return "M" + "L".join(f"{_mm(x)} {_mm(y)}" for x, y in points)
+    drawn = [f"M{_mm(points[0].x)} {_mm(points[0].y)}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         near, far = _towards(corner, before, radius), _towards(corner, after, radius)
-        drawn.append(f"L{near.x:.5g} {near.y:.5g}Q{corner.x:.5g} {corner.y:.5g} {far.x:.5g} {far.y:.5g}")
-    drawn.append(f"L{points[-1].x:.5g} {points[-1].y:.5g}")
+        drawn.append(f"L{_mm(near.x)} {_mm(near.y)}Q{_mm(corner.x)} {_mm(corner.y)} {_mm(far.x)} {_mm(far.y)}")
+    drawn.append(f"L{_mm(points[-1].x)} {_mm(points[-1].y)}")
     return "".join(drawn)
 
 
@@ -179,8 +186,8 @@ def _towards(start: Point, goal: Point, distance: float) -> Point:
 
 def _texts(lines: Iterable[Text]) -> Iterator[str]:
     for line in lines:
-        length = f' textLength="{line.width:.5g}" lengthAdjust="spacingAndGlyphs"' if line.text.isascii() else ""
+        length = f' textLength="{_mm(line.width)}" lengthAdjust="spacingAndGlyphs"' if line.text.isascii() else ""
         yield (
-            f'<text class="{line.face} {line.anchor} {line.tone}" x="{line.x:.5g}" y="{line.y:.5g}" '
-            f'font-size="{line.em:.5g}"{length}>{html(line.text)}</text>'
+            f'<text class="{line.face} {line.anchor} {line.tone}" x="{_mm(line.x)}" y="{_mm(line.y)}" '
+            f'font-size="{_mm(line.em)}"{length}>{html(line.text)}</text>'
         )
