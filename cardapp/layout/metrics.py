@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Literal, get_args
 
 Face = Literal["regular", "strong", "code"]
@@ -115,8 +116,10 @@ def advances(text: str, face: Face) -> Iterator[int]:
     return map(_ADVANCES[face].__getitem__, text.translate(AS_SPACES))
 
 
+@lru_cache(maxsize=4096)
 def width(text: str, em: float, face: Face = "regular") -> float:
-    """How long ``text`` is on one line, in the unit of ``em``."""
+    """How long ``text`` is on one line, in the unit of ``em``. Kept, as lines are measured to be broken and again to be
+    placed, and the words of a card recur."""
     return _ADVANCES[face].of(text) * em / 1000
 
 
