@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import SECOND, bucket_open
+from marketdata.interval import SECOND, WIDTHS, bucket_open
 from marketdata.store.lookup import OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
@@ -137,6 +137,10 @@ class Chart:
         return f"{self.head}{self.state.as_of}}}" if self.tells_time else self.head
 
 
+_LEVELS: dict[str, LiteralString] = {"1m": "60", "15m": "900", "1h": "3600", "4h": "14400", "1d": "86400"}
+"""The stored intervals, and how the rows of each are marked."""
+
+
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
     """The counter of every symbol or alias that something was ever stored of."""
     with translated():
@@ -164,14 +168,12 @@ def read(
 
     State and rows are of one statement. NotFound (``unknown_symbol``) for a symbol that nothing was ever stored of.
     """
+    asked = {
+        "symbol": symbol, "interval": interval, "start": within(start), "end": within(end), "limit": limit,
+        "fill": fill, "shift": shift, "current": current,
+    }  # fmt: skip
     with translated():
-        row = conn.execute(
-            version.query(_statement(format, is_reversed=(sort == "desc") == (start is not None))),
-            {
-                "symbol": symbol, "interval": interval, "start": within(start), "end": within(end), "limit": limit,
-                "fill": fill, "shift": shift, "current": current,
-            },
-        ).fetchone()  # fmt: skip
+        row = conn.execute(version.query(_chosen(version, asked, format, sort)), asked).fetchone()
     if row is None:
         raise unknown(symbol)
     *counter, found, rows = row
@@ -180,6 +182,15 @@ def read(
     told: dict[str, Any] = {"symbol": state.symbol, "interval": interval, "more": "true" if found > limit else "false"}
     head = f"{before.format(**told)}{rows or ''}{after.format(**told)}"
     return Chart(state, head, min(found, limit), found > limit, format in ("object", "columns"))
+
+
+def _chosen(version: Version, asked: Mapping[str, Any], format: Format, sort: str) -> LiteralString:
+    """The statement for what is asked. Both give one row: symbol, counter, now, how many candles, and their text."""
+    interval, is_forward, is_descending = asked["interval"], asked["start"] is not None, sort == "desc"
+    is_plain = format == "object" and asked["fill"] == "none" and asked["current"] == "include"
+    if is_plain and version.has_own_candles and _is_stored(interval, asked["shift"]):
+        return _told(interval, is_forward=is_forward, is_descending=is_descending)
+    return _statement(format, is_reversed=is_forward == is_descending)
 
 
 @lru_cache
@@ -194,4 +205,32 @@ def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
                  AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
                        told, ord)
+        ) k WHERE {OF_SYMBOL}"""
+
+
+def _is_stored(interval: str, shift: int) -> bool:
+    """Whether such buckets are those of a stored level."""
+    width = WIDTHS[interval]
+    return interval in _LEVELS and width is not None and shift * 60 % width == 0
+
+
+@lru_cache
+def _told(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
+    """The same of a stored level without the function, which costs more than the rows: their text is kept with them."""
+    rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {_LEVELS[interval]}"
+    order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
+    taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
+    return f"""
+        SELECT s.symbol, s.version, {_NOW}, k.found + EXISTS (
+            SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer, k.body
+        FROM {{symbols}} s CROSS JOIN LATERAL (
+            SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
+                   coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest
+        ) b CROSS JOIN LATERAL (
+            SELECT earliest, latest, count(*) AS found, {last}(c.bucket) AS last, string_agg(c.told || CASE
+                WHEN c.bucket > now() - interval '{_LEVELS[interval]} s' THEN ',"closed":false,"finalized":false}}}}'
+                WHEN c.max_block IS NULL OR c.max_block <= s.finalized_block THEN ',"closed":true,"finalized":true}}}}'
+                ELSE ',"closed":true,"finalized":false}}}}' END, ',' {order}) AS body
+            FROM (SELECT bucket, told, max_block FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
+                  ORDER BY bucket {taken} LIMIT %(limit)s) c
         ) k WHERE {OF_SYMBOL}"""

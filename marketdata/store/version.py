@@ -73,6 +73,11 @@ class Version:
         """``<prefix>_<part>_vN``, unquoted."""
         return self.candles_function if part == "candles" else f"{self.prefix}_{part}_v{self.n}"
 
+    @property
+    def has_own_candles(self) -> bool:
+        """Whether the candles function is the version's own, and not one that ``CANDLES_FUNCTION`` names instead."""
+        return self.candles_function == Version.of(self.prefix, self.n).candles_function
+
     @lru_cache(maxsize=256)  # noqa: B019 - a process has a version or two, and they live as long as it does
     def query(self, text: LiteralString) -> bytes:
         """A statement with its ``{part}`` placeholders filled in: ``version.query("SELECT * FROM {ticks}")``.

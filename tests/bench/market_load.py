@@ -22,13 +22,16 @@ BATCH = 10_000
 @dataclass
 class _Client:
     connection: socket.socket
-    received: bytes = b""
     asked_at: float = 0.0
+    missing: int = 0
+    """Bytes of the answer that are still to come."""
+    status: str = ""
 
 
 def drive(port: int, make: Callable[[], bytes], clients: int, seconds: float) -> dict[str, object]:
     """Each client sends what ``make`` gives as soon as it was answered; rate, latencies (s) and statuses."""
     selector = selectors.DefaultSelector()
+    buffer = bytearray(1 << 18)
     latencies: list[float] = []
     statuses: Counter[str] = Counter()
     began = time.perf_counter()
@@ -41,10 +44,9 @@ def drive(port: int, make: Callable[[], bytes], clients: int, seconds: float) ->
     while selector.get_map():
         for key, _ in selector.select(60):
             client = key.data
-            status = _receive(client)
-            if status is None:
+            if not _has_answer(client, buffer):
                 continue
-            statuses[status] += 1
+            statuses[client.status] += 1
             latencies.append(time.perf_counter() - client.asked_at)
             if time.perf_counter() - began >= seconds:
                 selector.unregister(client.connection)
@@ -60,24 +62,24 @@ def _send(client: _Client, request: bytes) -> None:
     client.connection.sendall(request)
 
 
-def _receive(client: _Client) -> str | None:
-    data = client.connection.recv(1 << 18)
-    if not data:
+def _has_answer(client: _Client, buffer: bytearray) -> bool:
+    """Read what is there, and keep nothing of it but the status."""
+    count = client.connection.recv_into(buffer)
+    if not count:
         raise SystemExit("the server closed a connection")
-    client.received += data
-    head, separator, body = client.received.partition(b"\r\n\r\n")
-    if not separator:
-        return None
-    place = head.lower().find(b"content-length: ")
-    length = int(head[place + 16 :].split(b"\r\n", 1)[0]) if place >= 0 else 0
-    if len(body) < length:
-        return None
-    client.received = b""
-    return head[9:12].decode()
+    if not client.missing:
+        end = buffer.find(b"\r\n\r\n", 0, count)
+        if end < 0:
+            raise SystemExit("the head of an answer came in pieces")
+        head = bytes(buffer[:end]).lower()
+        client.status = head[9:12].decode()
+        client.missing = end + 4 + int(head.partition(b"content-length: ")[2].partition(b"\r\n")[0] or 0)
+    client.missing -= count
+    return not client.missing
 
 
 def requests(kind: str, token: str) -> Callable[[], bytes]:
-    """``tick``, ``batch``, or the path to GET, in which ``{n}`` becomes a number of its own each time."""
+    """``tick``, ``batch``, or the path to GET, in which ``{n}`` becomes nine digits of its own each time."""
     numbers = itertools.count(time.time_ns() // 1000)
     authorization = f"Authorization: Bearer {token}\r\n"
     head = f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\n{authorization}Content-Type: application/json\r\n"
@@ -99,7 +101,8 @@ def requests(kind: str, token: str) -> Callable[[], bytes]:
     before, numbered, after = f"GET {kind} HTTP/1.1\r\nHost: a\r\n{authorization}\r\n".partition("{n}")
 
     def get() -> bytes:
-        return f"{before}{next(numbers) % 10**9 if numbered else ''}{after}".encode()
+        number = f"{next(numbers) % 10**9:09}" if numbered else ""
+        return f"{before}{number}{after}".encode()
 
     return get
 

@@ -57,7 +57,7 @@ def test_with_nothing_configured_it_serves_and_keeps_what_it_was_told(state_dir:
             running = watched.processes()
             process.terminate()
             _out, said = process.communicate(timeout=SECONDS)
-            assert process.returncode == 0
+            assert process.returncode == 0, said
             assert watched.cluster.residents() == []
             watched.assert_gone(running)
         assert token not in said

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 from collections.abc import Mapping
+from contextlib import suppress
 from time import monotonic, time
 from typing import Any
 
@@ -67,7 +68,8 @@ class _Task(WSGITask):
         header = self.build_response_header()
         self.wrote_header = True
         self.content_bytes_written += len(data)
-        self.channel.write_soon(header + data)
+        channel: Any = self.channel
+        channel.write_now(header + data)
 
     def set_close_on_finish(self) -> None:
         request: Any = self.request
@@ -125,6 +127,18 @@ class Channel(HTTPChannel):
         # The worker may begin the next answer at any moment: only the lock keeps two senders apart.
         with self.outbuf_lock:
             super().handle_write()
+
+    def write_now(self, data: bytes) -> None:
+        """Send a whole answer: only what the connection does not take at once goes through waitress' buffers, whose
+        copies cost more than a remembered answer."""
+        sent = 0
+        with self.outbuf_lock:
+            if self.connected and not self.total_outbufs_len:
+                with suppress(OSError):  # which the buffers' way meets again, and deals with
+                    sent = self.send(data, do_close=False)
+                self.last_activity = time()
+            if sent < len(data):
+                self.write_soon(data[sent:])
 
     def service(self) -> None:
         """Serve what has arrived, and what arrives within a moment; then give the connection back to the loop."""

@@ -121,8 +121,8 @@ BEGIN
         ) c;
         RETURN;
     END IF;
-    IF per > 24 THEN
-        RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, width, shift, final);
+    IF per >= 24 THEN
+        RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, level, width, shift, final);
         RETURN;
     END IF;
     IF NOT forward THEN
@@ -191,41 +191,46 @@ BEGIN
 END $$;
 
 -- Buckets whose bounds no wide level keeps to, like days of a time zone: rows of the widest level that is at most half as
--- wide, less those that straddle a bound, plus what these are made of, down to the minutes if need be.
+-- wide, but for those that straddle a bound; of these, what they are made of, and so on down to the level "fine", which keeps
+-- to the bounds. Each level is a branch of its own: its partition is found once, and not once for every bound.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
-                                 seconds integer, width interval, shift interval, final bigint)
+                                 seconds integer, fine integer, width interval, shift interval, final bigint)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    level CONSTANT integer := (SELECT max(res) FROM (VALUES (60), (900), (3600), (14400), (86400)) AS l (res) WHERE res * 2 <= seconds);
-    span  CONSTANT interval := make_interval(secs => level);
-    -- A bucket reaches into one row more than it is wide.
-    rows_read CONSTANT bigint := wanted * (seconds / level + 1);
+    levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (3600), (14400), (86400)) AS l (res)
+                                  WHERE res * 2 <= seconds AND res >= fine);
+    spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
+    coarse CONSTANT integer := levels[1];
+    span   CONSTANT interval := spans[1];
+    per    CONSTANT bigint := seconds / coarse;
+    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide.
+    enough bigint := wanted * per + 1;
+    near   timestamptz;
+    far    timestamptz;
 BEGIN
-    IF NOT forward THEN
-        earliest := greatest(earliest, {bucket_of}((
-            SELECT bucket FROM {rollups} WHERE symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
-            ORDER BY bucket DESC OFFSET rows_read - 1 LIMIT 1), width, shift));
+    IF forward THEN
+        near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
+        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET enough - 1 LIMIT 1);
+        IF far > near + wanted * per * span THEN
+            enough := wanted * (per + 1);
+        END IF;
+    ELSE
+        near := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
+        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET enough - 1 LIMIT 1);
+        IF far < near - wanted * per * span THEN
+            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * (per + 1) - 1 LIMIT 1);
+        END IF;
+        earliest := greatest(earliest, {bucket_of}(far, width, shift));
     END IF;
     RETURN QUERY
-    WITH RECURSIVE piece AS (
-        SELECT r.*, {bucket_end}(r.opened, width, shift) >= r.bucket + span AS is_whole
-        FROM (SELECT res, bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-              FROM {rollups} WHERE symbol = name AND res = level AND bucket > earliest - span AND bucket < latest
-              ORDER BY bucket LIMIT CASE WHEN forward THEN rows_read END) r
-        UNION ALL
-        SELECT r.*, {bucket_end}(r.opened, width, shift) >= r.bucket + below.span
-        FROM piece p
-        JOIN (VALUES (86400, interval '24 hours', 14400, interval '4 hours'), (14400, '4 hours', 3600, '1 hour'),
-                     (3600, '1 hour', 900, '15 min'), (900, '15 min', 60, '1 min')) AS below (of, of_span, res, span) ON below.of = p.res
-        CROSS JOIN LATERAL (
-            SELECT res, bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-            FROM {rollups} r
-            WHERE symbol = name AND r.res = below.res AND bucket >= p.bucket AND bucket < p.bucket + below.of_span
-            OFFSET 0
-        ) r
-        WHERE NOT p.is_whole
+    WITH bound AS (
+        SELECT r.at FROM (
+            SELECT bucket, {bucket_end}({bucket_of}(bucket, width, shift), width, shift) AS at
+            FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+            ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
+        WHERE r.at < r.bucket + span
     )
     SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
@@ -234,8 +239,33 @@ BEGIN
         SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
                (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
                sum(p.n)::bigint AS n, max(p.max_block) AS max_block
-        FROM (SELECT * FROM piece WHERE is_whole AND opened >= earliest AND opened < latest
-              ORDER BY opened, bucket) p
+        FROM (SELECT * FROM (
+            SELECT * FROM (
+                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+                ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
+            WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
+            UNION ALL
+            SELECT r.* FROM bound b CROSS JOIN LATERAL (
+                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[2] AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
+                  AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
+            UNION ALL
+            SELECT r.* FROM bound b CROSS JOIN LATERAL (
+                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[3] AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
+                  AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
+            UNION ALL
+            SELECT r.* FROM bound b CROSS JOIN LATERAL (
+                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[4] AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
+                  AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
+            UNION ALL
+            SELECT r.* FROM bound b CROSS JOIN LATERAL (
+                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[5] AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
+                  AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
+        ) a WHERE opened >= earliest AND opened < latest ORDER BY opened, bucket) p
         GROUP BY p.opened
     ) c
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;

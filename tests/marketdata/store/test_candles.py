@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
 from time import time
@@ -193,6 +194,22 @@ def test_every_format_tells_the_same(conn: Connection, version: Version) -> None
     assert header.split(",") == list(rows[0])
     as_text = [["" if value is None else str(value).lower() for value in row.values()] for row in rows]
     assert [line.split(",") for line in lines] == as_text
+
+
+def test_another_candles_function_is_asked_for_every_interval(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "1", START, "5", "2")])
+    conn.execute(
+        version.query(
+            """CREATE OR REPLACE FUNCTION {candle}(text, text, timestamptz, timestamptz, integer, text, integer, text)
+               RETURNS SETOF {candle} LANGUAGE sql STABLE AS
+               'SELECT * FROM {candles}($1, $2, $3, $4, $5, $6, $7, $8) WHERE false'"""
+        )
+    )
+    other = replace(version, candles_function=version.name("candle"))
+    for interval in WIDTHS:
+        assert candles.read(conn, version, symbol, interval).count == 1
+        assert candles.read(conn, other, symbol, interval).count == 0
 
 
 @pytest.mark.parametrize("format", candles.Format.__args__)
