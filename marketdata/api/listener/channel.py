@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 from collections.abc import Mapping
 from contextlib import suppress
-from time import monotonic, time
+from time import monotonic
 from typing import Any
 
 from waitress.channel import HTTPChannel
@@ -136,7 +136,7 @@ class Channel(HTTPChannel):
             if self.connected and not self.total_outbufs_len:
                 with suppress(OSError):  # which the buffers' way meets again, and deals with
                     sent = self.send(data, do_close=False)
-                self.last_activity = time()
+                self.last_activity = monotonic()
             if sent < len(data):
                 self.write_soon(data[sent:])
 
@@ -174,7 +174,7 @@ class Channel(HTTPChannel):
         except (OSError, ValueError):  # ended, or closed by the loop
             data = b""
         if data:
-            self.last_activity = time()
+            self.last_activity = monotonic()
             self.received(data)
         else:
             self.will_close = True  # by the loop, to which all closing belongs
@@ -188,11 +188,22 @@ class Channel(HTTPChannel):
             self._arriving_since = monotonic()
         return result
 
+    @property
+    def last_activity(self) -> float:
+        """When something moved here, in monotonic seconds, whatever time waitress notes: a wall clock may be set."""
+        return self._moved
+
+    @last_activity.setter
+    def last_activity(self, _wall: float) -> None:
+        self._moved = monotonic()
+
     def is_overdue(self, arrival_seconds: float) -> bool:
-        """Whether its request should have arrived by now, or its client has long stopped to read the answer."""
-        if self._arriving_since is not None and monotonic() - self._arriving_since > arrival_seconds:
+        """Whether its request should have arrived by now, nothing moves on it, or its client does not read on."""
+        now = monotonic()
+        if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
             return True
-        return bool(self.total_outbufs_len) and time() - self.last_activity > IDLE_SECONDS
+        is_waiting = bool(self.total_outbufs_len) or not self.requests
+        return is_waiting and now - self._moved > IDLE_SECONDS
 
     def handle_close(self) -> None:
         super().handle_close()

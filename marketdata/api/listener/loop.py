@@ -7,9 +7,12 @@ protocol as problems, a bound on how long a request may take to arrive, and a st
 from __future__ import annotations
 
 import logging
+import math
+import resource
 import socket
 import threading
 from collections.abc import Callable
+from heapq import nsmallest
 from time import monotonic
 from typing import Any
 
@@ -18,14 +21,18 @@ from waitress.server import create_server
 from waitress.task import ThreadedTaskDispatcher
 
 from marketdata.api.failures import WsgiApp
-from marketdata.api.listener.channel import IDLE_SECONDS, RECEIVE_BYTES, Channel
+from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
 from marketdata.errors import StateError
 
 WORKERS = 36
 """Requests that run at once. Nearly all of them wait: single ticks for the commit that they share, so that more workers
 make fuller transactions (32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections."""
 
-CONNECTIONS = 256
+CONNECTIONS = 4096
+"""Connections at once, as far as the process may have descriptors; beyond them the longest idle gives way."""
+_OTHER_DESCRIPTORS = 256
+"""Files, database connections and the rest, for which connections leave room."""
+
 HEADER_BYTES = 16 * 1024
 ARRIVAL_SECONDS = 120.0
 """How long one request may take to arrive: a batch over a slow line does it, a client that drips bytes does not."""
@@ -40,12 +47,20 @@ class Listener:
     """Serves ``app`` on one address. ``start`` once; ``stop`` any number of times."""
 
     def __init__(
-        self, app: WsgiApp, host: str, port: int, *, body_bytes: int, arrival_seconds: float = ARRIVAL_SECONDS
+        self,
+        app: WsgiApp,
+        host: str,
+        port: int,
+        *,
+        body_bytes: int,
+        arrival_seconds: float = ARRIVAL_SECONDS,
+        connections: int = CONNECTIONS,
     ) -> None:
         self._app = app
         self._address = (host, port)
         self._body_bytes = body_bytes
         self._arrival_seconds = arrival_seconds
+        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
         self._map: dict[int, Any] = {}
@@ -70,8 +85,7 @@ class Listener:
                 _dispatcher=self._dispatcher,
                 sockets=[bound],
                 ident=None,
-                connection_limit=CONNECTIONS,
-                channel_timeout=IDLE_SECONDS,
+                connection_limit=self._room + _OTHER_DESCRIPTORS,  # if all are in use; else see _make_room
                 recv_bytes=RECEIVE_BYTES,
                 max_request_header_size=HEADER_BYTES,
                 # waitress refuses what reaches its limit; ours is the largest body that is taken.
@@ -79,6 +93,8 @@ class Listener:
                 log_socket_errors=False,
             )
             self._server.channel_class = Channel
+            # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.
+            self._server.next_channel_cleanup = math.inf
             self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)
             self._thread.start()
 
@@ -115,6 +131,8 @@ class Listener:
     def _turn(self, seconds: float) -> None:
         try:
             wasyncore.poll2(seconds, self._map)
+            if len(self._map) > self._room:
+                self._make_room()
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
                 for channel in self._channels():
@@ -124,6 +142,12 @@ class Listener:
             # One broken connection must not end the service for all.
             _log.exception("the listener's loop met a surprise")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
+
+    def _make_room(self) -> None:
+        """Whoever holds connections that he does not use must not keep others out."""
+        idle = [channel for channel in self._channels() if not channel.requests]
+        for channel in nsmallest(len(self._map) - self._room, idle, key=lambda channel: channel.last_activity):
+            channel.handle_close()
 
     def _channels(self) -> list[Channel]:
         return [found for found in list(self._map.values()) if isinstance(found, Channel)]
@@ -171,6 +195,19 @@ class _Dispatcher(ThreadedTaskDispatcher):
         threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
 
     def end(self, timeout: float) -> None:
-        """Let the workers finish for at most ``timeout`` seconds; what still queues is dropped."""
-        shutdown: Callable[..., bool] = super().shutdown
-        shutdown(timeout=timeout)
+        """Let the workers finish for at most ``timeout`` seconds, by a clock that nobody sets; what still queues is
+        dropped."""
+        deadline = monotonic() + timeout
+        self.set_thread_count(0)
+        with self.lock:
+            while self.threads and (remaining := deadline - monotonic()) > 0:
+                self.thread_exit_cv.wait(remaining)
+            while self.queue:
+                queued: Any = self.queue.popleft()
+                queued.cancel()
+
+
+def _descriptors() -> int:
+    """How many this process may have open at once."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1 << 20 if soft == resource.RLIM_INFINITY else soft

@@ -6,10 +6,11 @@ import json
 import socket
 import struct
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 
 import pytest
 
+from marketdata.api.failures import StartResponse
 from marketdata.api.incoming import BODY_BYTES
 from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import WORKERS
@@ -145,6 +146,36 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
     finally:
         for connection in connections:
             connection.close()
+
+
+def test_beyond_its_room_the_longest_idle_gives_way() -> None:
+    def app(_environ: object, start: StartResponse) -> list[bytes]:
+        start("200 OK", [("Content-Length", "2")])
+        return [b"ok"]
+
+    listener = Listener(app, "127.0.0.1", 0, body_bytes=1, connections=50)
+    listener.start()
+    try:
+        with ExitStack() as held:
+            clients = [held.enter_context(connected(listener.port)) for _ in range(150)]
+            for client in clients[-20:]:
+                client.sendall(HEALTH)
+                assert answer(client)[2] == b"ok"
+            assert clients[0].recv(1) == b"", "the first one was closed"
+    finally:
+        listener.stop()
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_wall_clock_that_jumps_cuts_no_connection(
+    service: Service, monkeypatch: pytest.MonkeyPatch, jump: float
+) -> None:
+    wall = [0.0]
+    monkeypatch.setattr("waitress.channel.time.time", lambda: wall[0])
+    with connected(service.port) as connection:
+        for wall[0] in (0.0, jump, 2 * jump):
+            connection.sendall(HEALTH)
+            assert answer(connection)[0] == 200
 
 
 def test_pipelined_requests_are_answered_in_their_order(service: Service, read_token: str) -> None:
