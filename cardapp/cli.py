@@ -1,4 +1,5 @@
-"""The command line. Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 something needed is missing."""
+"""The command line. Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 something needed is missing; as a shell has
+them, 130 for Ctrl-C and 141 for a reader that went away."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
+from cardapp.output import read_to_its_end
 from cardapp.rehearsal import Finding
 from cardapp.settings import declared, load, unknown_names
 
@@ -28,7 +30,7 @@ ENDINGS = {".html": "html", ".htm": "html", ".tex": "latex", ".pdf": "pdf"}
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        return int(options.run(options))
+        return read_to_its_end(lambda: int(options.run(options)))
     except CardAppError as error:
         print(f"cardapp: {error.detail}", file=sys.stderr)
         return _exit_code(error)

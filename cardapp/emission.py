@@ -90,6 +90,8 @@ def write(content: bytes, output: str | None) -> None:
             sys.stdout.flush()
         else:
             _write_file(content, Path(output))
+    except BrokenPipeError:
+        raise  # whoever read it has enough
     except OSError as error:
         raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
 

@@ -14,6 +14,7 @@ from cardapp.container.lifecycle import Condition, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
+from cardapp.output import read_to_its_end
 
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
@@ -168,17 +169,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        code = _run(options)
-        sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
-        return code
+        return read_to_its_end(lambda: _run(options))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
-    except BrokenPipeError:
-        # What is still to be printed has to go somewhere.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
-        return 128 + signal.SIGPIPE
 
 
 def _run(options: argparse.Namespace) -> int:
