@@ -1,6 +1,7 @@
 """The command lines, one parser for each ``bin/marketdata-…``.
 
-Exit codes: 0 done, 1 something failed, 2 wrong use, 3 something needed is missing.
+Exit codes: 0 done, 1 something failed, 2 wrong use, 3 something needed is missing; as a shell has them, 130 for Ctrl-C
+and 141 for a reader that went away.
 """
 
 from __future__ import annotations
@@ -38,11 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load(os.environ, options.env_file, warn=_tell)
         options.run(options, settings)
+        sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
     except MarketError as error:
         _tell(f"{options.prog}: {error.detail}")
         return _exit_code(error)
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
+    except BrokenPipeError:
+        # What is still to be printed has to go somewhere.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     return DONE
 
 

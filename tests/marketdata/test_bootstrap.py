@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -416,6 +417,19 @@ def test_a_database_that_does_not_answer_is_told_without_the_password(command: C
     assert done.returncode == 1
     assert "the database does not answer" in done.stderr
     assert "secret" not in done.stderr
+
+
+def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
+    environment = os.environ | {"DATABASE_URL": url(fresh), "MARKET_STATE_DIR": str(fresh.state_dir)}
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "marketdata", "init"],
+        env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as running:  # fmt: skip
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 128 + signal.SIGPIPE
 
 
 def test_every_command_explains_itself(command: Command) -> None:
