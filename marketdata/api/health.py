@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from time import monotonic
 
 from marketdata.api.exchange import PROMETHEUS, Reply, Request, answer
+from marketdata.api.services import Services
+from marketdata.errors import MarketError
+from marketdata.store import coverage
 
 
 def healthz(request: Request) -> Reply:
@@ -29,10 +33,10 @@ def ready(request: Request) -> Reply:
 
 
 def metrics(request: Request) -> Reply:
-    """Prometheus' text format."""
+    """Prometheus' text format. Without the database what only that knows is left out."""
     services = request.services
     pool = services.pool.stats()
-    gauges = {
+    gauges: dict[str, tuple[str, float | Mapping[str, float]]] = {
         "marketdata_ingest_queue_items": ("Items that wait for the next transaction.", services.ingestion.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
@@ -40,5 +44,16 @@ def metrics(request: Request) -> Reply:
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
         "marketdata_database_up": ("1 while the database answers.", int(services.watch.reason is None)),
         "marketdata_remembered_bytes": ("Size of the remembered answers.", services.answers.size),
+        "marketdata_backfill_lag_seconds": ("Time since the end of what was indexed.", _lags(services)),
     }
     return Reply(services.metrics.render(gauges).encode(), media_type=PROMETHEUS)
+
+
+def _lags(services: Services) -> Mapping[str, float]:
+    if services.watch.reason is not None:
+        return {}
+    try:
+        with services.reads.connection() as connection:
+            return coverage.lags(connection, services.served.version())
+    except MarketError:
+        return {}

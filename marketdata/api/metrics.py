@@ -40,8 +40,8 @@ class Metrics:
         with self._lock:
             self._ingested[outcome] += count
 
-    def render(self, gauges: Mapping[str, tuple[str, float]]) -> str:
-        """The exposition; ``gauges`` maps a name to its help text and present value."""
+    def render(self, gauges: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
+        """The exposition; ``gauges`` maps a name to its help text and present value, or the value of each symbol."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
             latency = {key: (list(each.counts), each.seconds) for key, each in self._latency.items()}
@@ -61,8 +61,16 @@ class Metrics:
         ]
         lines += [f'marketdata_ingested_total{{outcome="{name}"}} {n}' for name, n in sorted(ingested.items())]
         for name, (about, value) in gauges.items():
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge", f"{name} {value:g}"]
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge"]
+            if isinstance(value, Mapping):
+                lines += [f'{name}{{symbol="{_escaped(symbol)}"}} {each:.3f}' for symbol, each in value.items()]
+            else:
+                lines.append(f"{name} {value:g}")
         return "\n".join(lines) + "\n"
+
+
+def _escaped(label: str) -> str:
+    return label.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 def _histogram(labels: str, counts: list[int], seconds: float) -> list[str]:

@@ -83,6 +83,13 @@ def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[R
     return row[0], joined(Range(*each) for each in found)
 
 
+def lags(conn: Connection, version: Version) -> dict[str, float]:
+    """Of every symbol that was indexed: seconds since the newest time that was."""
+    statement = """SELECT symbol, extract(epoch FROM now() - max("to"))::float8 FROM {coverage}
+                   WHERE state = 'indexed' GROUP BY symbol ORDER BY symbol"""
+    return dict(conn.execute(version.query(statement)).fetchall())
+
+
 _RANGES = """
     SELECT (extract(epoch FROM p.a) * 1000000)::bigint, (extract(epoch FROM p.b) * 1000000)::bigint,
            CASE WHEN c.state <> 'indexed' THEN c.state

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 from typing import Any
 
 import jsonschema
@@ -43,6 +44,17 @@ def test_metrics_are_well_formed(api: Api) -> None:
     assert "marketdata_pool_connections" in text
     names = [each.split()[2] for each in text.splitlines() if each.startswith("# TYPE")]
     assert len(names) == len(set(names))
+
+
+def test_the_lag_of_a_backfill_counts_from_the_end_of_what_was_indexed(api: Api) -> None:
+    for state, ago in (("indexed", 7200), ("indexed", 3600), ("failed", 60)):
+        end = round(time.time() - ago) * 1000
+        body = {"symbol": "M:LAG", "from": end - 1000, "to": end, "state": state}
+        api("PUT", "/v1/coverage", body, status=200)
+    text = api("GET", "/metrics", status=200).text
+    found = re.search(r'^marketdata_backfill_lag_seconds\{symbol="M:LAG"\} ([0-9.]+)$', text, re.MULTILINE)
+    assert found is not None
+    assert 3599 < float(found[1]) < 3700
 
 
 def test_unknown_paths_and_methods(api: Api) -> None:
