@@ -18,6 +18,8 @@ from marketdata import binaries, embedded, processes
 from marketdata.embedded import Cluster
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 
+pytestmark = pytest.mark.functional
+
 AS_ROOT = os.geteuid() == 0
 
 

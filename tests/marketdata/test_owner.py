@@ -19,6 +19,8 @@ from marketdata.lease import Lease, database
 from marketdata.settings import load
 from tests.marketdata.lease_process import NOBODY, SECONDS, LeaseProcess, Watched, kill, python_for
 
+pytestmark = pytest.mark.functional
+
 USERS = ("root", "nobody") if os.geteuid() == 0 else ("this user",)
 
 
