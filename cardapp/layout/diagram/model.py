@@ -115,12 +115,12 @@ class Edge(NamedTuple):
     @property
     def head(self) -> tuple[Point, Point, Point]:
         """The open arrow head: the end of one stroke, the tip, the end of the other."""
-        before, tip = self.points[-2:]
-        length = abs(tip.x - before.x) + abs(tip.y - before.y)
-        along = Point((tip.x - before.x) / length, (tip.y - before.y) / length)
-        back = Point(tip.x - along.x * HEAD_LENGTH, tip.y - along.y * HEAD_LENGTH)
-        aside = Point(-along.y * HEAD_BREADTH / 2, along.x * HEAD_BREADTH / 2)
-        return Point(back.x + aside.x, back.y + aside.y), tip, Point(back.x - aside.x, back.y - aside.y)
+        (from_x, from_y), (x, y) = self.points[-2:]
+        length = abs(x - from_x) + abs(y - from_y)
+        along_x, along_y = (x - from_x) / length, (y - from_y) / length
+        back_x, back_y = x - along_x * HEAD_LENGTH, y - along_y * HEAD_LENGTH
+        aside_x, aside_y = -along_y * HEAD_BREADTH / 2, along_x * HEAD_BREADTH / 2
+        return Point(back_x + aside_x, back_y + aside_y), Point(x, y), Point(back_x - aside_x, back_y - aside_y)
 
 
 class Partition(NamedTuple):

@@ -169,19 +169,25 @@ def _mark(mark: Mark) -> str:
 def _path(points: tuple[Point, ...], radius: float) -> str:
     """Lines from point to point, their corners rounded."""
     if not radius or len(points) == 2:
-        return "M" + "L".join(f"{_mm(x)} {_mm(y)}" for x, y in points)
-    drawn = [f"M{_mm(points[0].x)} {_mm(points[0].y)}"]
+        return "M" + "L".join([_at(point) for point in points])
+    drawn = [f"M{_at(points[0])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         near, far = _towards(corner, before, radius), _towards(corner, after, radius)
-        drawn.append(f"L{_mm(near.x)} {_mm(near.y)}Q{_mm(corner.x)} {_mm(corner.y)} {_mm(far.x)} {_mm(far.y)}")
-    drawn.append(f"L{_mm(points[-1].x)} {_mm(points[-1].y)}")
+        drawn.append(f"L{_at(near)}Q{_at(corner)} {_at(far)}")
+    drawn.append(f"L{_at(points[-1])}")
     return "".join(drawn)
 
 
+@lru_cache(maxsize=8192)
+def _at(point: Point) -> str:
+    return f"{point.x:.5g} {point.y:.5g}"
+
+
 def _towards(start: Point, goal: Point, distance: float) -> Point:
-    length = abs(goal.x - start.x) + abs(goal.y - start.y)
+    across, down = goal.x - start.x, goal.y - start.y
+    length = abs(across) + abs(down)
     share = min(distance / length, 0.5) if length else 0.0
-    return Point(start.x + (goal.x - start.x) * share, start.y + (goal.y - start.y) * share)
+    return Point(start.x + across * share, start.y + down * share)
 
 
 def _texts(lines: Iterable[Text]) -> Iterator[str]:
