@@ -148,9 +148,10 @@ def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
     """The words that may be longer than ``room`` in one of the faces: only these may be broken, and anywhere, for no
     renderer breaks them where another does."""
     limit = room * SLACK
-    if len(text) * em * _WIDE / 1000 <= limit:
+    most = limit * 1000 / (em * _WIDE)
+    if len(text) <= most:
         return frozenset()
-    long = {word for word in _WORDS.findall(text) if len(word) * em * _WIDE / 1000 > limit}
+    long = {word for word in _WORDS.findall(text) if len(word) > most}
     return frozenset(word for word in long if any(width(word, em, face) > limit for face in _WIDE_FACES))
 
 

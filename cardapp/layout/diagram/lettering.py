@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from cardapp.layout.diagram.model import Anchor, Text, Tone
 from cardapp.layout.escape import visible
@@ -17,6 +18,7 @@ _CAPITAL = 0.714
 """The height of a capital letter in ems: what the eye centres a line by."""
 
 
+@lru_cache(maxsize=4096)
 def plain(text: str) -> str:
     """A title as one line of characters that can be seen."""
     return " ".join(visible(text).split())
