@@ -34,7 +34,7 @@ Emitter = Callable[[Document, Environment], Emitted]
 
 
 def _html(document: Document, _environment: Environment) -> Emitted:
-    return Emitted("".join(render_html(document)).encode())
+    return Emitted(b"".join(sheet.encode() for sheet in render_html(document)))
 
 
 def _latex(document: Document, _environment: Environment) -> Emitted:

@@ -107,13 +107,17 @@ _OF_CODE = re.compile("[\x00-\u052f\u1e00-\u1fff\u2010-\u206f\u20a0-\u20bf\u2190
 """Latin, Greek, Cyrillic, punctuation and what boxes and arrows are drawn with."""
 _WORDS = re.compile(r"[^ \t\n]+")
 _WIDE_FACES: tuple[Face, ...] = ("strong", "code")
-AS_SPACES = {ord(blank): " " for blank in "\t\n"}
 _ADVANCES = {face: _Advances(face) for face in get_args(Face)}
+
+
+def spaced(text: str) -> str:
+    """With a space for every blank."""
+    return text.replace("\t", " ").replace("\n", " ")
 
 
 def advances(text: str, face: Face) -> Iterator[int]:
     """Those of its characters in thousandths of the em; any blank is a space."""
-    return map(_ADVANCES[face].__getitem__, text.translate(AS_SPACES))
+    return map(_ADVANCES[face].__getitem__, spaced(text))
 
 
 @lru_cache(maxsize=4096)

@@ -179,7 +179,7 @@ def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
 def _lines(runs: Sequence[Run], limit: float, setting: Setting) -> Iterator[int]:
     """The same without breaks. A line ends at the last space that the room holds; what has none, where the room ends.
     Most of a layout's time is spent here, so a line costs a search rather than its words."""
-    text = "".join(run.text for run in runs).translate(metrics.AS_SPACES)
+    text = metrics.spaced("".join([run.text for run in runs]))
     advances = accumulate(chain.from_iterable(metrics.advances(run.text, _face(run, setting)) for run in runs))
     reached, start = [0], 0
     while start < len(text):
