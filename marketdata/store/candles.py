@@ -137,7 +137,14 @@ class Chart:
         return f"{self.head}{self.state.as_of}}}" if self.tells_time else self.head
 
 
-_LEVELS: dict[str, LiteralString] = {"1m": "60", "15m": "900", "1h": "3600", "4h": "14400", "1d": "86400"}
+_LEVELS: dict[str, LiteralString] = {
+    "1m": "60",
+    "15m": "900",
+    "30m": "1800",
+    "1h": "3600",
+    "4h": "14400",
+    "1d": "86400",
+}
 """The stored intervals, and how the rows of each are marked."""
 
 

@@ -21,8 +21,8 @@ SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 """The scripts of a version in their order (``store/sql``)."""
 
 _PARTS = (
-    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_1h",
-    "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
+    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
+    "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
     "retract", "restore", "finalize", "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
@@ -111,8 +111,8 @@ class Version:
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
                        FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
-                      EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(row)s) AND attname = 'told')""",
-            {"table": self.ticks_table, "function": self.candles_function, "row": self.name("candle")},
+                      to_regclass(%(newest)s) IS NOT NULL""",
+            {"table": self.ticks_table, "function": self.candles_function, "newest": self.name("rollups_30m")},
         ).fetchone()
         assert row is not None
         there, returned, is_of_today = row

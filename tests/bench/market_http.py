@@ -30,7 +30,7 @@ from tests.functional.market_process import ROOT, ApiProcess
 SECONDS = 8.0
 ROUNDS = 3
 SYMBOL = "BENCH:CHART"
-LEVELS = ("1m", "15m", "1h", "4h", "1d")
+LEVELS = ("1m", "15m", "30m", "1h", "4h", "1d")
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1h&limit=500"
 UNCACHED = f"/v1/chart?symbol={SYMBOL}&interval={{level}}&limit=500&endTime=1704{{{{n}}}}"
 """No two requests alike, so that none is remembered."""

@@ -34,9 +34,9 @@ BATCH = 1000
 BARE_EVERY = 10
 """One batch in so many is stored in a second version too, whose rollup triggers are off."""
 
-STORED = ("1m", "15m", "1h", "4h", "1d")
+STORED = ("1m", "15m", "30m", "1h", "4h", "1d")
 DERIVED = (
-    ("3m", 0), ("5m", 0), ("30m", 0), ("2h", 0), ("6h", 0), ("8h", 0), ("12h", 0), ("3d", 0), ("1w", 0), ("1M", 0),
+    ("3m", 0), ("5m", 0), ("2h", 0), ("6h", 0), ("8h", 0), ("12h", 0), ("3d", 0), ("1w", 0), ("1M", 0),
     ("1h", 330), ("4h", 60), ("4h", 330), ("12h", 60), ("1d", 60), ("1d", 330), ("1w", 60), ("1M", 330),
 )  # fmt: skip
 
@@ -79,7 +79,7 @@ def _measure(conn: Connection, size: int) -> Iterator[Figure]:
     yield _candles(conn, version, symbols, size, "1s", 0, "")
     for interval, shift in DERIVED:
         yield _candles(conn, version, symbols, size, interval, shift, "p50 <= 10 ms")
-    yield from _year(conn, version, symbols[0])
+    yield from _year(conn, version, symbols[0], min(366, size // len(symbols) * GAP // DAY))
 
 
 def _load(conn: Connection, version: Version, bare: Version, symbols: list[str], size: int) -> Iterator[Figure]:
@@ -147,8 +147,8 @@ def _candles(
     return Figure(f"{count} candles of {interval}{zone}", told, goal)
 
 
-def _year(conn: Connection, version: Version, symbol: str) -> Iterator[Figure]:
-    end = START + 366 * DAY - 1
+def _year(conn: Connection, version: Version, symbol: str, days: int) -> Iterator[Figure]:
+    end = START + days * DAY - 1
     ours = [_seconds(lambda: candles.read(conn, version, symbol, "1d", start=START, end=end)) for _ in range(50)][5:]
     raw = version.query(
         """SELECT date_bin('1 day', ts, '1970-01-01Z') AS day, (array_agg(price ORDER BY ts, seq, id))[1],
@@ -156,9 +156,10 @@ def _year(conn: Connection, version: Version, symbol: str) -> Iterator[Figure]:
            FROM {ticks} WHERE symbol = %s AND ts >= {instant}(%s) AND ts <= {instant}(%s) GROUP BY day ORDER BY day"""
     )
     theirs = [_seconds(lambda: conn.execute(raw, (symbol, START, end)).fetchall()) for _ in range(3)]
-    yield Figure("a year of daily candles", f"{median_ms(ours):.2f} ms")
+    yield Figure(f"{days} candles of a day", f"{median_ms(ours):.2f} ms")
     yield Figure("the same from the ticks by plain SQL", f"{median_ms(theirs):,.0f} ms")
-    yield Figure("times faster", f"{median_ms(theirs) / median_ms(ours):,.0f}", ">= 5 000")
+    goal = ">= 5 000" if days > 270 else ""  # for a year, or what there is of it
+    yield Figure("times faster", f"{median_ms(theirs) / median_ms(ours):,.0f}", goal)
 
 
 def _seconds(work: Callable[[], object]) -> float:

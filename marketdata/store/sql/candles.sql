@@ -102,6 +102,7 @@ BEGIN
     level := CASE WHEN seconds % 86400 = 0 AND $7 = 0 THEN 86400
                   WHEN seconds % 14400 = 0 AND $7 % 240 = 0 THEN 14400
                   WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
+                  WHEN seconds % 1800 = 0 AND $7 % 30 = 0 THEN 1800
                   WHEN seconds % 900 = 0 AND $7 % 15 = 0 THEN 900 ELSE 60 END;
     per := seconds / level;
     IF isfinite(latest) THEN
@@ -199,8 +200,8 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (3600), (14400), (86400)) AS l (res)
-                                  WHERE res * 2 <= seconds AND res >= fine);
+    levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
+                                  WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800));
     spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
     coarse CONSTANT integer := levels[1];
     span   CONSTANT interval := spans[1];

@@ -58,8 +58,8 @@ BEGIN
                max(last_ts), (array_agg(last_seq))[count(*)], (array_agg(last_id))[count(*)], max(max_block)
         FROM (
             SELECT *, date_bin(width, bucket, '1969-01-06Z') AS wider
-            FROM minute, (VALUES (900, interval '15 min'), (3600, interval '1 hour'), (14400, interval '4 hours'),
-                                 (86400, interval '24 hours')) AS level (res, width)
+            FROM minute, (VALUES (900, interval '15 min'), (1800, interval '30 min'), (3600, interval '1 hour'),
+                                 (14400, interval '4 hours'), (86400, interval '24 hours')) AS level (res, width)
             ORDER BY symbol, res, wider, bucket
         ) ordered
         GROUP BY symbol, res, wider
@@ -118,7 +118,7 @@ BEGIN
         OFFSET 0  -- keeps the planner from turning the probes of the index into one pass over the table
     ) t
     GROUP BY symbol, bucket;
-    FOR level IN SELECT * FROM (VALUES (900, 60, interval '15 min'), (3600, 900, interval '1 hour'),
+    FOR level IN SELECT * FROM (VALUES (900, 60, interval '15 min'), (1800, 900, interval '30 min'), (3600, 1800, interval '1 hour'),
                                        (14400, 3600, interval '4 hours'), (86400, 14400, interval '24 hours')) AS l (res, below, width)
     LOOP
         DELETE FROM {rollups} r

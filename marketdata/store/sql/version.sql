@@ -19,7 +19,7 @@ COMMENT ON TABLE {ticks} IS 'Trades. A row never changes: the same id with anoth
 CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
 CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
 
--- One row per symbol, level (res: seconds, 60, 900, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
+-- One row per symbol, level (res: seconds, 60, 900, 1800, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
 -- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap, and the text of
 -- the answer, which takes longer to make than all the rest of the query.
 -- No column of the key ever changes, so with room left in the page nearly every update is a heap-only one.
@@ -54,6 +54,7 @@ CREATE TABLE {rollups} (
 -- A level apart lies in few pages: a year of days is ten pages, not one of them in each of 365 among the minutes of that day.
 CREATE TABLE {rollups_1m} PARTITION OF {rollups} FOR VALUES IN (60) WITH (fillfactor = 80);
 CREATE TABLE {rollups_15m} PARTITION OF {rollups} FOR VALUES IN (900) WITH (fillfactor = 80);
+CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1h} PARTITION OF {rollups} FOR VALUES IN (3600) WITH (fillfactor = 80);
 CREATE TABLE {rollups_4h} PARTITION OF {rollups} FOR VALUES IN (14400) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fillfactor = 80);

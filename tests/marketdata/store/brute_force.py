@@ -12,7 +12,7 @@ from typing import Any
 from marketdata.interval import SECOND, bucket_end, bucket_open
 from marketdata.tick import Tick
 
-LEVELS = {60: "1m", 900: "15m", 3600: "1h", 14_400: "4h", 86_400: "1d"}
+LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14_400: "4h", 86_400: "1d"}
 EXACT = Context(prec=400)
 
 
