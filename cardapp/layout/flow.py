@@ -10,7 +10,7 @@ from cardapp.errors import InvalidLayout
 from cardapp.layout.drafts import Draft, Group
 from cardapp.layout.drafts import Row as DraftRow
 from cardapp.layout.measure import Measure
-from cardapp.layout.pieces import Cutter, Measured, Piece
+from cardapp.layout.pieces import ROUNDING, Cutter, Measured, Piece
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
 from cardapp.layout.template import Column, Frame, Layout
 from cardapp.layout.vocabulary import ALL
@@ -56,6 +56,8 @@ class Flow:
     def place(self, group: Group) -> None:
         """Put the rows on this sheet; those that do not fit go on to further ones."""
         rows = [band for row in group for band in self._bands(row)]
+        if self._parts and self._fits_next_only(rows):
+            self._open_next()
         found = self._attempt(rows, self._y, self._row)
         if found.rest and self._parts:
             on_next = self._attempt(rows, self._layout.grid.body.y, 0)
@@ -70,6 +72,20 @@ class Flow:
             self._open_next()
             found = self._attempt(found.rest, self._y, self._row)
             self._keep(found)
+
+    def _fits_next_only(self, rows: list[_Row]) -> bool:
+        """Whether an empty sheet holds the rows and this one does not, by their heights: nothing is cut in vain."""
+        height = -self._layout.grid.row_gap
+        for row in rows:
+            columns: dict[str, float] = {}
+            for draft, whole in row:
+                if whole is None:
+                    return False
+                name = self._columns[draft.kind].name
+                columns[name] = columns.get(name, 0.0) + whole.height + self._layout.grid.row_gap
+            height += max(columns.values(), default=0.0)
+        body = self._layout.grid.body
+        return body.y + body.height - self._y + ROUNDING < height <= body.height
 
     def finished(self) -> list[Sheet]:
         """The sheets, without their numbers and feet."""

@@ -25,7 +25,8 @@ from cardapp.layout.sheets import (
     Title,
 )
 
-_ROUNDING = 1e-6
+ROUNDING = 1e-6
+"""By how much, in mm, a piece may be higher than its room."""
 
 _Item = TypeVar("_Item")
 
@@ -66,7 +67,7 @@ class Cutter:
     def take(self, measured: Measured, room: float) -> Piece | None:
         """The piece of the draft that fits into ``room`` mm; None where nothing of it does."""
         whole = measured.whole
-        if whole is not None and whole.height <= room + _ROUNDING:
+        if whole is not None and whole.height <= room + ROUNDING:
             return whole
         return self._piece(measured.draft, room)
 
@@ -110,7 +111,7 @@ class Cutter:
 
     def _cut_question(self, question: Question, room: float) -> _Cut:
         taken = prose.take(question.blocks, room, self._measure.setting("question"))
-        fits = 0 if taken.rest else min(question.answer_lines, int((room - taken.height) / ANSWER_LINE + _ROUNDING))
+        fits = 0 if taken.rest else min(question.answer_lines, int((room - taken.height) / ANSWER_LINE + ROUNDING))
         left = question.answer_lines - fits
         kept = Question(taken.blocks, fits) if taken.blocks or fits else None
         rest = Question(taken.rest, left) if taken.rest or left else None
@@ -125,7 +126,7 @@ class Cutter:
             code.lines,
             (room - note, most - note),
             lambda each: len(each.pieces) * line,
-            lambda each, limit: _split_line(each, int(limit / line + _ROUNDING)),
+            lambda each, limit: _split_line(each, int(limit / line + ROUNDING)),
             lambda lines: code._replace(lines=lines),
         )
         return kept, height + note, rest
@@ -135,7 +136,7 @@ class Cutter:
         return max(len(row.expression) * line, len(row.value) * line if row.value else BLANK) + TABLE_GAP
 
     def _split_row(self, row: Row, room: float) -> tuple[Row, Row] | None:
-        most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + _ROUNDING)
+        most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)
         if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
             return None
         # No value is a box to fill in; one that was shown whole leaves an empty line.
@@ -149,12 +150,12 @@ class Cutter:
     def _split_note(self, note: Note, room: float) -> tuple[Note, Note] | None:
         size = self._measure.component("notes").size
         words = self._measure.note_lines(note._replace(code=()))
-        most = int((room - TABLE_GAP) / self._measure.line(size) + _ROUNDING) - words
+        most = int((room - TABLE_GAP) / self._measure.line(size) + ROUNDING) - words
         return (note._replace(code=note.code[:most]), Note("", note.code[most:])) if most >= 1 else None
 
 
 def _whole(content: Content, height: float, room: float) -> _Cut:
-    return (content, height, None) if height <= room + _ROUNDING else (None, 0.0, content)
+    return (content, height, None) if height <= room + ROUNDING else (None, 0.0, content)
 
 
 def _cut_items(
@@ -169,8 +170,8 @@ def _cut_items(
     (room, most), height = rooms, 0.0
     for place, item in enumerate(items):
         more = height_of(item)
-        if height + more > room + _ROUNDING:
-            pieces = split(item, room) if place == 0 and more > most + _ROUNDING else None
+        if height + more > room + ROUNDING:
+            pieces = split(item, room) if place == 0 and more > most + ROUNDING else None
             if pieces is not None:
                 return made(pieces[:1]), height_of(pieces[0]), made((pieces[1], *items[1:]))
             return made(items[:place]) if place else None, height, made(items[place:])

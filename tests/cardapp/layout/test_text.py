@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.text import (
     _PARAGRAPHS,
-    _PLAIN,
+    _SIMPLE,
+    _WORDS,
     Block,
     Break,
     Bullets,
@@ -149,10 +150,39 @@ def test_ten_thousand_of_anything_are_read_in_time(unit: str) -> None:
     assert time.process_time() - started < 5
 
 
-@given(st.from_regex(_PLAIN, fullmatch=True))
-def test_a_plain_line_is_what_the_parser_makes_of_it(line: str) -> None:
+PIECES = st.sampled_from(
+    [
+        "a",
+        "B2",
+        "c d",
+        " ",
+        ", ",
+        "(",
+        ")",
+        "'",
+        "`",
+        "`x`",
+        "`a *b*`",
+        "` a`",
+        "`a `",
+        "*",
+        "**",
+        "**a**",
+        "**b c**",
+        "-.",
+    ]
+)
+
+
+@given(st.lists(PIECES, max_size=12).map("".join) | st.from_regex(f"[A-Za-z]{_WORDS}*", fullmatch=True))
+def test_a_simple_line_is_what_the_parser_makes_of_it(line: str) -> None:
     assert parse(line) == _blocks(iter(_parser().parse(line)))
     assert parse(line) == parse(f"{line}\n")
+
+
+@pytest.mark.parametrize("line", ["Read `a.b` now.", "**Stop** before (**the** line), then `read` it", "a", "Why?"])
+def test_most_lines_are_simple(line: str) -> None:
+    assert _SIMPLE.fullmatch(line)
 
 
 @given(st.from_regex(_PARAGRAPHS, fullmatch=True) | st.from_regex(r"(?:[ab][ \t*_`\[\]()<>!&\\:/.=-]{0,6}\n{0,2})+"))
