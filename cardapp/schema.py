@@ -12,6 +12,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from typing import Any, NoReturn
 
 import jsonschema
@@ -41,8 +42,14 @@ def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Ite
         yield jsonschema.ValidationError("does not match")
 
 
+@cache
+def matcher(pattern: str) -> re.Pattern[str]:
+    """A schema's pattern, whose ``$`` is the end of the text."""
+    return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
+
+
 def _matches(pattern: str, text: str) -> bool:
-    return re.search(re.sub(r"(?<!\\)\$$", r"\\Z", pattern), text) is not None
+    return matcher(pattern).search(text) is not None
 
 
 _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]

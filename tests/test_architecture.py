@@ -38,11 +38,11 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "output", "private", "schema", "settings", "card", "layout", "layouts", "shelf", "mcp", "neovim",
-        "state", "session", "rehearsal", "press", "emission", "reports", "web", "serve", "cli", "__main__",
+        "errors", "output", "private", "schema", "predicate", "settings", "card", "layout", "layouts", "shelf", "mcp",
+        "neovim", "state", "session", "rehearsal", "press", "emission", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
-    apart={"container": ("errors", "output", "private", "schema", "card", "mcp", "neovim")},
+    apart={"container": ("errors", "output", "private", "schema", "predicate", "card", "mcp", "neovim")},
     # Only the command line may start the composition root.
     imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
     dependency_homes={
@@ -56,7 +56,7 @@ CARD = House(
         "jsonschema": ("schema", "card.source", "layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
-    pure=("errors", "schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
+    pure=("errors", "schema", "predicate", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
 )  # fmt: skip
 
 MARKET = House(

@@ -32,6 +32,7 @@ from cardapp.card.model import (
     Task,
 )
 from cardapp.errors import FieldError, InvalidCard, NoCard
+from cardapp.predicate import Accepts, predicate
 from cardapp.schema import decode, field_errors, validator
 
 SOURCE_NAME = "card_source.json"
@@ -104,7 +105,7 @@ def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
     if len(raw) > MAX_SOURCE_BYTES:
         raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
     document = _decode(raw, name)
-    faults = field_errors(_checker(), document) or tuple(_faults(document))
+    faults = (() if _is_valid(document) else field_errors(_checker(), document)) or tuple(_faults(document))
     if faults:
         first = faults[0]
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -115,8 +116,23 @@ def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
 
 
 @cache
+def _schema() -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(Path(__file__).with_name("card-source.v1.schema.json").read_text("utf-8"))
+    return found
+
+
+@cache
 def _checker() -> Validator:
-    return validator(json.loads(Path(__file__).with_name("card-source.v1.schema.json").read_text("utf-8")))
+    return validator(_schema())
+
+
+def _is_valid(document: Any) -> bool:
+    return _predicate()(document)
+
+
+@cache
+def _predicate() -> Accepts:
+    return predicate(_schema())
 
 
 def _decode(raw: bytes, name: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from cardapp.card import source
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card, parse_card
 from cardapp.errors import InvalidCard
+from cardapp.predicate import predicate
+from cardapp.schema import decode, field_errors
 from cardapp.settings import ROOT
 from cardapp.shelf import Shelf
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
@@ -46,6 +50,26 @@ def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Cal
         assert is_sound(mutation.of(document(name)))
 
     check()
+
+
+@pytest.mark.parametrize("name", CARDS)
+def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Callable[..., int]) -> None:
+    quick, checker = source._predicate(), source._checker()
+    assert quick(document(name))
+
+    @settings(max_examples=loops(quick=40, full=600), deadline=None)
+    @given(mutations(document(name)))
+    def check(mutation: Mutation) -> None:
+        with suppress(ValueError):  # no JSON that is taken
+            value = decode(mutation.of(document(name)))
+            assert quick(value) == (field_errors(checker, value) == ())
+
+    check()
+
+
+def test_a_keyword_without_a_predicate_is_named() -> None:
+    with pytest.raises(ValueError, match="no predicate for anyOf"):
+        predicate({"$defs": {}, "anyOf": []})
 
 
 @settings(deadline=None)
