@@ -44,6 +44,7 @@ DECLARE
         WHEN '12h' THEN 43200 WHEN '1d' THEN 86400 WHEN '3d' THEN 259200 WHEN '1w' THEN 604800 WHEN '1M' THEN 2678400 END;
     width    CONSTANT interval := CASE $2 WHEN '1M' THEN interval '1 month' ELSE make_interval(secs => seconds) END;
     level    integer;
+    step     interval;
     per      bigint;
     final    bigint;
     earliest timestamptz := coalesce($3, '-infinity');
@@ -104,6 +105,7 @@ BEGIN
                   WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
                   WHEN seconds % 1800 = 0 AND $7 % 30 = 0 THEN 1800
                   WHEN seconds % 900 = 0 AND $7 % 15 = 0 THEN 900 ELSE 60 END;
+    step := make_interval(secs => level);
     per := seconds / level;
     IF isfinite(latest) THEN
         latest := {bucket_end}(latest, width, shift);
@@ -132,19 +134,22 @@ BEGIN
             ORDER BY bucket DESC OFFSET wanted * per - 1 LIMIT 1), width, shift));
     END IF;
     RETURN QUERY
-    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
+    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
+           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket >= c.opened ORDER BY r.bucket LIMIT 1)), c.high, c.low,
+           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket < {bucket_end}(c.opened, width, shift)
+                             ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
            {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
-        SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
-               (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
-               sum(p.n)::bigint AS n, max(p.max_block) AS max_block
+        -- The first and the last row of a bucket are known by their times; only where trade was thin they have to be looked for.
+        SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
+               max(p.close) FILTER (WHERE p.bucket + step = {bucket_end}(p.opened, width, shift)) AS close,
+               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (
             SELECT {bucket_of}(r.bucket, width, shift) AS opened, r.*
             FROM (SELECT bucket, open, high, low, close, volume, quote, n, max_block FROM {rollups}
                   WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
                   ORDER BY bucket LIMIT CASE WHEN forward THEN wanted * per END) r
-            ORDER BY opened, r.bucket
         ) p
         GROUP BY p.opened
     ) c
@@ -233,40 +238,43 @@ BEGIN
             ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
         WHERE r.at < r.bucket + span
     )
-    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift), c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
+    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
+           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket >= c.opened ORDER BY r.bucket LIMIT 1)), c.high, c.low,
+           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {bucket_end}(c.opened, width, shift)
+                             ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
            {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
-        SELECT p.opened, (array_agg(p.open))[1] AS open, max(p.high) AS high, min(p.low) AS low,
-               (array_agg(p.close))[count(*)] AS close, trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote,
-               sum(p.n)::bigint AS n, max(p.max_block) AS max_block
+        SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
+               max(p.close) FILTER (WHERE p.till = {bucket_end}(p.opened, width, shift)) AS close,
+               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (SELECT * FROM (
             SELECT * FROM (
-                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + span AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
                 ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
             WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[2] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[2] AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[3] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[3] AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
                   AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[4] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[4] AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
                   AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[5] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5] AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
                   AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
-        ) a WHERE opened >= earliest AND opened < latest ORDER BY opened, bucket) p
+        ) a WHERE opened >= earliest AND opened < latest) p
         GROUP BY p.opened
     ) c
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
