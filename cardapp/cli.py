@@ -32,10 +32,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return read_to_its_end(lambda: int(options.run(options)))
     except CardAppError as error:
-        print(f"cardapp: {error.detail}", file=sys.stderr)
+        _tell(error)
         return _exit_code(error)
     except KeyboardInterrupt:
         return 130
+
+
+def _tell(error: CardAppError) -> None:
+    """What went wrong; of several faults the first stands in the sentence already."""
+    print(f"cardapp: {error.detail}", file=sys.stderr)
+    for fault in error.errors[1:]:
+        print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
 
 
 def _exit_code(error: CardAppError) -> int:
@@ -232,9 +239,7 @@ def _check_layout(name: str) -> int:
     try:
         _describe(layouts.find(name))
     except InvalidLayout as error:
-        print(f"cardapp: {error.detail}", file=sys.stderr)
-        for fault in error.errors[1:]:
-            print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
+        _tell(error)
         return _exit_code(error)
     return DONE
 

@@ -79,7 +79,7 @@ class Commands:
 
     def list(self, _options: argparse.Namespace) -> int:
         found = self._sessions.conditions()
-        print(_table(found) if found else "no session; start one with card-session start CARD_DIR")
+        print(_table(found) if found else "no session; start one with bin/card-session start CARD")
         return 0
 
     def stop(self, options: argparse.Namespace) -> int:
@@ -105,8 +105,8 @@ def _show_started(started: Started) -> None:
         ("profile", record.profile),
         ("container", record.container_id),
         ("mcp socket", started.mcp_socket),
-        ("chosen", "yes" if started.selected else f"no; card-session select {record.name} chooses it"),
-        ("look at it", f"card-session attach {record.name}"),
+        ("chosen", "yes" if started.selected else f"no; bin/card-session select {record.name} chooses it"),
+        ("look at it", f"bin/card-session attach {record.name}"),
     ):
         print(f"  {label + ':':<12}{text}")
     if started.fetched is not None:
@@ -117,7 +117,7 @@ def _show_fetched(fetched: Fetched) -> None:
     for name, backup in fetched.set_aside.items():
         print(f"  {name}: your edited version is kept as {backup}")
     if fetched.kept:
-        print(f"  edited by you and left so: {', '.join(fetched.kept)} (card-session refresh fetches them anew)")
+        print(f"  edited by you and left so: {', '.join(fetched.kept)} (bin/card-session refresh fetches them anew)")
 
 
 def _table(conditions: Sequence[Condition]) -> str:

@@ -80,17 +80,17 @@ class Sessions:
         record = directory.read()
         if record is None:
             raise StateError(
-                f"{directory.record} is damaged: end what runs there with card-session stop {directory.name}, then "
+                f"{directory.record} is damaged: end what runs there with bin/card-session stop {directory.name}, then "
                 "start the session anew; its sources stay"
             )
         return directory, record
 
     def _locate(self, name: str | None) -> SessionDirectory:
         known = self._state.names()
-        hint = f"known: {', '.join(known)}" if known else "there is none; start one with card-session start CARD_DIR"
+        hint = f"known: {', '.join(known)}" if known else "there is none; start one with bin/card-session start CARD"
         wanted = name or self._state.chosen()
         if wanted is None:
-            raise UsageError(f"no session is chosen: name one, or choose one with card-session select NAME; {hint}")
+            raise UsageError(f"no session is chosen: name one, or choose one with bin/card-session select NAME; {hint}")
         directory = self._state.session(wanted)
         if wanted not in known:
             raise UsageError(f"there is no session {wanted!r}; {hint}")
@@ -130,7 +130,7 @@ class Sessions:
         if (record.card_source, record.profile) != (str(loaded.path.resolve()), profile.name):
             raise CardAppError(
                 f"session {record.name} runs already, on {record.card_source} with profile {record.profile}: stop it "
-                f"with card-session stop {record.name}, or start this one under another name with --name"
+                f"with bin/card-session stop {record.name}, or start this one under another name with --name"
             )
 
     def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile, select: bool) -> Started:

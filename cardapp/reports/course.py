@@ -1,4 +1,4 @@
-"""The card's activity diagram with the place where the session stands, each of its shapes a link that opens it."""
+"""The card's activity diagram with the place at which the card is open, each of its shapes a link that opens it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,12 @@ sheet of paper."""
 
 def course(card: Card, place: Place, current: str) -> Iterator[str]:
     """The section in pieces, each diagram one; ``current`` is the key of the session's position."""
+    caption = '<span lang="en">Not begun yet: marked is where the card’s activity begins.</span>'
+    if current:
+        caption = f'<span lang="en">Marked in the card’s activity:</span> {place.link(current)}'
     yield (
-        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the session stands</h2>\n'
-        f'<figure lang="{html(card.language)}">\n<figcaption><span lang="en">Marked in the card’s activity:</span> '
-        f"{place.link(current)}</figcaption>\n"
+        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the card is open</h2>\n'
+        f'<figure lang="{html(card.language)}">\n<figcaption>{caption}</figcaption>\n'
     )
     for diagram in activity.of_card(card, _ROOM):
         yield svg.render(diagram, current, partial(position_url, place.base_url))

@@ -136,7 +136,8 @@ def expect_same_card(served: dict[str, str], session: Witness) -> None:
     if session.card != served:
         raise CheckpointRejected(
             f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "
-            "choose a session of it with bin/card-session select NAME, or start one with bin/card-session start CARD",
+            "choose a session of it with bin/card-session select NAME, start one with bin/card-session start CARD, or "
+            "serve the other card (CARD_SOURCE)",
             code="identity_mismatch",
             extra={"identity": session.card},
         )
