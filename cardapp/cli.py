@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(error)
         return _exit_code(error)
     except KeyboardInterrupt:
-        return 130
+        return 128 + signal.SIGINT
 
 
 def _tell(error: CardAppError) -> None:

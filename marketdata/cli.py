@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         settings = load(os.environ, options.env_file, warn=_tell)
         options.run(options, settings)
-        sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
+        if sys.stdout is not None:  # it is None where a shell closed it (``>&-``)
+            sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
     except MarketError as error:
         _tell(f"{options.prog}: {error.detail}")
         return _exit_code(error)

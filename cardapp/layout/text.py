@@ -99,10 +99,10 @@ Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
 _WORDS = r"[A-Za-z0-9 ,.;:'\"()/?%+=@-]"
 """A character that CommonMark gives no meaning within a line."""
 _SIMPLE = re.compile(
-    rf"(?=[A-Za-z`*])(?:{_WORDS}++"
+    rf"(?=[A-Za-z`*])(?:{_WORDS}"
     r"|`[!-_a-~](?:[ -_a-~]*[!-_a-~])?`(?!`)"
     rf"|(?<![\w*`])\*\*[A-Za-z0-9](?:{_WORDS}*[A-Za-z0-9])?\*\*(?![\w*`])"
-    r")*+(?<! )",
+    r")*(?<! )",
     re.ASCII,
 )
 """One line of these, of code, and of strong words that stand apart: what most texts and questions are. The parser takes

@@ -25,6 +25,10 @@ def course(card: Card, place: Place, current: str) -> Iterator[str]:
         '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the card is open</h2>\n'
         f'<figure lang="{html(card.language)}">\n<figcaption>{caption}</figcaption>\n'
     )
+    mark: str | None = current
     for diagram in activity.of_card(card, _ROOM):
-        yield svg.render(diagram, current, partial(position_url, place.base_url))
+        drawn = svg.render(diagram, mark, partial(position_url, place.base_url))
+        if svg.HERE in drawn:
+            mark = None  # a task may go on in further diagrams; it is open in one place
+        yield drawn
     yield "</figure>\n</section>\n"

@@ -111,6 +111,11 @@ class Channel(HTTPChannel):
             return not self.requests and now - self._moved > patience.idle
         return now - self._moved > (patience.crowded if crowded and self.requests else patience.idle)
 
+    def is_unused(self, seconds: float) -> bool:
+        """Whether for so long nothing moved on it, and no answer to it is under way."""
+        is_quiet = not (self.requests or self.total_outbufs_len)
+        return is_quiet and monotonic() - self._moved >= seconds
+
     def handle_close(self) -> None:
         super().handle_close()
         if self.request is not None:

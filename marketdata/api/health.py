@@ -50,8 +50,8 @@ def metrics(request: Request) -> Reply:
 
 
 def _lags(services: Services) -> Mapping[str, float]:
-    if services.watch.reason is not None:
-        return {}
+    if services.watch.reason is not None or services.reads.stats().get("requests_waiting"):
+        return {}  # nobody should wait for the metrics when they are wanted most
     try:
         with services.reads.connection() as connection:
             return coverage.lags(connection, services.served.version())

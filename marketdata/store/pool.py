@@ -1,8 +1,8 @@
 """Kept-alive connections, and the one table from SQLSTATE to our errors.
 
 Connections are in autocommit mode: one statement is one transaction and one round trip; ``transaction`` is for more.
-Every statement is prepared and planned at its first use: each is written for one index, whatever its bounds, and
-to plan it anew costs as much as to read a page of candles.
+Every statement is prepared and planned at its first use: those that come often are written for one index, whatever
+their bounds, and to plan one anew costs as much as to read a page of candles.
 """
 
 from __future__ import annotations

@@ -109,6 +109,12 @@ def test_a_reader_that_goes_away_is_no_fault(command: list[str]) -> None:
         assert running.wait(60) == 128 + signal.SIGPIPE
 
 
+def test_a_closed_standard_output_is_no_fault() -> None:
+    command = f"exec {sys.executable} -P -m cardapp layouts >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
 @pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex", "-o", "/dev/null"], ["layouts"]])
 def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: list[str]) -> None:
     setup = configparser.ConfigParser()

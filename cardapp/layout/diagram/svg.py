@@ -16,7 +16,7 @@ from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partiti
 from cardapp.layout.escape import html, percent_encoded
 
 Address = Callable[[str], str]
-_HERE = ' aria-current="location"'
+HERE = ' aria-current="location"'
 _OURS = ' lang="en"'
 """Of words that are not the card's."""
 _ROUND = ("initial", "final", "connector")
@@ -25,7 +25,7 @@ _ROUND = ("initial", "final", "connector")
 @lru_cache(maxsize=8192)
 def _mm(length: float) -> str:
     """Places and sizes recur: the shapes of a big card stand in the same few places in each of its diagrams."""
-    return f"{length:.5g}"
+    return f"{length + 0.0:.5g}"  # which is no negative zero, equal to the other one in the cache
 
 
 def on_this_page(key: str) -> str:
@@ -116,14 +116,14 @@ def _partition(partition: Partition, address: Address, current: str | None) -> s
         _rectangle(partition.head, "head", paint.HEAD.radius),
     )
     name = f"<title>{html(partition.title)}</title>{head}{''.join(_texts(partition.lines))}"
-    attributes = f' class="current"{_HERE}' if current and partition.href == current else ""
+    attributes = f' class="current"{HERE}' if current and partition.href == current else ""
     return f'<g class="partition">{lane}{_linked(partition.href, address, name, attributes)}</g>'
 
 
 def _node(node: Node, diagram: str, address: Address, *, current: bool) -> str:
     strokes = "".join(f'<path class="stroke" d="{_path(stroke, 0)}"/>' for stroke in node.strokes)
     content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
-    name, marked = html(node.id), (" current", _HERE) if current else ("", "")
+    name, marked = html(node.id), (" current", HERE) if current else ("", "")
     more = marked[1] + (_OURS if node.shape in _ROUND else "")
     attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{more}'
     return _linked(node.href, address, content, attributes)
@@ -180,7 +180,7 @@ def _path(points: tuple[Point, ...], radius: float) -> str:
 
 @lru_cache(maxsize=8192)
 def _at(point: Point) -> str:
-    return f"{point.x:.5g} {point.y:.5g}"
+    return f"{_mm(point.x)} {_mm(point.y)}"
 
 
 def _towards(start: Point, goal: Point, distance: float) -> Point:

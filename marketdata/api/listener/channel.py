@@ -136,7 +136,7 @@ class Channel(HTTPChannel):
             if self.connected and not self.total_outbufs_len:
                 with suppress(OSError):  # which the buffers' way meets again, and deals with
                     sent = self.send(data, do_close=False)
-                self.last_activity = monotonic()
+                self._moved = monotonic()
             if sent < len(data):
                 self.write_soon(data[sent:])
 
@@ -171,10 +171,10 @@ class Channel(HTTPChannel):
             data = connection.recv(RECEIVE_BYTES)
         except BlockingIOError:
             return True
-        except (OSError, ValueError):  # ended, or closed by the loop
+        except (OSError, ValueError, TypeError, AttributeError):  # ended, or closed by the loop, which leaves no socket
             data = b""
         if data:
-            self.last_activity = monotonic()
+            self._moved = monotonic()
             self.received(data)
         else:
             self.will_close = True  # by the loop, to which all closing belongs
@@ -205,8 +205,15 @@ class Channel(HTTPChannel):
         is_waiting = bool(self.total_outbufs_len) or not self.requests
         return is_waiting and now - self._moved > IDLE_SECONDS
 
+    def is_unused(self, seconds: float) -> bool:
+        """Whether for so long nothing moved on it, and no answer to it is under way."""
+        is_quiet = not (self.requests or self.attended or self.total_outbufs_len)
+        return is_quiet and monotonic() - self._moved >= seconds
+
     def handle_close(self) -> None:
         super().handle_close()
-        if self.request is not None:
-            self.request.close()
-            self.request = None
+        lock: Any = vars(self)["requests_lock"]  # which the annotations of waitress leave out
+        with lock:  # a worker may be parsing what it received
+            if self.request is not None:
+                self.request.close()
+                self.request = None

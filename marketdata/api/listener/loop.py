@@ -32,6 +32,10 @@ CONNECTIONS = 4096
 """Connections at once, as far as the process may have descriptors; beyond them the longest idle gives way."""
 _OTHER_DESCRIPTORS = 256
 """Files, database connections and the rest, for which connections leave room."""
+_CROWD = 64
+"""So many newcomers more than there is room for wait until those that are in use end."""
+BEGIN_SECONDS = 1.0
+"""How long a connection may take until its first request while others wait for its place."""
 
 HEADER_BYTES = 16 * 1024
 ARRIVAL_SECONDS = 120.0
@@ -144,10 +148,14 @@ class Listener:
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
     def _make_room(self) -> None:
-        """Whoever holds connections that he does not use must not keep others out."""
-        idle = [channel for channel in self._channels() if not channel.requests]
-        for channel in nsmallest(len(self._map) - self._room, idle, key=lambda channel: channel.last_activity):
-            channel.handle_close()
+        """Whoever holds connections that he does not use must not keep others out. Who has just come is given a moment,
+        unless very many come at once."""
+        for more, seconds in ((0, BEGIN_SECONDS), (_CROWD, 0.0)):
+            surplus = len(self._map) - self._room - more
+            if surplus > 0:
+                unused = [channel for channel in self._channels() if channel.is_unused(seconds)]
+                for channel in nsmallest(surplus, unused, key=lambda channel: channel.last_activity):
+                    channel.handle_close()
 
     def _channels(self) -> list[Channel]:
         return [found for found in list(self._map.values()) if isinstance(found, Channel)]

@@ -211,7 +211,8 @@ DECLARE
     coarse CONSTANT integer := levels[1];
     span   CONSTANT interval := spans[1];
     per    CONSTANT bigint := seconds / coarse;
-    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide.
+    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide. Half hours
+    -- are a step of their own only where they are the last one: they would spare few rows, and cost a probe for each bound.
     enough bigint := wanted * per + 1;
     near   timestamptz;
     far    timestamptz;
@@ -220,7 +221,7 @@ BEGIN
         near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET enough - 1 LIMIT 1);
         IF far > near + wanted * per * span THEN
-            enough := wanted * (per + 1);
+            enough := wanted * (per + 1) + 1;  -- the first row may hold nothing but what was before "from"
         END IF;
     ELSE
         near := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);

@@ -19,7 +19,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card, parse_card
 from cardapp.errors import InvalidCard
 from cardapp.predicate import predicate
-from cardapp.schema import decode, field_errors
+from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import ROOT
 from cardapp.shelf import Shelf
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
@@ -67,9 +67,18 @@ def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Ca
     check()
 
 
-def test_a_keyword_without_a_predicate_is_named() -> None:
-    with pytest.raises(ValueError, match="no predicate for anyOf"):
-        predicate({"$defs": {}, "anyOf": []})
+@pytest.mark.parametrize(
+    ("word", "rule"), [("anyOf", []), ("type", "number"), ("const", 1), ("uniqueItems", True), ("uniqueItems", False)]
+)
+def test_a_rule_without_a_predicate_is_named(word: str, rule: Any) -> None:
+    with pytest.raises(ValueError, match=f"no predicate for {word}"):
+        predicate({"$defs": {}, word: rule})
+
+
+@given(values)
+def test_a_choice_is_counted_as_the_library_counts_it(value: Any) -> None:
+    schema = {"$defs": {}, "oneOf": [{"minimum": 1}, {"type": "string"}, {"maxLength": 2, "minItems": 1}]}
+    assert predicate(schema)(value) == (field_errors(validator(schema), value) == ())
 
 
 @settings(deadline=None)

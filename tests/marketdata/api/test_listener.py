@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import socket
 import struct
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
+from typing import Any
 
 import pytest
 
-from marketdata.api.failures import StartResponse
+from marketdata.api.failures import StartResponse, WsgiApp
 from marketdata.api.incoming import BODY_BYTES
 from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import WORKERS
@@ -148,34 +151,66 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
             connection.close()
 
 
-def test_beyond_its_room_the_longest_idle_gives_way() -> None:
-    def app(_environ: object, start: StartResponse) -> list[bytes]:
-        start("200 OK", [("Content-Length", "2")])
-        return [b"ok"]
-
-    listener = Listener(app, "127.0.0.1", 0, body_bytes=1, connections=50)
+@contextmanager
+def listening(app: WsgiApp, **limits: Any) -> Iterator[Listener]:
+    listener = Listener(app, "127.0.0.1", 0, body_bytes=1, **limits)
     listener.start()
     try:
-        with ExitStack() as held:
-            clients = [held.enter_context(connected(listener.port)) for _ in range(150)]
-            for client in clients[-20:]:
-                client.sendall(HEALTH)
-                assert answer(client)[2] == b"ok"
-            assert clients[0].recv(1) == b"", "the first one was closed"
+        yield listener
     finally:
         listener.stop()
 
 
+def quick(_environ: object, start: StartResponse) -> list[bytes]:
+    start("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
+
+
+def test_beyond_its_room_the_longest_idle_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.loop.BEGIN_SECONDS", 0.0)
+    with listening(quick, connections=50) as listener, ExitStack() as held:
+        clients = [held.enter_context(connected(listener.port)) for _ in range(150)]
+        for client in clients[-20:]:
+            client.sendall(HEALTH)
+            assert answer(client)[2] == b"ok"
+        assert clients[0].recv(1) == b"", "the first one was closed"
+
+
+def test_who_comes_while_all_are_in_use_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    let_go = threading.Event()
+
+    def busy(environ: object, start: StartResponse) -> list[bytes]:
+        let_go.wait(30)
+        return quick(environ, start)
+
+    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 5)
+    with listening(busy, connections=20) as listener, ExitStack() as held:
+        clients = [held.enter_context(connected(listener.port)) for _ in range(40)]
+        for client in clients:
+            client.sendall(HEALTH)
+        let_go.set()
+        assert [answer(client)[0] for client in clients] == [200] * 40
+
+
+def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
+    with listening(quick, arrival_seconds=0.1) as listener, connected(listener.port) as client:
+        client.sendall(HEALTH)
+        assert answer(client)[0] == 200
+        assert client.recv(1) == b""
+
+
 @pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
-def test_a_wall_clock_that_jumps_cuts_no_connection(
-    service: Service, monkeypatch: pytest.MonkeyPatch, jump: float
-) -> None:
-    wall = [0.0]
+def test_a_wall_clock_that_jumps_cuts_no_connection(monkeypatch: pytest.MonkeyPatch, jump: float) -> None:
+    wall = [time.time()]
     monkeypatch.setattr("waitress.channel.time.time", lambda: wall[0])
-    with connected(service.port) as connection:
-        for wall[0] in (0.0, jump, 2 * jump):
-            connection.sendall(HEALTH)
-            assert answer(connection)[0] == 200
+    with listening(quick) as listener, connected(listener.port) as first, connected(listener.port) as second:
+        for shift in (0.0, jump, jump):
+            wall[0] += shift
+            for client in (first, second, first, second):  # each answer is a turn of the loop
+                client.sendall(HEALTH)
+                assert answer(client)[0] == 200
+                threading.Event().wait(0.02)
 
 
 def test_pipelined_requests_are_answered_in_their_order(service: Service, read_token: str) -> None:

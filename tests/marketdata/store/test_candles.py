@@ -196,6 +196,19 @@ def test_every_format_tells_the_same(conn: Connection, version: Version) -> None
     assert [line.split(",") for line in lines] == as_text
 
 
+def test_the_function_alone_tells_a_candle_whole_however_few_are_wanted(conn: Connection, version: Version) -> None:
+    """The first row of days straddles the bound and holds nothing behind it; the last one belongs to the candle."""
+    symbol, sunday = new_symbol(), 1_709_424_000 * SECOND  # 2024-03-03
+    hours = [10, 14 * 24 + 23.5, *(24 * day + 12 for day in range(15, 21)), 21 * 24 + 10, 60 * 24]
+    held = [tick(symbol, str(n), sunday + int(hour * 3600) * SECOND, str(n + 1), "1") for n, hour in enumerate(hours)]
+    ticks.ingest(conn, version, held)
+    statement = version.query(
+        "SELECT n, high, close, volume FROM {candles}(%s, '1w', '2024-03-03 23:00Z', NULL, %s, 'none', 60) LIMIT 1"
+    )
+    found = [conn.execute(statement, (symbol, wanted)).fetchone() for wanted in (1, 2, 500)]
+    assert found == [(8, 9, 9, 8)] * 3
+
+
 def test_another_candles_function_is_asked_for_every_interval(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "1", START, "5", "2")])
