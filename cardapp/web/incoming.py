@@ -67,9 +67,9 @@ def _length(environ: Mapping[str, Any]) -> int:
 
 
 def _decoded(raw: bytes, *, optional: bool) -> dict[str, Any]:
+    if optional and not raw:
+        return {}
     if not raw.strip():
-        if optional:
-            return {}
         raise MalformedJson("the body is empty: send a JSON object")
     try:
         value = decode(raw)

@@ -54,7 +54,7 @@ def test_the_first_steps_of_the_front_page(api: ApiProcess) -> None:
     steps = steps.replace("/var/lib/marketdata", str(api.state_dir)).replace("curl -s", "curl -sS --fail-with-body")
     done = subprocess.run(["bash", "-euc", steps], capture_output=True, text=True, timeout=SECONDS, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.startswith('{"id":"1","status":"created"}')
+    assert done.stdout.startswith('{"id":"a","status":"created"}')
     assert '"o":"2500.25"' in done.stdout
 
 

@@ -134,6 +134,7 @@ class TestEveryJsonBody:
     def test_what_is_no_json_object_is_malformed(self, route: Route, api: Any) -> None:
         path = EXAMPLES[route.method, route.path][0]
         for raw in (
+            b"\n",  # not the same as no body at all
             b"{",
             b"[]",
             b"1",
