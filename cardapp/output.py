@@ -1,4 +1,4 @@
-"""Standard output of a command, whose reader may go away before its end, as ``head`` does."""
+"""What a command prints, whose reader may go away before its end, as ``head`` does."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ def read_to_its_end(command: Callable[[], int]) -> int:
         if sys.stdout is not None:  # it is None where a shell closed it (``>&-``)
             sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
     except BrokenPipeError:
-        if not _is_unread(sys.stdout.fileno()):
+        streams = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None]
+        if not any(map(_is_unread, streams)):
             raise
         # What is still to be printed has to go somewhere.
         nowhere = os.open(os.devnull, os.O_WRONLY)
-        for stream in (sys.stdout, sys.stderr):
-            os.dup2(nowhere, stream.fileno())
+        for stream in streams:
+            os.dup2(nowhere, stream)
         return UNREAD
     return code
 
