@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import SECOND, WIDTHS, bucket_open
+from marketdata.interval import SECOND, bucket_open
 from marketdata.store.lookup import OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
@@ -145,7 +145,7 @@ _LEVELS: dict[str, LiteralString] = {
     "4h": "14400",
     "1d": "86400",
 }
-"""The stored intervals, and how the rows of each are marked."""
+"""The stored intervals, and the seconds by which the rows of each are marked."""
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
@@ -217,8 +217,7 @@ def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
 
 def _is_stored(interval: str, shift: int) -> bool:
     """Whether such buckets are those of a stored level."""
-    width = WIDTHS[interval]
-    return interval in _LEVELS and width is not None and shift * 60 % width == 0
+    return interval in _LEVELS and shift * 60 % int(_LEVELS[interval]) == 0
 
 
 @lru_cache

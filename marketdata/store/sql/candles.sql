@@ -249,7 +249,7 @@ BEGIN
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.till = {bucket_end}(p.opened, width, shift)) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
-        FROM (SELECT * FROM (
+        FROM (
             SELECT * FROM (
                 SELECT bucket, bucket + span AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
@@ -275,7 +275,8 @@ BEGIN
                 SELECT bucket, bucket + spans[5] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5] AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
                   AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
-        ) a WHERE opened >= earliest AND opened < latest) p
+        ) p
+        WHERE p.opened >= earliest AND p.opened < latest
         GROUP BY p.opened
     ) c
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
