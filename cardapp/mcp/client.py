@@ -20,7 +20,7 @@ from cardapp.mcp.conversation import Conversation, OnProgress
 from cardapp.mcp.jsonrpc import Notification
 from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
-from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
+from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, compiled
 
 CheckAnswer = Callable[[str, Any], tuple[FieldError, ...]]
 
@@ -191,7 +191,7 @@ class McpClient:
                 if schema is None:
                     return None
                 try:
-                    self._outputs[name] = ToolSchema(schema)
+                    self._outputs[name] = compiled(schema)
                 except UnusableSchema as why:
                     raise McpProtocolError(f"the output schema of {name} cannot be used: {why}") from why
             return self._outputs[name]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator
@@ -16,6 +18,8 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPORTED = 20
+MAX_KEPT = 64
+MAX_KEPT_TEXT = 64 * 1024
 
 
 class UnusableSchema(Exception):
@@ -50,6 +54,26 @@ class ToolSchema:
             raise UnusableSchema(f"a reference leads outside the schema: {why}") from why
         except RecursionError as why:
             raise UnusableSchema("the value or the schema is nested too deeply") from why
+
+
+def compiled(schema: Any) -> ToolSchema:
+    """The :class:`ToolSchema` of ``schema``, which whoever says the same schema again shares.
+
+    Each connection hears its server's schemas anew, and to check and compile one takes longer than most calls.
+
+    :raises UnusableSchema: as :class:`ToolSchema` does.
+    """
+    if isinstance(schema, dict):
+        _bound(schema)  # first: what is nested too deeply cannot be written down either
+        text = json.dumps(schema)
+        if len(text) <= MAX_KEPT_TEXT:
+            return _compiled(text)
+    return ToolSchema(schema)
+
+
+@lru_cache(MAX_KEPT)
+def _compiled(text: str) -> ToolSchema:
+    return ToolSchema(json.loads(text))
 
 
 def _bound(schema: dict[str, Any]) -> None:

@@ -6,7 +6,15 @@ from typing import Any
 import pytest
 
 from cardapp.errors import FieldError
-from cardapp.mcp.tool_schema import MAX_DEPTH, MAX_NODES, MAX_REPORTED, ToolSchema, UnusableSchema
+from cardapp.mcp.tool_schema import (
+    MAX_DEPTH,
+    MAX_KEPT_TEXT,
+    MAX_NODES,
+    MAX_REPORTED,
+    ToolSchema,
+    UnusableSchema,
+    compiled,
+)
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -79,3 +87,23 @@ def test_a_local_reference_works_and_an_endless_one_is_refused() -> None:
         deep = {"a": deep}
     with pytest.raises(UnusableSchema, match="deep"):
         ToolSchema(tree).faults(deep)
+
+
+def test_the_same_schema_is_compiled_once_and_another_anew() -> None:
+    kept = compiled({"enum": [1]})
+    assert compiled({"enum": [1]}) is kept
+    assert compiled({"enum": [True]}).faults(1) != ()
+    assert kept.faults(1) == ()
+
+
+def test_a_long_schema_is_compiled_and_not_kept() -> None:
+    long = {"const": "x" * MAX_KEPT_TEXT}
+    assert compiled(long).faults(long["const"]) == ()
+    assert compiled(long) is not compiled(long)
+
+
+@pytest.mark.parametrize("schema", [None, {"type": "objekt"}, nested(5000)])
+def test_what_cannot_be_compiled_is_refused_each_time(schema: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(UnusableSchema):
+            compiled(schema)
