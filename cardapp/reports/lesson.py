@@ -77,25 +77,26 @@ def render(
     progress: Mapping[str, Any],
     current: str,
     events: Iterable[Event],
+    last: Event | None,
     picture: Callable[[str], bytes],
     at: str,
     base_url: str,
 ) -> Iterator[str]:
     """The file in pieces.
 
-    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` come in their
-    order as ``state.events.stream`` gives them; ``picture`` gives an evidence file's bytes by its name and may raise
-    one of our errors, which is then shown in the picture's place; ``at`` is the time of the report, ``base_url`` the
-    running application's address without a path.
-    Events of other cards and scrolling are left out, and counted.
+    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` are those of
+    the card, in order, as ``state.events.stream`` gives them, ``last`` is the last of all cards'; ``picture`` gives an
+    evidence file's bytes by its name and may raise one of our errors, which is then shown in the picture's place;
+    ``at`` is the time of the report, ``base_url`` the running application's address without a path.
+    Scrolling and the events of other cards are left out, and counted.
     """
     place = Place(catalog, identity, base_url)
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
     yield from course(card, place, current)
     yield "<main>\n<h2>What happened</h2>\n"
-    record = _Record()
-    for group in _grouped(record.mine(events, identity)):
+    record = _Record(last)
+    for group in _grouped(record.told(events)):
         if group[0]["at"][:10] != record.day:
             record.day = group[0]["at"][:10]
             yield f'<h2 class="day">{html(_long_day(record.day))}</h2>\n'
@@ -112,19 +113,20 @@ def render(
 class _Record:
     """What went by, for the footer."""
 
-    def __init__(self) -> None:
+    def __init__(self, last: Event | None) -> None:
         self.day = ""
         self.shown = 0
         self.noise = 0
-        self.others = 0
-        self.last: Event | None = None
+        self.last = last
 
-    def mine(self, events: Iterable[Event], identity: Identity) -> Iterator[Event]:
+    @property
+    def others(self) -> int:
+        """Events of other cards; all are numbered from 1 on without a gap."""
+        return (self.last["seq"] if self.last is not None else 0) - self.shown - self.noise
+
+    def told(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
-            self.last = event
-            if event["card"]["id"] != identity.id:
-                self.others += 1
-            elif is_noise(event):
+            if is_noise(event):
                 self.noise += 1
             else:
                 self.shown += 1

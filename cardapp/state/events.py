@@ -93,14 +93,15 @@ def page(
     limit: int = 200,
     kind: str | None = None,
     key: str | None = None,
+    card_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Events with ``seq > after`` in their order, at most ``limit``, with their evidence.
 
-    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``.
+    ``kind``, ``key`` and ``card_id`` match exactly. The next page begins after the last event's ``seq``.
     """
     conditions = ["seq > ?"]
     values: list[Any] = [after]
-    for column, value in (("kind", kind), ("key", key)):
+    for column, value in (("kind", kind), ("key", key), ("json_extract(card, '$.id')", card_id)):
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(value)
@@ -112,10 +113,11 @@ def page(
     return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
 
 
-def latest(conn: sqlite3.Connection, *, limit: int, kind: str) -> list[dict[str, Any]]:
-    """The last ``limit`` events of a kind, in their order, with their evidence."""
+def latest(conn: sqlite3.Connection, *, limit: int, kind: str | None = None) -> list[dict[str, Any]]:
+    """The last ``limit`` events, of a kind or of all, in their order, with their evidence."""
+    condition, values = ("", ()) if kind is None else ("WHERE kind = ?", (kind,))
     rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE kind = ? ORDER BY seq DESC LIMIT ?", (kind, limit)
+        f"SELECT {_COLUMNS} FROM event {condition} ORDER BY seq DESC LIMIT ?", (*values, limit)
     ).fetchall()[::-1]
     pinned = evidence.for_events(conn, [row["seq"] for row in rows])
     return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
@@ -126,10 +128,10 @@ def last_seq(conn: sqlite3.Connection) -> int:
     return int(conn.execute("SELECT coalesce(max(seq), 0) AS seq FROM event").fetchone()["seq"])
 
 
-def stream(conn: sqlite3.Connection) -> Iterator[dict[str, Any]]:
-    """All events in order, read in chunks, so that a long record never stands in memory at once."""
+def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
+    """All events, or a card's, in order, read in chunks, so that a long record never stands in memory at once."""
     after = 0
-    while chunk := page(conn, after=after, limit=_CHUNK):
+    while chunk := page(conn, after=after, limit=_CHUNK, card_id=card_id):
         yield from chunk
         after = chunk[-1]["seq"]
 

@@ -46,8 +46,8 @@ def report() -> Iterator[str]:
     ]  # fmt: skip
     return lesson.render(
         identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
-        progress=progress.overview(catalog, statuses, results), events=events, picture=lambda name: b"",
-        current=KEY,
+        progress=progress.overview(catalog, statuses, results), events=events, last=events[-1],
+        picture=lambda name: b"", current=KEY,
     )  # fmt: skip
 
 

@@ -103,6 +103,7 @@ def test_the_latest_of_a_kind(db: Database, add: Add) -> None:
         assert events.latest(conn, limit=2, kind="note") == added[2:]
         assert events.latest(conn, limit=9, kind="x-quiz") == [added[1]]
         assert events.latest(conn, limit=9, kind="sync.off") == []
+        assert events.latest(conn, limit=2) == added[2:]
 
 
 def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,6 +111,14 @@ def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch:
     added = [add() for _ in range(5)]
     with db.read() as conn:
         assert list(events.stream(conn)) == added
+
+
+def test_a_stream_of_one_card(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_CHUNK", 2)
+    added = [add(card=CARD | {"id": name}) for name in ("arena", "calc", "calc", "are", "arena", "calc", "arena")]
+    with db.read() as conn:
+        assert list(events.stream(conn, "arena")) == [added[0], added[4], added[6]]
+        assert list(events.stream(conn, 'arena" OR 1')) == []
 
 
 @pytest.mark.parametrize("where", [{}, {"kind": "note"}, {"key": "t1"}])
