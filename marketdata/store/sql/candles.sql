@@ -46,6 +46,8 @@ DECLARE
     level    integer;
     step     interval;
     per      bigint;
+    origin   timestamptz;
+    reach    interval;
     final    bigint;
     earliest timestamptz := coalesce($3, '-infinity');
     latest   timestamptz := coalesce($4, 'infinity');
@@ -128,28 +130,33 @@ BEGIN
         RETURN QUERY SELECT * FROM {candles_pieced}(name, label, earliest, latest, forward, wanted, seconds, level, width, shift, final);
         RETURN;
     END IF;
-    IF NOT forward THEN
+    origin := '1969-01-06Z'::timestamptz - shift;
+    reach := width - step;  -- from the opening of a bucket to that of its last row
+    -- Both bounds are known before the rows are read: with a LIMIT there the planner would take another index than that of the values.
+    IF forward THEN
+        latest := least(latest, (
+            SELECT bucket + step FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
+            ORDER BY bucket OFFSET wanted * per - 1 LIMIT 1));
+    ELSE
         earliest := greatest(earliest, {bucket_of}((
             SELECT bucket FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
             ORDER BY bucket DESC OFFSET wanted * per - 1 LIMIT 1), width, shift));
     END IF;
     RETURN QUERY
-    SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
+    SELECT name, label, c.opened, c.opened + width,
            coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket >= c.opened ORDER BY r.bucket LIMIT 1)), c.high, c.low,
-           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket < {bucket_end}(c.opened, width, shift)
+           coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket < c.opened + width
                              ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
-           {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
-           {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
+           {vwap}(c.quote, c.volume), c.opened + width <= now(),
+           c.opened + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
         -- The first and the last row of a bucket are known by their times; only where trade was thin they have to be looked for.
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
-               max(p.close) FILTER (WHERE p.bucket + step = {bucket_end}(p.opened, width, shift)) AS close,
+               max(p.close) FILTER (WHERE p.bucket = p.opened + reach) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (
-            SELECT {bucket_of}(r.bucket, width, shift) AS opened, r.*
-            FROM (SELECT bucket, open, high, low, close, volume, quote, n, max_block FROM {rollups}
-                  WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
-                  ORDER BY bucket LIMIT CASE WHEN forward THEN wanted * per END) r
+            SELECT date_bin(width, bucket, origin) AS opened, bucket, open, high, low, close, volume, quote, n, max_block
+            FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
         ) p
         GROUP BY p.opened
     ) c
@@ -205,38 +212,41 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
+    -- A step costs a probe for each bound. So half hours are one only where they are the last, and hours where they are not the last
+    -- but one before half hours: the rows that these spare cost less.
     levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
-                                  WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800));
+                                  WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
     spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
     coarse CONSTANT integer := levels[1];
     span   CONSTANT interval := spans[1];
     per    CONSTANT bigint := seconds / coarse;
-    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide. Half hours
-    -- are a step of their own only where they are the last one: they would spare few rows, and cost a probe for each bound.
-    enough bigint := wanted * per + 1;
     near   timestamptz;
     far    timestamptz;
+    beyond timestamptz;
 BEGIN
+    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide, and the
+    -- outermost row may hold nothing of what is wanted.
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
-        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET enough - 1 LIMIT 1);
+        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * per LIMIT 1);
         IF far > near + wanted * per * span THEN
-            enough := wanted * (per + 1) + 1;  -- the first row may hold nothing but what was before "from"
+            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
+        beyond := far + span;
     ELSE
         near := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
-        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET enough - 1 LIMIT 1);
+        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * per LIMIT 1);
         IF far < near - wanted * per * span THEN
-            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * (per + 1) - 1 LIMIT 1);
+            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
         earliest := greatest(earliest, {bucket_of}(far, width, shift));
     END IF;
+    beyond := least(latest, beyond);
     RETURN QUERY
     WITH bound AS (
         SELECT r.at FROM (
             SELECT bucket, {bucket_end}({bucket_of}(bucket, width, shift), width, shift) AS at
-            FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-            ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
+            FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
         WHERE r.at < r.bucket + span
     )
     SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
@@ -252,8 +262,7 @@ BEGIN
         FROM (
             SELECT * FROM (
                 SELECT bucket, bucket + span AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
-                ORDER BY bucket LIMIT CASE WHEN forward THEN enough END) r
+                FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
             WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (

@@ -58,6 +58,12 @@ CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800) WITH (fil
 CREATE TABLE {rollups_1h} PARTITION OF {rollups} FOR VALUES IN (3600) WITH (fillfactor = 80);
 CREATE TABLE {rollups_4h} PARTITION OF {rollups} FOR VALUES IN (14400) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fillfactor = 80);
+-- What other buckets are put together from is read by the thousand: out of an index that holds the values, hundreds of rows of
+-- a symbol in one page. In the table those of all symbols lie between each other, so that nearly each is in a page of its own.
+-- These rows pay for it with heap-only updates; minutes, of which there are most, keep them.
+CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
+CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
+CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
 COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
