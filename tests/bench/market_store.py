@@ -2,6 +2,8 @@
 
     python -m tests.bench.market_store 1000000 10000000 50000000
 
+``--keep DIR`` leaves what was filled in DIR, and reads again what an earlier run left there: filling takes long.
+
 A private cluster of the service's own making is filled through ``store.ticks.ingest`` in batches of 1000, a tick every
 five seconds, a symbol for each year of them. A candle's figure is that of ``store.candles.read``: the round trip over
 the UNIX socket and the answer's text included. Compare figures of one run, and shares rather than times.
@@ -9,6 +11,8 @@ the UNIX socket and the answer's text included. Compare figures of one run, and 
 
 from __future__ import annotations
 
+import argparse
+import contextlib
 import random
 import sys
 import tempfile
@@ -41,39 +45,53 @@ DERIVED = (
 )  # fmt: skip
 
 
-def main(sizes: list[int]) -> None:
-    with (
-        tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder,
-        Lease(Path(folder), linger=False) as lease,
-    ):
-        for size in sizes:
-            print(f"\n{size:,} ticks\n\n{table(list(measure(lease.conninfo, size)))}", flush=True)
+def main(arguments: list[str]) -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.bench.market_store")
+    parser.add_argument("sizes", nargs="*", type=int, default=[1_000_000], metavar="TICKS")
+    parser.add_argument("--keep", metavar="DIR", help="keep the databases in DIR, and read those that are there")
+    given = parser.parse_args(arguments)
+    with contextlib.ExitStack() as stack:
+        kept = given.keep and Path(given.keep).resolve()
+        folder = kept or stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True))
+        lease = stack.enter_context(Lease(Path(folder), linger=False))
+        for size in given.sizes:
+            figures = measure(lease.conninfo, size, keep=kept is not None)
+            print(f"\n{size:,} ticks\n\n{table(list(figures))}", flush=True)
 
 
-def measure(cluster: str, size: int) -> Iterator[Figure]:
-    """The figures of a database of its own with ``size`` ticks, which is dropped afterwards."""
-    name = f"bench_{size}"
+def measure(cluster: str, size: int, *, keep: bool = False) -> Iterator[Figure]:
+    """The figures of a database of its own with ``size`` ticks; one that is there by its name was filled before."""
+    name, filling = f"bench_{size}", f"filling_{size}"
+    symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
+    version = Version.of("full", 1)
     with connect(cluster) as admin:
-        admin.execute(f'CREATE DATABASE "{name}"')
-        try:
-            with connect(make_conninfo(cluster, dbname=name)) as conn:
-                yield from _measure(conn, size)
-        finally:
-            admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        if admin.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
+            admin.execute(f'DROP DATABASE IF EXISTS "{filling}"')
+            admin.execute(f'CREATE DATABASE "{filling}"')
+            with connect(make_conninfo(cluster, dbname=filling)) as conn:
+                yield from _fill(conn, version, symbols, size)
+            admin.execute(f'ALTER DATABASE "{filling}" RENAME TO "{name}"')
+        with connect(make_conninfo(cluster, dbname=name)) as conn:
+            yield from _read(conn, version, symbols, size)
+        if not keep:
+            admin.execute(f'DROP DATABASE "{name}"')
 
 
-def _measure(conn: Connection, size: int) -> Iterator[Figure]:
+def _fill(conn: Connection, version: Version, symbols: list[str], size: int) -> Iterator[Figure]:
     migrations.migrate(conn)
     conn.prepare_threshold = 0
-    version, bare = Version.of("full", 1), Version.of("bare", 1)
+    bare = Version.of("bare", 1)
     for each in (version, bare):
         each.create(conn)
     for trigger in ("rollups_insert", "rollups_delete"):
         conn.execute(bare.query(f"ALTER TABLE {{ticks}} DISABLE TRIGGER {{{trigger}}}"))
-    symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
     yield from _load(conn, version, bare, symbols, size)
     conn.execute("VACUUM ANALYZE")
     yield Figure("size of rollups, share of the ticks'", f"{_share_of_size(conn):.1%}")
+
+
+def _read(conn: Connection, version: Version, symbols: list[str], size: int) -> Iterator[Figure]:
+    conn.prepare_threshold = 0
     for interval in STORED:
         yield _candles(conn, version, symbols, size, interval, 0, "p50 <= 2 ms, p99 <= 5 ms")
     yield _candles(conn, version, symbols, size, "1s", 0, "")
@@ -169,4 +187,4 @@ def _seconds(work: Callable[[], object]) -> float:
 
 
 if __name__ == "__main__":
-    main([int(argument) for argument in sys.argv[1:]] or [1_000_000])
+    main(sys.argv[1:])
