@@ -1,7 +1,7 @@
-"""What the chart is compared with: the same candles function behind FastAPI, uvicorn and asyncpg.
+"""What the chart is compared with: the same candles behind FastAPI, uvicorn and asyncpg.
 
 Runs in a throw-away environment that has these; it imports nothing of ours. ``/rows`` answers rows as such an
-application usually does, ``/text`` passes through what PostgreSQL made.
+application usually does, ``/text`` passes through the text that is kept with them, as ours does.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ import asyncpg
 import uvicorn
 from fastapi import FastAPI, Response
 
-_FROM = "FROM md_candles_v1($1, '1h', NULL, $2, 500)"
-_TEXT = f"""SELECT '[' || string_agg(format('{{"t":%s,"o":"%s","h":"%s","l":"%s","c":"%s","v":"%s","q":"%s","n":%s}}',
-    extract(epoch FROM t)::bigint * 1000, open, high, low, close, volume, quote, n), ',') || ']' {_FROM}"""
+_ROWS = "SELECT * FROM md_candles_v1($1, '1h', NULL, $2, 500)"
+_KEPT = (
+    "SELECT told FROM md_rollups_1h_v1 WHERE symbol = $1 AND res = 3600 AND bucket <= $2 ORDER BY bucket DESC LIMIT 500"
+)
+_TEXT = f"""SELECT '[' || string_agg(told || ',"closed":true,"finalized":true}}', ',') || ']' FROM ({_KEPT}) c"""
 
 
 @asynccontextmanager
@@ -32,23 +34,19 @@ async def lifespan(app: FastAPI) -> AsyncIterator[None]:
 app = FastAPI(lifespan=lifespan)
 
 
-def _end(number: int) -> datetime:
-    return datetime.fromtimestamp(1_704_000_000 + number % 10**6, UTC)
-
-
 @app.get("/rows")
-async def rows(symbol: str, n: int) -> Any:
+async def rows(symbol: str, end: int) -> Any:
     """Rows as dictionaries, decimals as the framework sends them."""
     async with app.state.pool.acquire() as connection:
-        found = await connection.fetch(f"SELECT * {_FROM}", symbol, _end(n))
+        found = await connection.fetch(_ROWS, symbol, datetime.fromtimestamp(end / 1000, UTC))
     return {"candles": [dict(row) for row in found]}
 
 
 @app.get("/text")
-async def text(symbol: str, n: int) -> Response:
+async def text(symbol: str, end: int) -> Response:
     """PostgreSQL's text as it is."""
     async with app.state.pool.acquire() as connection:
-        found = await connection.fetchval(_TEXT, symbol, _end(n))
+        found = await connection.fetchval(_TEXT, symbol, datetime.fromtimestamp(end / 1000, UTC))
     return Response(found, media_type="application/json")
 
 

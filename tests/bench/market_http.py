@@ -29,11 +29,13 @@ from tests.functional.market_process import ROOT, ApiProcess
 
 SECONDS = 8.0
 ROUNDS = 3
-SYMBOL = "BENCH:CHART"
+START = 1_704_067_200_000
+YEAR = 366 * 86_400_000
+FULL = 6_000_000
+"""Ticks of a symbol in a year, about; where there are more, there are more symbols."""
+CHUNK = 20_000
 LEVELS = ("1m", "15m", "30m", "1h", "4h", "1d")
-CHART = f"/v1/chart?symbol={SYMBOL}&interval=1h&limit=500"
-UNCACHED = f"/v1/chart?symbol={SYMBOL}&interval={{level}}&limit=500&endTime=1704{{{{n}}}}"
-"""No two requests alike, so that none is remembered."""
+CHART = "/v1/chart?symbol=CHART:0&interval=1h&limit=500"
 _RIVAL = ("fastapi", "uvicorn[standard]", "asyncpg")
 
 
@@ -43,25 +45,32 @@ def measure(ticks: int) -> list[Figure]:
         api = ApiProcess(state)
         api.start()
         try:
-            _fill(state, ticks)
-            return [*_levels(api), *_charts(api, state), *_singles(api), *_batches(api)]
+            symbols = max(1, round(ticks / FULL))
+            _fill(state, ticks, symbols)
+            return [*_levels(api, symbols), *_charts(api, state, symbols), *_singles(api), *_batches(api)]
         finally:
             api.stop()
 
 
-def _fill(state: Path, ticks: int) -> None:
-    """``ticks`` of one symbol, 31 seconds apart on the average, so that there are 500 candles of an hour."""
+def _fill(state: Path, ticks: int, symbols: int) -> None:
+    """A year of each symbol, stored side by side in the order of time."""
     with psycopg.connect(conninfo(state), autocommit=True) as connection:
-        for first in range(0, ticks, 500_000):
+        for first in range(0, ticks, CHUNK):
             connection.execute(
                 "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) "
-                "SELECT %s, lpad(n::text, 12, '0'), "
-                "timestamptz '2023-01-01Z' + n * interval '31 s' * least(1, 1e6 / %s), "
-                "100 + (n * 7919 %% 5003) / 100.0, (n %% 1009) / 8.0 FROM generate_series(%s::bigint, %s) AS n",
-                (SYMBOL, ticks, first + 1, min(first + 500_000, ticks)),
+                "SELECT 'CHART:' || n %% %(symbols)s, lpad(n::text, 12, '0'), "
+                "timestamptz '2024-01-01Z' + n * interval '366 days' / %(ticks)s, "
+                "100 + (n * 7919 %% 5003) / 100.0, (n %% 1009) / 8.0 "
+                "FROM generate_series(%(first)s::bigint, %(last)s) AS n",
+                {"symbols": symbols, "ticks": ticks, "first": first, "last": min(first + CHUNK, ticks) - 1},
             )
         connection.execute("VACUUM ANALYZE md_ticks_v1")
         connection.execute("VACUUM ANALYZE md_rollups_v1")
+
+
+def _anywhere(symbols: int) -> str:
+    """Any symbol, and an end from which 500 candles go back but for those of a day; so none is asked for again soon."""
+    return f"symbol=CHART:{{0-{symbols}}}&end={{{START + YEAR * 6 // 10}-{START + YEAR}}}"
 
 
 def _load(port: int, kind: str, clients: int, token: str, seconds: float = SECONDS) -> dict[str, Any]:
@@ -84,25 +93,29 @@ def _figure(name: str, run: dict[str, Any], goal: str = "", *, per: int = 1, uni
     return Figure(name, f"{run['rate'] * per:,.0f} {unit}, {spread(run['latencies'])}", goal)
 
 
-def _levels(api: ApiProcess) -> list[Figure]:
+def _uncached(level: str, symbols: int) -> str:
+    return f"/v1/chart?interval={level}&limit=500&{_anywhere(symbols).replace('end=', 'endTime=')}"
+
+
+def _levels(api: ApiProcess, symbols: int) -> list[Figure]:
     token = api.token("read")
     return [
         _figure(
-            f"500 candles of {level}, one client, uncached",
-            _load(api.port, UNCACHED.format(level=level), 1, token, seconds=2),
+            f"{'220 to 366' if level == '1d' else '500'} candles of {level}, one client, uncached",
+            _load(api.port, _uncached(level, symbols), 1, token, seconds=2),
             "p50 <= 5 ms, p99 <= 15 ms",
         )
         for level in LEVELS
     ]
 
 
-def _charts(api: ApiProcess, state: Path) -> list[Figure]:
+def _charts(api: ApiProcess, state: Path, symbols: int) -> list[Figure]:
     token = api.token("read")
-    kinds = {"ours, uncached": (api.port, UNCACHED.format(level="1h")), "ours, remembered": (api.port, CHART)}
+    kinds = {"ours, uncached": (api.port, _uncached("1h", symbols)), "ours, remembered": (api.port, CHART)}
     with _rival(state) as rival:
         kinds |= {
-            "FastAPI, rows": (rival, f"/rows?symbol={SYMBOL}&n={{n}}"),
-            "FastAPI, text passed through": (rival, f"/text?symbol={SYMBOL}&n={{n}}"),
+            "FastAPI, rows": (rival, f"/rows?{_anywhere(symbols)}"),
+            "FastAPI, text passed through": (rival, f"/text?{_anywhere(symbols)}"),
             "ours, the listener alone (`/healthz`)": (api.port, "/healthz"),
         }
         # Interleaved, so that what else the machine does falls on all alike.

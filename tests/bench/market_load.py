@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
+import re
 import selectors
 import socket
 import sys
@@ -16,7 +18,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 START = 1_700_000_000_000
+SYMBOLS = 4
+GAP = 5_000
+"""Milliseconds between two ticks of a symbol, as in the store's bench."""
 BATCH = 10_000
+
+_RANGE = re.compile(r"\{(\d+)-(\d+)\}")
 
 
 @dataclass
@@ -79,7 +86,7 @@ def _has_answer(client: _Client, buffer: bytearray) -> bool:
 
 
 def requests(kind: str, token: str) -> Callable[[], bytes]:
-    """``tick``, ``batch``, or the path to GET, in which ``{n}`` becomes nine digits of its own each time."""
+    """``tick``, ``batch``, or the path to GET, in which ``{5-8}`` becomes one of 5, 6 and 7, anew each time."""
     numbers = itertools.count(time.time_ns() // 1000)
     authorization = f"Authorization: Bearer {token}\r\n"
     head = f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\n{authorization}Content-Type: application/json\r\n"
@@ -87,7 +94,7 @@ def requests(kind: str, token: str) -> Callable[[], bytes]:
     def tick(number: int) -> str:
         price = f"{100 + number % 50}.{number % 997:03}"
         return (
-            f'{{"symbol":"BENCH:{number % 4}","id":"{number}","ts":{START + number % 10**8},'
+            f'{{"symbol":"BENCH:{number % SYMBOLS}","id":"{number}","ts":{START + number % 10**8 * GAP // SYMBOLS},'
             f'"price":"{price}","size":"1.25","side":"buy"}}'
         )
 
@@ -98,11 +105,11 @@ def requests(kind: str, token: str) -> Callable[[], bytes]:
         return lambda: post(tick(next(numbers)))
     if kind == "batch":
         return lambda: post('{"ticks":[' + ",".join(tick(next(numbers)) for _ in range(BATCH)) + "]}")
-    before, numbered, after = f"GET {kind} HTTP/1.1\r\nHost: a\r\n{authorization}\r\n".partition("{n}")
+    rest = f" HTTP/1.1\r\nHost: a\r\n{authorization}\r\n"
+    draw = random.Random(kind).randrange
 
     def get() -> bytes:
-        number = f"{next(numbers) % 10**9:09}" if numbered else ""
-        return f"{before}{number}{after}".encode()
+        return f"GET {_RANGE.sub(lambda found: str(draw(int(found[1]), int(found[2]))), kind)}{rest}".encode()
 
     return get
 
