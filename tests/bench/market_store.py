@@ -2,7 +2,8 @@
 
     python -m tests.bench.market_store 1000000 10000000 50000000
 
-``--keep DIR`` leaves what was filled in DIR, and reads again what an earlier run left there: filling takes long.
+``--keep DIR`` leaves what was filled in DIR, and reads again what an earlier run of the same SQL left there: filling
+takes long. What was not filled just now is read with cold caches.
 
 A private cluster of the service's own making is filled through ``store.ticks.ingest`` in batches of 1000, a tick every
 five seconds, a symbol for each year of them. A candle's figure is that of ``store.candles.read``: the round trip over
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import hashlib
 import random
 import sys
 import tempfile
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--keep", metavar="DIR", help="keep the databases in DIR, and read those that are there")
     given = parser.parse_args(arguments)
     with contextlib.ExitStack() as stack:
-        kept = given.keep and Path(given.keep).resolve()
+        kept = Path(given.keep).resolve() if given.keep else None
         folder = kept or stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True))
         lease = stack.enter_context(Lease(Path(folder), linger=False))
         for size in given.sizes:
@@ -61,9 +63,9 @@ def main(arguments: list[str]) -> None:
 
 def measure(cluster: str, size: int, *, keep: bool = False) -> Iterator[Figure]:
     """The figures of a database of its own with ``size`` ticks; one that is there by its name was filled before."""
-    name, filling = f"bench_{size}", f"filling_{size}"
-    symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
     version = Version.of("full", 1)
+    name, filling = f"bench_{size}_{hashlib.sha256(version.script()).hexdigest()[:8]}", f"filling_{size}"
+    symbols = [f"bench:{number}" for number in range(max(1, round(size / A_YEAR)))]
     with connect(cluster) as admin:
         if admin.execute("SELECT FROM pg_database WHERE datname = %s", (name,)).fetchone() is None:
             admin.execute(f'DROP DATABASE IF EXISTS "{filling}"')

@@ -132,7 +132,7 @@ BEGIN
     END IF;
     origin := '1969-01-06Z'::timestamptz - shift;
     reach := width - step;  -- from the opening of a bucket to that of its last row
-    -- Both bounds are known before the rows are read: with a LIMIT there the planner would take another index than that of the values.
+    -- Both bounds are known before the rows are read: with a LIMIT there the planner may pass over the index that holds the values.
     IF forward THEN
         latest := least(latest, (
             SELECT bucket + step FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
@@ -212,8 +212,8 @@ RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- A step costs a probe for each bound. So half hours are one only where they are the last, and hours where they are not the last
-    -- but one before half hours: the rows that these spare cost less.
+    -- A step costs a probe for each bound, more than the rows that it spares: half hours only where they are the last step, hours only
+    -- where no half hours follow.
     levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
                                   WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
     spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
@@ -229,14 +229,14 @@ BEGIN
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * per LIMIT 1);
-        IF far > near + wanted * per * span THEN
+        IF far - near > wanted * per * span THEN
             far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
         beyond := far + span;
     ELSE
         near := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * per LIMIT 1);
-        IF far < near - wanted * per * span THEN
+        IF near - far > wanted * per * span THEN
             far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
         earliest := greatest(earliest, {bucket_of}(far, width, shift));

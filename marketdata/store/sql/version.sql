@@ -22,7 +22,7 @@ CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS N
 -- One row per symbol, level (res: seconds, 60, 900, 1800, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
 -- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap, and the text of
 -- the answer, which takes longer to make than all the rest of the query.
--- No column of the key ever changes, so with room left in the page nearly every update is a heap-only one.
+-- Where no column of an index ever changes (1m, 15m and 1d), nearly every update is a heap-only one, with room left in the page.
 CREATE TABLE {rollups} (
     bucket    timestamptz NOT NULL,
     first_ts  timestamptz NOT NULL,

@@ -335,3 +335,11 @@ def test_bounds_far_outside_choose_all_or_nothing(conn: Connection, version: Ver
         for shift in (0, 330):
             assert candles.read(conn, version, symbol, interval, start=bound, shift=shift).count == (bound < 0)
             assert candles.read(conn, version, symbol, interval, end=bound, shift=shift).count == (bound > 0)
+
+
+@pytest.mark.parametrize("start", ["NULL", "'1970-01-01Z'"])
+def test_more_rows_may_be_asked_for_than_time_has(conn: Connection, version: Version, start: str) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [tick(symbol, "a", START)])
+    query = f"SELECT count(*) FROM {{candles}}(%s, '1M', {start}, max_rows => 1000000)"
+    assert conn.execute(version.query(query), (symbol,)).fetchone() == (1,)
