@@ -8,11 +8,13 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from marketdata import secretfile
@@ -78,6 +80,29 @@ def read_token(database: str, service: Service) -> str:
 @pytest.fixture(scope="module")
 def write_token(database: str, service: Service) -> str:
     return new_token(database, "write")
+
+
+@pytest.fixture
+def admin(database: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database, autocommit=True) as connection:
+        yield connection
+
+
+def waiting_for_locks(connection: psycopg.Connection[Any]) -> int:
+    """How many of the database's statements wait for a lock."""
+    row = connection.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def eventually(done: Callable[[], bool]) -> None:
+    """Wait until ``done``, which is asked again and again; half a minute is longer than anything here may take."""
+    waiting = threading.Event()
+    for _ in range(600):
+        if done():
+            return
+        waiting.wait(0.05)
+    pytest.fail("did not come to pass")
 
 
 class Api:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
+from marketdata.api import auth
 from marketdata.api.serve import Service
 from marketdata.errors import UsageError, VersionMissing
 from marketdata.settings import Settings
 from marketdata.store import pool
-from tests.marketdata.api.conftest import Api, new_token
+from tests.marketdata.api.conftest import Api, eventually, new_token, waiting_for_locks
 
 Make = Callable[..., dict[str, Any]]
 CHART = "/v1/chart?symbol=ROBUST:A&interval=1d"
@@ -28,27 +30,11 @@ def stored(api: Api, tick: Make) -> None:
     api.ingest(tick(symbol="ROBUST:A", id="first"))
 
 
-@pytest.fixture
-def admin(database: str) -> Iterator[psycopg.Connection[Any]]:
-    with psycopg.connect(database, autocommit=True) as connection:
-        yield connection
-
-
 def cut(admin: psycopg.Connection[Any]) -> None:
     admin.execute(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
         "WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
-
-
-def eventually(done: Callable[[], bool]) -> None:
-    """Wait until ``done``, which is asked again and again; half a minute is longer than anything here may take."""
-    waiting = threading.Event()
-    for _ in range(600):
-        if done():
-            return
-        waiting.wait(0.05)
-    pytest.fail("did not come to pass")
 
 
 def test_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -> None:
@@ -100,16 +86,12 @@ def test_one_bad_apple_does_not_spoil_the_others(api: Api, tick: Make, admin: ps
     def send(name: str) -> None:
         statuses[name] = api("POST", INGEST, tick(symbol="ROBUST:A", id=name)).status_int
 
-    def waits_for_a_lock() -> bool:
-        row = admin.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
-        return row is not None and row[0] > 0
-
     first, *others = [threading.Thread(target=send, args=(name,)) for name in ["first-in-line", *ids]]
     try:
         with admin.transaction():
             admin.execute("LOCK TABLE md_symbols_v1")
             first.start()
-            eventually(waits_for_a_lock)
+            eventually(lambda: waiting_for_locks(admin) == 1)
             for thread in others:  # behind it they gather
                 thread.start()
             eventually(lambda: api.service.services.ingestion.depth == len(ids))
@@ -152,9 +134,14 @@ def test_saturation_is_told_before_anything_grows(api: Api, tick: Make, monkeypa
         api.problem("POST", INGEST, tick(), status=429, code="saturated")
 
 
-def test_a_revocation_reaches_another_process_at_once(
-    api: Api, service_settings: Settings, admin: psycopg.Connection[Any]
-) -> None:
+@pytest.fixture
+def long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A token is remembered for longer than anything here waits: what is forgotten was forgotten for another reason."""
+    monkeypatch.setattr(auth, "REMEMBERED_SECONDS", 3600.0)
+
+
+@pytest.mark.usefixtures("long_memory")
+def test_a_revocation_reaches_another_process_at_once(api: Api, service_settings: Settings) -> None:
     other = Service(service_settings)
     other.start()
     try:
@@ -168,6 +155,7 @@ def test_a_revocation_reaches_another_process_at_once(
         other.stop()
 
 
+@pytest.mark.usefixtures("long_memory")
 def test_a_revocation_that_nobody_heard_of_is_made_good(api: Api, admin: psycopg.Connection[Any]) -> None:
     made = api("POST", "/v1/admin/tokens", {"name": "unheard", "scope": "read"}, status=201).json
     api.tokens["read"] = made["token"]
@@ -193,15 +181,25 @@ def test_use_is_noted_lazily(api: Api, service_settings: Settings, database: str
     assert noted()
 
 
-def test_an_api_waits_for_its_database(service_settings: Settings, state_dir: Any, tick: Make) -> None:
-    nowhere = make_conninfo(service_settings.database_url or "", host=str(state_dir))
+def test_an_api_waits_for_its_database(service_settings: Settings, database: str, state_dir: Path, tick: Make) -> None:
+    url = service_settings.database_url or ""
+    nowhere = make_conninfo(url, host=str(state_dir))
     running = Service(dataclasses.replace(service_settings, database_url=nowhere))
     running._pool._pool.timeout = 0.1
     running.start()
     try:
-        api = Api(running, "md_" + "a" * 36, "md_" + "a" * 36)
+        api = Api(running, new_token(database, "read"), new_token(database, "write"))
         assert not api.get("/healthz")["database"]["reachable"]
-        api.problem("GET", "/ready", status=503, code="database_unavailable")
+        late = tick(symbol="ROBUST:A", id="late")
+        for method, path, body in (("GET", "/ready", None), ("GET", CHART, None), ("POST", INGEST, late)):
+            api.problem(method, path, body, status=503, code="database_unavailable")
+        reached = conninfo_to_dict(url)
+        door = f".s.PGSQL.{reached['port']}"
+        (state_dir / door).symlink_to(Path(str(reached["host"])) / door)
+        eventually(lambda: api("GET", "/ready").status_int == 200)
+        eventually(lambda: api.get("/healthz")["database"]["reachable"])
+        api("POST", INGEST, late, status=201)
+        api.get(CHART)
     finally:
         running.stop()
 
