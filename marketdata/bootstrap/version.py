@@ -31,7 +31,7 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
             current = "; it is the current one" if entry.is_current else ""
             say(f"version {n}: made {version.ticks_table} and {version.candles_function}{current}")
         # Also for one that was made before the role was.
-        grant(connection, [version.name(part) for part in _READABLE])
+        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
     path = settings.state_dir / f"v{n}.env"
     say(f"{path}: written" if _write_settings(path, version) else f"{path}: up to date")
     return version

@@ -12,13 +12,14 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from marketdata import secretfile, token
 from marketdata.bootstrap import first_start
 from marketdata.bootstrap.database import READER, initialise
 from marketdata.bootstrap.version import make_version
-from marketdata.errors import StateError, UsageError, VersionMissing
+from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
 from marketdata.settings import Settings, load
 from marketdata.store import migrations, registry, tokens
 from marketdata.store.pool import connect
@@ -82,7 +83,7 @@ def test_inits_at_the_same_time_apply_each_step_once(fresh: Settings) -> None:
 
 def test_a_step_that_fails_leaves_nothing_of_itself(fresh: Settings) -> None:
     steps = ("CREATE TABLE a ()", "CREATE TABLE b (); SELECT 1 / 0")
-    with pytest.raises(Exception, match="zero"), connect(url(fresh)) as connection:
+    with pytest.raises(InvalidValue), connect(url(fresh)) as connection:
         migrations.migrate(connection, steps)
     assert value(fresh, "SELECT array_agg(step) FROM market_migrations") == [1]
     assert value(fresh, "SELECT to_regclass('b')") is None
@@ -104,6 +105,35 @@ def test_the_reader_reads_data_and_no_token(fresh: Settings) -> None:
     for table, readable in [("md_ticks_v1", True), ("md_candle_v1", True), ("api_tokens", False)]:
         assert value(fresh, f"SELECT has_table_privilege('{READER}', '{table}', 'SELECT')") is readable
     assert value(fresh, f"SELECT has_table_privilege('{READER}', 'md_ticks_v1', 'INSERT')") is False
+
+
+@pytest.mark.parametrize("fill", ["none", "previous"])
+@pytest.mark.parametrize(("bucket", "shift"), [("1s", 0), ("1m", 0), ("5m", 0), ("1w", 0), ("1w", 330), ("1M", 330)])
+def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: str, shift: int, fill: str) -> None:
+    """Each way of making candles, as a GraphQL engine asks for them, and by an alias too."""
+    with connect(url(read_by_role)) as connection:
+        connection.execute(f"SET ROLE {READER}")
+        for name in ("R:A", "R:ALIAS"):
+            statement = "SELECT symbol, n FROM md_candles_v1(%s, %s, NULL, '2023-12-20Z', 500, %s, %s)"
+            assert connection.execute(statement, (name, bucket, fill, shift)).fetchall() == [("R:A", 2)]
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("SELECT FROM api_tokens")
+
+
+@pytest.fixture(scope="module")
+def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    """Settings with a database of two ticks of one second, and an alias of their symbol."""
+    folder = str(tmp_path_factory.mktemp("read_by_role"))
+    settings = load({"DATABASE_URL": new_database(), "MARKET_STATE_DIR": folder})
+    init(settings)
+    version(settings, 1)
+    execute(settings, "INSERT INTO market_aliases (alias, symbol) VALUES ('R:ALIAS', 'R:A')")
+    for id in ("a", "b"):
+        execute(
+            settings,
+            f"INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('R:A', '{id}', '2023-12-20Z', 1, 1)",
+        )
+    return settings
 
 
 def test_a_login_that_may_not_make_roles_is_told_so(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -245,6 +275,7 @@ def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Setti
             ("read", "read"),
         ]
         for name, scope in (("read.json", "read"), ("alg.json", "write")):
+            assert (fresh.secrets_dir / name).stat().st_mode & 0o777 == 0o600
             held = secretfile.read_token(fresh.secrets_dir / name, scope=scope)
             found = tokens.find(connection, token.digest(held.token))
             assert found is not None
