@@ -2,7 +2,7 @@
 
 The router's 404 and 405, refused credentials, the domain's errors, the database's condition, a defect of ours (500) and
 what the listener cannot parse all pass through :func:`problem`. A client never sees a traceback, nor a word of the
-database's own messages; both are logged.
+database's own messages, but for what a function says of its arguments (``store/pool.py``). A 500 logs both.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ from typing import Any
 
 import psycopg
 import psycopg_pool
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from marketdata import errors as e
 
@@ -24,7 +25,15 @@ SIZE = 16
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 STATEMENT_SECONDS = 30.0
-CONNECT_SECONDS = 5
+CONNECTING: dict[str, str | int] = {
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 10_000,
+}
+"""libpq's parameters, as far as a URL does not set them: a server that vanished without a word (its machine lost power,
+a firewall forgot the connection) is given up within half a minute, not after the kernel's two hours."""
 
 _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
@@ -32,6 +41,9 @@ SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transacti
        set_config('synchronous_commit', 'on', false), set_config('jit', 'off', false),
        set_config('plan_cache_mode', 'force_generic_plan', false)
 """
+
+_CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
+"""For :data:`marketdata.store.lookup.AS_IT_STANDS`: asked once for each connection, which outlives no cluster."""
 
 # The longest prefix counts.
 SQLSTATES: dict[str, type[e.MarketError]] = {
@@ -56,7 +68,10 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
     "58": e.DatabaseUnavailable,  # the system around it: input and output
 }
 
+_ARGUMENT = "22023"  # invalid_parameter_value
+
 _DETAILS: dict[type[e.MarketError], str] = {
+    e.InvalidValue: "the database refuses a value of this request: it is out of the range of what can be stored",
     e.Conflict: "this conflicts with what the database holds",
     e.DatabaseUnavailable: "the database does not answer; nothing of this request was kept, send it again",
     e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
@@ -68,12 +83,13 @@ _DETAILS: dict[type[e.MarketError], str] = {
 
 
 def translate(error: psycopg.Error) -> e.MarketError:
-    """Our error for one of the driver's. Its words hold no statement, no connection string and no stored value."""
+    """Our error for one of the driver's, in words of ours: the driver's may hold names of tables, stored values or the
+    connection string. Only what a function says of its arguments is passed on, since nobody else can say it."""
     if isinstance(error, psycopg_pool.PoolTimeout):
         return e.DatabaseExhausted("all connections to the database are in use; try again later")
     kind = _kind(error)
-    if kind is e.InvalidValue:
-        return kind(error.diag.message_primary or "a value cannot be stored")
+    if error.sqlstate == _ARGUMENT and error.diag.message_primary:
+        return kind(error.diag.message_primary)
     return kind(_DETAILS[kind])
 
 
@@ -100,9 +116,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
     """One connection for a one-shot task, in autocommit mode and without a statement timeout."""
     with (
         translated(),
-        psycopg.connect(
-            conninfo, autocommit=True, connect_timeout=CONNECT_SECONDS, fallback_application_name=application_name
-        ) as connection,
+        psycopg.connect(_completed(conninfo, application_name), autocommit=True) as connection,
     ):
         _configure(connection, seconds=0)
         yield connection
@@ -113,19 +127,14 @@ class Pool:
 
     def __init__(self, conninfo: str, *, application_name: str, size: int = SIZE) -> None:
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
-            conninfo,
-            kwargs={
-                "autocommit": True,
-                "prepare_threshold": 0,
-                "connect_timeout": CONNECT_SECONDS,
-                "fallback_application_name": application_name,
-            },
+            _completed(conninfo, application_name),
+            kwargs={"autocommit": True, "prepare_threshold": 0},
             min_size=min(4, size),
             max_size=size,
             timeout=WAIT_SECONDS,
             # After an outage a request makes the next attempt; a long backoff would outlive the outage.
             reconnect_timeout=1.0,
-            configure=_configure,
+            configure=_configure_kept,
             name=application_name,
             open=True,
         )
@@ -177,6 +186,25 @@ class Pool:
 def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> None:
     limit = str(int(seconds * 1000))
     connection.execute(_SESSION, (limit, limit), prepare=False)
+
+
+def _configure_kept(connection: Connection) -> None:
+    _configure(connection)
+    # Some providers let nobody ask. The table and the row still tell most.
+    with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+        connection.execute(_CLUSTER, prepare=False)
+
+
+def _completed(conninfo: str, application_name: str) -> str:
+    """``conninfo`` with :data:`CONNECTING` for what it leaves open. UsageError when it is none; it may hold a password,
+    so it is not told."""
+    try:
+        given = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as error:
+        raise e.UsageError(
+            "a database's URL is none that libpq knows: look at DATABASE_URL and DATABASE_READ_URL"
+        ) from error
+    return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **given})
 
 
 def _is_cut(connection: Connection) -> bool:

@@ -14,11 +14,16 @@ import psycopg
 import psycopg_pool
 import pytest
 from psycopg import errors
+from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
 from marketdata.lease import Lease
+from marketdata.store import candles, ticks
 from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect, translate
+from marketdata.store.version import Version
+
+from .conftest import START, tick
 
 SECRET = "postgresql://me:secret@host/"
 
@@ -74,6 +79,71 @@ def test_every_class_of_errors_has_its_place(raised: type[psycopg.Error], kind: 
     assert ours.detail
 
 
+VANISHING = {
+    "connect_timeout": "5",
+    "keepalives_idle": "10",
+    "keepalives_interval": "5",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+
+
+def set_for(conninfo: str) -> list[dict[str, str]]:
+    """What a connection of a pool, and one for a single task, were made with."""
+    pool = Pool(conninfo, application_name="test", size=1)
+    try:
+        with pool.connection() as kept, connect(conninfo) as single:
+            return [each.info.get_parameters() for each in (kept, single)]
+    finally:
+        pool.close()
+
+
+def test_a_server_that_vanishes_is_given_up(database: str) -> None:
+    for found in set_for(database):
+        assert VANISHING.items() <= found.items()
+
+
+def test_the_url_has_the_last_word(database: str) -> None:
+    own = {name: str(int(value) + 1) for name, value in VANISHING.items()} | {"application_name": "mine"}
+    for found in set_for(make_conninfo(database, **own)):
+        assert own.items() <= found.items()
+
+
+def test_what_is_no_url_is_refused_without_its_words() -> None:
+    for attempt in (lambda: Pool("postgresql://me:secret@[host/", application_name="test"),
+                    lambda: connect("host=h nonsense=secret").__enter__()):  # fmt: skip
+        with pytest.raises(e.UsageError, match="DATABASE_URL") as refused:
+            attempt()
+        assert "secret" not in refused.value.detail
+
+
+def test_statements_are_prepared_once_and_planned_once_for_all_values(database: str, version: Version) -> None:
+    pool = Pool(database, application_name="test", size=1)
+    try:
+        with pool.connection() as connection:
+            ticks.ingest(connection, version, [tick("PREPARED:A", "a", START)])
+        for limit in range(1, 9):
+            with pool.connection() as connection:
+                candles.read(connection, version, "PREPARED:A", "1m", limit=limit)
+                ticks.read(connection, version, "PREPARED:A", limit=limit)
+        with pool.connection() as connection:
+            rows = connection.execute(
+                "SELECT statement, generic_plans, custom_plans FROM pg_prepared_statements", prepare=False
+            ).fetchall()
+    finally:
+        pool.close()
+    for part in (version.name("rollups_1m"), version.ticks_table):
+        assert [(generic, custom) for text, generic, custom in rows if f'FROM "{part}"' in text] == [(8, 0)]
+
+
+def test_the_words_of_a_refused_value_are_not_passed_on(pool: Pool) -> None:
+    for statement in ("SELECT 'my secret'::integer", "CREATE TEMP TABLE t (secret int CHECK (secret > 0)); "
+                      "INSERT INTO t VALUES (-1)"):  # fmt: skip
+        with pytest.raises(e.InvalidValue) as refused, pool.connection() as connection:
+            connection.execute(statement, prepare=False)
+        assert "secret" not in refused.value.detail
+
+
 def test_what_a_function_of_ours_says_of_a_value_is_passed_on(pool: Pool) -> None:
     statement = "DO $$ BEGIN RAISE EXCEPTION 'no such interval' USING ERRCODE = '22023'; END $$"
     with pytest.raises(e.InvalidValue, match=r"^no such interval$"), pool.connection() as connection:
@@ -85,6 +155,31 @@ def test_a_session_is_what_the_statements_rely_on(pool: Pool) -> None:
     with pool.connection() as connection:
         found = [connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]
     assert found == [("UTC",), ("ISO, MDY",), ("on",), ("off",), ("30s",), ("test",)]
+
+
+def cluster(pool: Pool) -> object:
+    with pool.connection() as connection:
+        return connection.execute("SELECT current_setting('marketdata.cluster', true)").fetchone()
+
+
+def test_a_session_knows_its_cluster(pool: Pool, database: str) -> None:
+    with connect(database) as connection:
+        wanted = connection.execute("SELECT system_identifier::text FROM pg_control_system()").fetchone()
+    assert cluster(pool) == wanted
+
+
+def test_who_may_not_ask_for_the_cluster_is_served_all_the_same(new_database: Callable[[], str]) -> None:
+    url = new_database()
+    with connect(url) as connection:
+        connection.execute("CREATE ROLE may_not_ask")
+        connection.execute("REVOKE EXECUTE ON FUNCTION pg_control_system() FROM PUBLIC")
+    pool = Pool(make_conninfo(url, options="-c role=may_not_ask"), application_name="test", size=1)
+    try:
+        assert cluster(pool) == (None,)
+    finally:
+        pool.close()
+        with connect(url) as connection:
+            connection.execute("DROP ROLE may_not_ask")
 
 
 def test_a_transaction_is_kept_whole_or_not_at_all(pool: Pool) -> None:
