@@ -13,6 +13,7 @@ from marketdata.api.revalidation import matches, weak_tag
 from marketdata.errors import InvalidValue
 from marketdata.interval import RESOLUTIONS, time_zone_shift
 from marketdata.store import candles
+from marketdata.store.version import Version
 
 QUERY = "ChartQuery"
 _MEDIA_TYPES = {"csv": CSV}
@@ -25,7 +26,7 @@ def chart(request: Request) -> Reply:
     asked = _asked(text)
     services = request.services
     version = services.served.version()
-    key = f"{version.prefix}.{version.n}?{text}"
+    key = f"{version.candles_function}?{text}"
     media_type = _MEDIA_TYPES.get(asked["format"], JSON)
     known = services.answers.get(key)
     wanted = request.environ.get("HTTP_IF_NONE_MATCH")
@@ -33,7 +34,7 @@ def chart(request: Request) -> Reply:
         counter = services.counters.get((version, asked["symbol"]))
         if counter is not None:
             state = candles.State.of(counter, asked["interval"], asked["shift"])
-            tag = weak_tag(version.n, state.counter, state.clock)
+            tag = _tag(version, state)
             if wanted is not None and matches(wanted, tag):
                 return Reply(b"", 304, headers=(("ETag", tag),))
             if known is not None and known.tag == tag:
@@ -41,9 +42,14 @@ def chart(request: Request) -> Reply:
     with services.reads.connection() as connection:
         found = candles.read(connection, version, **asked)
     state = found.state
-    answer = Answer(weak_tag(version.n, state.counter, state.clock), found.head.encode(), found.tells_time)
+    answer = Answer(_tag(version, state), found.head.encode(), found.tells_time)
     services.answers.put(key, answer)
     return Reply(answer.body(state.as_of), 200, media_type, (("ETag", answer.tag),))
+
+
+def _tag(version: Version, state: candles.State) -> str:
+    """With the symbol itself: the name that was asked for may be an alias, which can be pointed elsewhere."""
+    return weak_tag(version.candles_function, state.symbol, state.origin, state.counter, state.clock)
 
 
 @lru_cache(maxsize=2048)

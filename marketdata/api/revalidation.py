@@ -12,7 +12,7 @@ _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 
 
 def weak_tag(*parts: int | str) -> str:
-    """``W/"1.7.29000000"``: everything that the answer depends on beside its address."""
+    """``W/"DEMO:A.7.29000000"``: everything that the answer depends on beside its address."""
     return f'W/"{".".join(map(str, parts))}"'
 
 

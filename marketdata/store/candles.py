@@ -8,7 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
 from marketdata.interval import SECOND, bucket_open
-from marketdata.store.lookup import OF_SYMBOL, unknown, within
+from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
 
@@ -88,26 +88,30 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
 
 _NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double tells these microseconds exactly
 _COUNTERS: LiteralString = f"""
-    SELECT asked.name, s.symbol, s.version, {_NOW} FROM unnest(%s::text[]) AS asked (name)
+    SELECT asked.name, {AS_IT_STANDS}, {_NOW} FROM unnest(%s::text[]) AS asked (name)
     LEFT JOIN market_aliases a ON a.alias = asked.name
     JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, asked.name)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """The version counter of ``symbol`` (no alias), as it stood at ``now`` by the database's clock (microseconds)."""
+    """The version counter of ``symbol`` (no alias), as it stood at ``now`` by the database's clock (microseconds);
+    ``origin`` tells it from the same number of another table or database."""
 
     symbol: str
+    origin: str
     counter: int
     now: int
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an answer depends on beside its parameters: the symbol's ``counter``, and ``clock``, the opening time
-    (seconds) of the bucket that is open now. ``as_of`` is the database's time in milliseconds, ``symbol`` no alias."""
+    """What an answer depends on beside its parameters: ``symbol`` (no alias), the ``counter`` of that ``origin``, and
+    ``clock``, the opening time (seconds) of the bucket that is open now. ``as_of`` is the database's time in
+    milliseconds."""
 
     symbol: str
+    origin: str
     counter: int
     clock: int
     as_of: int
@@ -116,7 +120,7 @@ class State:
     def of(cls, counter: Counter, interval: str, shift: int) -> Self:
         """What ``counter`` says of candles of ``interval``, their buckets moved by ``shift`` minutes."""
         clock = bucket_open(counter.now, interval, shift) // SECOND
-        return cls(counter.symbol, counter.counter, clock, counter.now // 1000)
+        return cls(counter.symbol, counter.origin, counter.counter, clock, counter.now // 1000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +196,7 @@ def read(
 
 
 def _chosen(version: Version, asked: Mapping[str, Any], format: Format, sort: str) -> LiteralString:
-    """The statement for what is asked. Both give one row: symbol, counter, now, how many candles, and their text."""
+    """The statement for what is asked. Both give one row: a :class:`Counter`, how many candles, and their text."""
     interval, is_forward, is_descending = asked["interval"], asked["start"] is not None, sort == "desc"
     is_plain = format == "object" and asked["fill"] == "none" and asked["current"] == "include"
     if is_plain and version.has_own_candles and _is_stored(interval, asked["shift"]):
@@ -206,7 +210,7 @@ def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
     body = body.replace("KEPT", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT s.symbol, s.version, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {AS_IT_STANDS}, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
@@ -227,7 +231,7 @@ def _told(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralStr
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
     return f"""
-        SELECT s.symbol, s.version, {_NOW}, k.found + EXISTS (
+        SELECT {AS_IT_STANDS}, {_NOW}, k.found + EXISTS (
             SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer, k.body
         FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,

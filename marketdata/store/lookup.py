@@ -13,6 +13,11 @@ OF_SYMBOL: LiteralString = (
 )
 """The row ``s`` of the symbols table that the parameter ``symbol``, a name or an alias, stands for."""
 
+AS_IT_STANDS: LiteralString = """
+    s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
+"""Of that row: the symbol's own name, where its counter comes from, and the counter. Counters begin at 1 in every
+table, and again in one that was emptied; cluster, table and the transaction that wrote the row tell them apart."""
+
 
 @overload
 def within(bound: int) -> int: ...

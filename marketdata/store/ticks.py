@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue
-from marketdata.store.lookup import OF_SYMBOL, unknown, within
+from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version, braced
 from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
@@ -127,10 +127,15 @@ _ROWS: dict[Format, tuple[str, str]] = {
 
 
 class Page(NamedTuple):
-    """``body`` is the JSON answer, or the lines of another format; ``next_cursor`` is None on the last page."""
+    """``body`` is the JSON answer, or the lines of another format; ``next_cursor`` is None on the last page.
+
+    ``symbol`` (no alias), ``origin`` and ``counter`` are what it depends on beside its parameters, as with candles.
+    """
 
     body: str
     next_cursor: str | None
+    symbol: str
+    origin: str
     counter: int
 
 
@@ -178,12 +183,13 @@ def read(
     key = None if cursor is None else _Key.decoded(cursor)
     is_forward = start is not None if key is None else key.is_forward
     row = _page(conn, version, symbol, start, end, limit, is_forward, (sort == "asc") != is_forward, key, format)
-    stored, counter, found, rows, *last = row
+    stored, origin, counter, found, rows, *last = row
+    state = (stored, origin, counter)
     following = _Key(is_forward, *last).encoded() if found > limit else None
     if format != "object":
-        return Page((CSV_HEADER if format == "csv" else "") + (rows or ""), following, counter)
+        return Page((CSV_HEADER if format == "csv" else "") + (rows or ""), following, *state)
     told = json.dumps(following)
-    return Page(f'{{"symbol":"{stored}","ticks":[{rows or ""}],"next_cursor":{told}}}', following, counter)
+    return Page(f'{{"symbol":"{stored}","ticks":[{rows or ""}],"next_cursor":{told}}}', following, *state)
 
 
 def stream(
@@ -207,11 +213,11 @@ def stream(
         row = block
         if format == "csv":
             yield CSV_HEADER
-        while row[3]:
-            yield row[3]
-            if row[2] <= STREAM_PAGE:
+        while row[4]:
+            yield row[4]
+            if row[3] <= STREAM_PAGE:
                 return
-            key = _Key(is_forward, *row[4:])
+            key = _Key(is_forward, *row[5:])
             row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format)
 
     return blocks()
@@ -229,7 +235,7 @@ def _page(
     key: _Key | None,
     format: Format,
 ) -> tuple[Any, ...]:
-    """(symbol, counter, rows found up to limit + 1, text, and of the last row of the page: us, seq, id)."""
+    """(symbol, origin, counter, rows found up to limit + 1, text, and of the last row of the page: us, seq, id)."""
     values = {"symbol": symbol, "start": within(start), "end": within(end), "limit": limit}
     if key is not None:
         values |= {"key_us": key.us, "key_seq": key.seq, "key_id": key.id}
@@ -265,7 +271,7 @@ def _statement(
         conditions += f" AND (t.ts, t.seq, t.id) {'>' if is_forward else '<'} {key}"
     last = "FILTER (WHERE t.ord = %(limit)s)"
     return f"""
-        SELECT s.symbol, s.version, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {AS_IT_STANDS}, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found,
                    string_agg(concat({braced(expression)}), {separator}{" ORDER BY t.ord DESC" if is_reversed else ""})
                        FILTER (WHERE t.ord <= %(limit)s) AS body,
