@@ -1,0 +1,52 @@
+"""Leases: one holder at a time, by the database's clock, and a number that tells a holder of the past."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from marketdata.errors import Conflict
+from marketdata.store import leases
+from marketdata.store.pool import Connection
+
+
+@pytest.fixture
+def name() -> str:
+    return uuid.uuid4().hex
+
+
+def run_out(conn: Connection, name: str) -> None:
+    conn.execute("UPDATE market_leases SET expires_at = clock_timestamp() WHERE name = %s", (name,))
+
+
+def test_a_renewal_keeps_the_number(conn: Connection, name: str) -> None:
+    first = leases.take(conn, name, "one", 60)
+    second = leases.take(conn, name, "one", 120)
+    assert second.fencing == first.fencing
+    assert second.expires_at > first.expires_at
+
+
+def test_a_lease_that_ran_out_is_taken_anew_with_a_greater_number(conn: Connection, name: str) -> None:
+    """By whomever: its holder may have slept meanwhile, and another may have had it."""
+    numbers = [leases.take(conn, name, "one", 60).fencing]
+    for holder in ("one", "two", "two", "one"):
+        run_out(conn, name)
+        numbers.append(leases.take(conn, name, holder, 60).fencing)
+        with pytest.raises(Conflict) as refused:
+            leases.take(conn, name, "three", 60)
+        assert refused.value.extra == {"holder": holder}
+    assert numbers == sorted(set(numbers))
+
+
+def test_nobody_gives_back_what_ran_out(conn: Connection, name: str) -> None:
+    leases.take(conn, name, "one", 60)
+    run_out(conn, name)
+    assert not leases.release(conn, name, "one")
+    assert not leases.release(conn, name, "two")
+
+
+def test_what_was_given_back_is_taken_with_a_greater_number(conn: Connection, name: str) -> None:
+    first = leases.take(conn, name, "one", 60)
+    assert leases.release(conn, name, "one")
+    assert leases.take(conn, name, "one", 60).fencing > first.fencing
