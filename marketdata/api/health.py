@@ -25,10 +25,14 @@ def healthz(request: Request) -> Reply:
 
 
 def ready(request: Request) -> Reply:
-    """200 when the database answers and holds the version that is served; 503 until then."""
+    """200 when the database, and the one that is read from where that is another, answers and holds the version that is
+    served; 503 until then."""
     services = request.services
     with services.pool.connection() as connection:
         version = services.served.find(connection)
+    if services.reads is not services.pool:
+        with services.reads.connection() as connection:
+            version.check(connection)
     return answer({"ready": True, "ticks_table": version.ticks_table, "candles_function": version.candles_function})
 
 
