@@ -23,6 +23,7 @@ from cardapp.reports.course import course
 from cardapp.reports.entry import Place, entry, moves
 from cardapp.reports.overview import overview
 from cardapp.reports.words import MOVES, Event, is_noise
+from cardapp.state.events import Head
 
 _COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
     "good": "#17794a",
@@ -77,25 +78,25 @@ def render(
     progress: Mapping[str, Any],
     current: str,
     events: Iterable[Event],
-    last: Event | None,
+    head: Head,
     picture: Callable[[str], bytes],
     at: str,
     base_url: str,
 ) -> Iterator[str]:
     """The file in pieces.
 
-    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` are those of
-    the card, in order, as ``state.events.stream`` gives them, ``last`` is the last of all cards'; ``picture`` gives an
-    evidence file's bytes by its name and may raise one of our errors, which is then shown in the picture's place;
-    ``at`` is the time of the report, ``base_url`` the running application's address without a path.
-    Scrolling and the events of other cards are left out, and counted.
+    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` are all of
+    this card and of no other, in order, as ``state.events.stream`` gives them, and ``head`` is the record's at the same
+    moment; ``picture`` gives an evidence file's bytes by its name and may raise one of our errors, which is then shown
+    in the picture's place; ``at`` is the time of the report, ``base_url`` the running application's address without a
+    path. Scrolling and the events of other cards are left out, and counted.
     """
     place = Place(catalog, identity, base_url)
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
     yield from course(card, place, current)
     yield "<main>\n<h2>What happened</h2>\n"
-    record = _Record(last)
+    record = _Record(head)
     for group in _grouped(record.told(events)):
         if group[0]["at"][:10] != record.day:
             record.day = group[0]["at"][:10]
@@ -113,16 +114,16 @@ def render(
 class _Record:
     """What went by, for the footer."""
 
-    def __init__(self, last: Event | None) -> None:
+    def __init__(self, head: Head) -> None:
         self.day = ""
         self.shown = 0
         self.noise = 0
-        self.last = last
+        self.head = head
 
     @property
     def others(self) -> int:
         """Events of other cards; all are numbered from 1 on without a gap."""
-        return (self.last["seq"] if self.last is not None else 0) - self.shown - self.noise
+        return self.head.seq - self.shown - self.noise
 
     def told(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
@@ -184,11 +185,10 @@ def _foot(record: _Record, identity: Identity, at: str) -> str:
         if count
     ]
     told = f"{record.shown} entries" + (f"; left out: {' and '.join(left_out)}" if left_out else "")
-    head = ""
-    if record.last is not None:
-        seq, digest = record.last["seq"], html(record.last["hash"])
-        head = (
-            f"<p>The record ends with entry {seq}, whose hash is <code>{digest}</code>. "
+    end = ""
+    if record.head.seq:
+        end = (
+            f"<p>The record ends with entry {record.head.seq}, whose hash is <code>{html(record.head.hash)}</code>. "
             "Whoever keeps this line can tell later whether anything above was changed: "
             "<code>bin/cardapp verify-events</code> recomputes it.</p>\n"
         )
@@ -196,7 +196,7 @@ def _foot(record: _Record, identity: Identity, at: str) -> str:
         f'<p class="running"><span>{html(identity.id)} {html(identity.version)}</span><span>source '
         f"<code>{html(identity.source_sha256[:12])}</code></span><span>{html(_long_day(at[:10]))}</span></p>\n"
     )
-    return f"<footer>\n<p>{html(told)}. All times are UTC.</p>\n{head}{mine}</footer>\n"
+    return f"<footer>\n<p>{html(told)}. All times are UTC.</p>\n{end}{mine}</footer>\n"
 
 
 def _long_day(day: str) -> str:

@@ -14,7 +14,8 @@ from cardapp.layout.escape import markdown, position_url
 from cardapp.reports.overview import tallies
 from cardapp.reports.words import Event
 
-_NOTES = 10
+NOTES = 10
+"""So many of the card's last notes belong into the report."""
 _RESULTS = 8
 
 
@@ -27,19 +28,17 @@ def render(
     notes: Iterable[Event],
     at: str,
     base_url: str,
-) -> str:
-    """The whole report. ``progress`` is ``card.progress.overview``, ``notes`` the last events of kind ``note`` in their
-    order (the last ten of this card are shown), ``base_url`` the running application's address without a path."""
-    own = [event for event in notes if event["card"]["id"] == identity.id][-_NOTES:]
-    sections = (
-        _heading(card, progress, base_url),
-        _table(catalog, progress),
-        _section("Notes on steps", _step_notes(progress, base_url)),
-        _section("Latest notes", _latest_notes(own, catalog, base_url)),
-        _section("Last replays", _results(progress, base_url)),
-        _foot(identity, at),
-    )
-    return "\n".join(section for section in sections if section)
+) -> Iterator[str]:
+    """The report in pieces, none longer than a line: every step may have a long note.
+
+    ``progress`` is ``card.progress.overview``, ``notes`` this card's last ``NOTES`` events of kind ``note`` in their
+    order, ``base_url`` the running application's address without a path."""
+    yield _heading(card, progress, base_url)
+    yield from _table(catalog, progress)
+    yield from _section("Notes on steps", _step_notes(progress, base_url))
+    yield from _section("Latest notes", _latest_notes(notes, catalog, base_url))
+    yield from _section("Last replays", _results(progress, base_url))
+    yield _foot(identity, at)
 
 
 def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
@@ -56,20 +55,20 @@ def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
 def _foot(identity: Identity, at: str) -> str:
     """What stands at the foot of every sheet, too: whose it is."""
     source = identity.source_sha256[:12]
-    return f"{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
+    return f"\n{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
 
 
-def _table(catalog: Catalog, progress: Mapping[str, Any]) -> str:
-    lines = ["| Task | Approved | Pending | Ready | Not ready |", "|:---|---:|---:|---:|---:|"]
+def _table(catalog: Catalog, progress: Mapping[str, Any]) -> Iterator[str]:
+    yield "\n| Task | Approved | Pending | Ready | Not ready |\n|:---|---:|---:|---:|---:|\n"
     for tally in tallies(catalog, progress):
         pending = tally.total - tally.approved
-        lines.append(f"| {markdown(tally.title)} | {tally.approved} | {pending} | {tally.ready} | {tally.failed} |")
-    return "\n".join(lines) + "\n"
+        yield f"| {markdown(tally.title)} | {tally.approved} | {pending} | {tally.ready} | {tally.failed} |\n"
 
 
-def _section(title: str, lines: Iterable[str]) -> str:
-    listed = "".join(f"- {line}\n" for line in lines)
-    return f"### {title}\n\n{listed}" if listed else ""
+def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
+    """The lines under their title; nothing where there are none."""
+    for number, line in enumerate(lines):
+        yield f"- {line}\n" if number else f"\n### {title}\n\n- {line}\n"
 
 
 def _step_notes(progress: Mapping[str, Any], base_url: str) -> Iterator[str]:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
@@ -24,6 +24,13 @@ GENESIS = "0" * 64
 
 _CHUNK = 500
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
+
+
+class Head(NamedTuple):
+    """The record's last entry, of any card: its ``seq``, which is the number of entries, and its ``hash``."""
+
+    seq: int
+    hash: str
 
 
 def append(
@@ -42,8 +49,7 @@ def append(
     ``key`` is the position's key ("" is the card), ``card`` is {id, version, source_sha256} (further members are left
     out), ``at`` RFC 3339 UTC with milliseconds. Raises InvalidValue for a ``text`` that its ``data`` holds too.
     """
-    last = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
-    seq, previous = (last["seq"], last["hash"]) if last is not None else (0, GENESIS)
+    seq, previous = head(conn)
     event = {
         "seq": seq + 1,
         "at": at,
@@ -93,34 +99,27 @@ def page(
     limit: int = 200,
     kind: str | None = None,
     key: str | None = None,
-    card_id: str | None = None,
 ) -> list[dict[str, Any]]:
     """Events with ``seq > after`` in their order, at most ``limit``, with their evidence.
 
-    ``kind``, ``key`` and ``card_id`` match exactly. The next page begins after the last event's ``seq``.
+    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``.
     """
-    conditions = ["seq > ?"]
-    values: list[Any] = [after]
-    for column, value in (("kind", kind), ("key", key), ("json_extract(card, '$.id')", card_id)):
-        if value is not None:
-            conditions.append(f"{column} = ?")
-            values.append(value)
+    return _page(conn, {"kind": kind, "key": key}, after, limit)
+
+
+def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> list[dict[str, Any]]:
+    """The last ``limit`` events of a kind and a card, in their order, with their evidence."""
     rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE {' AND '.join(conditions)} ORDER BY seq LIMIT ?",
-        (*values, limit),
+        f"SELECT {_COLUMNS} FROM event WHERE card_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?",
+        (card_id, kind, limit),
     ).fetchall()
-    pinned = evidence.for_events(conn, [row["seq"] for row in rows])
-    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
+    return _all_shown(conn, rows[::-1])
 
 
-def latest(conn: sqlite3.Connection, *, limit: int, kind: str | None = None) -> list[dict[str, Any]]:
-    """The last ``limit`` events, of a kind or of all, in their order, with their evidence."""
-    condition, values = ("", ()) if kind is None else ("WHERE kind = ?", (kind,))
-    rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event {condition} ORDER BY seq DESC LIMIT ?", (*values, limit)
-    ).fetchall()[::-1]
-    pinned = evidence.for_events(conn, [row["seq"] for row in rows])
-    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
+def head(conn: sqlite3.Connection) -> Head:
+    """The last entry; 0 and GENESIS before the first."""
+    row = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
+    return Head(0, GENESIS) if row is None else Head(row["seq"], row["hash"])
 
 
 def last_seq(conn: sqlite3.Connection) -> int:
@@ -131,7 +130,7 @@ def last_seq(conn: sqlite3.Connection) -> int:
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
     """All events, or a card's, in order, read in chunks, so that a long record never stands in memory at once."""
     after = 0
-    while chunk := page(conn, after=after, limit=_CHUNK, card_id=card_id):
+    while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
         yield from chunk
         after = chunk[-1]["seq"]
 
@@ -148,6 +147,21 @@ def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
         message = "is kept under this name already: leave it out of data, or send it there alone"
         raise InvalidValue(f"data.text: the event's text {message}", errors=(FieldError("/data/text", message),))
     return {"text": text, **data}
+
+
+def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int) -> list[dict[str, Any]]:
+    """The events whose columns are as ``wanted``, None for any; each set of columns asked for has an index."""
+    asked = {column: value for column, value in wanted.items() if value is not None}
+    conditions = " AND ".join([*(f"{column} = ?" for column in asked), "seq > ?"])
+    rows = conn.execute(
+        f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*asked.values(), after, limit)
+    ).fetchall()
+    return _all_shown(conn, rows)
+
+
+def _all_shown(conn: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
+    pinned = evidence.for_events(conn, [row["seq"] for row in rows])
+    return [_shown(row, pinned.get(row["seq"], [])) for row in rows]
 
 
 def _shown(row: sqlite3.Row, pinned: list[dict[str, Any]]) -> dict[str, Any]:

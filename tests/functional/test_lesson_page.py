@@ -13,6 +13,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.progress import LastResult, Status
 from cardapp.reports import lesson
 from cardapp.state import kinds
+from cardapp.state.events import Head
 from tests.cardapp.layout.hostile import shipped
 from tests.cardapp.reports.test_lesson import OBSERVED
 from tests.functional.sheet_page import SheetPage, assert_readable, sheet_page
@@ -46,7 +47,7 @@ def report() -> Iterator[str]:
     ]  # fmt: skip
     return lesson.render(
         identity=loaded.identity, card=loaded.card, catalog=catalog, at=AT, base_url="http://127.0.0.1:8080",
-        progress=progress.overview(catalog, statuses, results), events=events, last=events[-1],
+        progress=progress.overview(catalog, statuses, results), events=events, head=Head(len(EVENTS), "0" * 64),
         picture=lambda name: b"", current=KEY,
     )  # fmt: skip
 

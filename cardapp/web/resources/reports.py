@@ -18,24 +18,24 @@ from cardapp.web.services import LoadedCard
 MARKDOWN = "text/markdown; charset=utf-8"
 HTML = "text/html; charset=utf-8"
 _PIECE = 64 * 1024
-_NOTES = 1000
-"""The newest notes that a report shows."""
 
 
 def teams(request: Request) -> Reply:
     """The present report as Markdown that pastes well into a chat."""
     services, loaded = request.services, request.services.shelf.current()
     with services.database.read() as conn:
-        text = teams_report.render(
-            identity=loaded.identity,
-            card=loaded.card,
-            catalog=loaded.catalog,
-            progress=_progress(conn, loaded),
-            notes=events.latest(conn, limit=_NOTES, kind=kinds.NOTE),
-            at=services.clock(),
-            base_url=request.environ[ADDRESS],
-        )
-    return Reply(text.encode("utf-8"), media_type=MARKDOWN)
+        done = _progress(conn, loaded)
+        notes = events.latest(conn, limit=teams_report.NOTES, kind=kinds.NOTE, card_id=loaded.identity.id)
+    report = teams_report.render(
+        identity=loaded.identity,
+        card=loaded.card,
+        catalog=loaded.catalog,
+        progress=done,
+        notes=notes,
+        at=services.clock(),
+        base_url=request.environ[ADDRESS],
+    )
+    return Reply(_pieces(report), media_type=MARKDOWN)
 
 
 def lesson(request: Request) -> Reply:
@@ -56,7 +56,7 @@ def _lesson(request: Request) -> Iterator[str]:
             progress=_progress(conn, loaded),
             current=key_of_saved(conn, loaded),
             events=events.stream(conn, loaded.identity.id),
-            last=next(iter(events.latest(conn, limit=1)), None),
+            head=events.head(conn),
             picture=lambda name: evidence.load(root, name),
             at=services.clock(),
             base_url=request.environ[ADDRESS],

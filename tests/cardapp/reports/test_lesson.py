@@ -19,6 +19,7 @@ from cardapp.layout.html import house
 from cardapp.layout.vocabulary import COLORS
 from cardapp.reports import lesson
 from cardapp.state import kinds
+from cardapp.state.events import GENESIS, Head
 
 Make = Callable[..., dict[str, Any]]
 NAME = "ab" * 32 + ".png"
@@ -76,6 +77,9 @@ class Read(HTMLParser):
             self.text += data
 
 
+EMPTY = Head(0, GENESIS)
+
+
 def picture(name: str) -> bytes:
     if name != NAME:
         raise NotFound(f"There is no evidence {name}.")
@@ -83,8 +87,8 @@ def picture(name: str) -> bytes:
 
 
 def made(parts: dict[str, Any], events: Sequence[dict[str, Any]], current: str = "") -> str:
-    last = events[-1] if events else None
-    return "".join(lesson.render(events=events, last=last, picture=picture, current=current, **parts))
+    head = Head(events[-1]["seq"], events[-1]["hash"]) if events else EMPTY
+    return "".join(lesson.render(events=events, head=head, picture=picture, current=current, **parts))
 
 
 def pinned(**members: Any) -> dict[str, Any]:
@@ -308,7 +312,7 @@ def test_the_activity_of_a_long_card_comes_in_pieces(parts: dict[str, Any]) -> N
     sizes = []
     for count in (100, 400):
         card = replace(parts["card"], tasks=tuple(replace(first, id=f"t{number}") for number in range(count)))
-        pieces = list(lesson.render(**parts | {"card": card}, events=(), last=None, picture=picture, current="t99/b1"))
+        pieces = list(lesson.render(**parts | {"card": card}, events=(), head=EMPTY, picture=picture, current="t99/b1"))
         drawn = [piece for piece in pieces if piece.startswith("<svg")]
         assert [piece.count("aria-current") for piece in drawn].count(1) == 1
         sizes.append(max(map(len, drawn)))
@@ -355,7 +359,7 @@ def test_it_is_made_while_the_record_is_read(parts: dict[str, Any], event: Make)
             taken += 1
             yield event(kind)
 
-    pieces = lesson.render(events=endless(), last=None, picture=picture, current="", **parts)
+    pieces = lesson.render(events=endless(), head=EMPTY, picture=picture, current="", **parts)
     next(pieces)
     assert taken == 0
     for _ in range(100):

@@ -5,13 +5,14 @@ import hashlib
 import sqlite3
 import stat
 import threading
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from cardapp.card.navigation import FRESH
 from cardapp.errors import InvalidValue, StateError
-from cardapp.state import migrations, navigation
+from cardapp.state import events, migrations, navigation
 from cardapp.state.database import Database, read_only
 from cardapp.state.failures import translated
 
@@ -129,6 +130,18 @@ def test_a_version_1_file_goes_through_the_steps_it_lacks(state_dir: Path) -> No
     conn.close()
 
 
+def test_the_events_of_an_older_file_are_found_by_their_card(state_dir: Path) -> None:
+    """Even where somebody made an entry's card unreadable."""
+    file = state_dir / "card-state"
+    conn = sqlite3.connect(file, isolation_level=None)
+    migrations.migrate(conn, path=str(file), steps=migrations.STEPS[:1])
+    for seq, card in enumerate(('{"id":"arena"}', '{"id":"calc"}', '{"id":', '{"id":"arena"}'), 1):
+        conn.execute(f"INSERT INTO event VALUES (?, '{AT}', 'note', 'me', '', ?, '{{}}', '')", (seq, card))
+    conn.close()
+    with closing(Database.open(file)) as database, database.read() as reader:
+        assert [event["seq"] for event in events.stream(reader, "arena")] == [1, 4]
+
+
 def test_a_failing_step_leaves_the_file_as_it_was(state_dir: Path) -> None:
     path = str(state_dir / "old")
     conn = sqlite3.connect(path, isolation_level=None)
@@ -145,7 +158,7 @@ def test_a_failing_step_leaves_the_file_as_it_was(state_dir: Path) -> None:
 def test_steps_that_shipped_are_not_edited() -> None:
     """Files in the field have run them: add a step, and its digest here."""
     digests = [hashlib.sha256(step.encode()).hexdigest()[:16] for step in migrations.STEPS]
-    assert digests == ["343818bbf332c696"]
+    assert digests == ["343818bbf332c696", "f51a65385fe76f74"]
 
 
 # -- reading and writing -------------------------------------------------------------------------------------------

@@ -77,12 +77,14 @@ def test_paging_visits_every_event_once(db: Database, add: Add) -> None:
             after = page[-1]["seq"]
         assert seen == added == list(events.stream(conn))
         assert events.last_seq(conn) == 7
+        assert events.head(conn) == (7, added[6]["hash"])
         assert events.page(conn, after=7) == []
 
 
 def test_an_empty_record(db: Database) -> None:
     with db.read() as conn:
         assert events.last_seq(conn) == 0
+        assert events.head(conn) == (0, events.GENESIS)
         assert events.page(conn) == []
         assert list(events.stream(conn)) == []
 
@@ -97,13 +99,15 @@ def test_paging_by_kind_and_key(db: Database, add: Add) -> None:
         assert events.page(conn, key="t") == []
 
 
-def test_the_latest_of_a_kind(db: Database, add: Add) -> None:
+def test_the_latest_of_a_kind_and_a_card(db: Database, add: Add) -> None:
     added = [add(kind=kind) for kind in ("note", "x-quiz", "note", "note")]
+    for _ in range(3):
+        add(card=CARD | {"id": "calc"})
     with db.read() as conn:
-        assert events.latest(conn, limit=2, kind="note") == added[2:]
-        assert events.latest(conn, limit=9, kind="x-quiz") == [added[1]]
-        assert events.latest(conn, limit=9, kind="sync.off") == []
-        assert events.latest(conn, limit=2) == added[2:]
+        assert events.latest(conn, limit=2, kind="note", card_id="arena") == added[2:]
+        assert events.latest(conn, limit=9, kind="x-quiz", card_id="arena") == [added[1]]
+        assert events.latest(conn, limit=9, kind="x-quiz", card_id="calc") == []
+        assert events.latest(conn, limit=9, kind="sync.off", card_id="arena") == []
 
 
 def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -121,18 +125,40 @@ def test_a_stream_of_one_card(db: Database, add: Add, monkeypatch: pytest.Monkey
         assert list(events.stream(conn, 'arena" OR 1')) == []
 
 
-@pytest.mark.parametrize("where", [{}, {"kind": "note"}, {"key": "t1"}])
-def test_a_page_is_found_by_an_index(db: Database, add: Add, where: dict[str, str]) -> None:
+Reading = Callable[[sqlite3.Connection], Any]
+
+
+@pytest.mark.parametrize(
+    ("read", "equal"),
+    [
+        (lambda conn: events.page(conn, after=5), []),
+        (lambda conn: events.page(conn, after=5, kind="note"), ["kind"]),
+        (lambda conn: events.page(conn, after=5, key="t1"), ["key"]),
+        (lambda conn: events.page(conn, after=5, kind="note", key="t1"), ["kind", "key"]),
+        (lambda conn: list(events.stream(conn, "arena")), ["card_id"]),
+    ],
+)
+def test_a_page_is_found_by_an_index(db: Database, read: Reading, equal: list[str]) -> None:
     """A million entries must not be walked for the next two hundred."""
+    (step,) = plan(db, read)
+    assert step.startswith("SEARCH event USING")
+    assert step.endswith(f"({' AND '.join([*(f'{column}=?' for column in equal), 'seq>?'])})")
+
+
+def test_the_latest_are_found_by_an_index(db: Database) -> None:
+    (step,) = plan(db, lambda conn: events.latest(conn, limit=10, kind="note", card_id="arena"))
+    assert step == "SEARCH event USING INDEX event_by_card_and_kind (card_id=? AND kind=?)"
+
+
+def plan(db: Database, read: Reading) -> list[str]:
+    """How SQLite goes about the first statement of ``read``; a second step would sort what the first one found."""
     statements: list[str] = []
     with db.read() as conn:
         conn.set_trace_callback(statements.append)
-        events.page(conn, after=5, **where)
+        read(conn)
         conn.set_trace_callback(None)
-        plan = [row["detail"] for row in conn.execute(f"EXPLAIN QUERY PLAN {statements[0]}")]
-    assert len(plan) == 1
-    assert plan[0].startswith("SEARCH event USING")
-    assert "seq>?" in plan[0].replace("rowid>?", "seq>?")
+        steps = conn.execute(f"EXPLAIN QUERY PLAN {statements[0]}").fetchall()
+    return [step["detail"].replace("rowid", "seq") for step in steps]
 
 
 @pytest.mark.parametrize(

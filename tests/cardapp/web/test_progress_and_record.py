@@ -13,11 +13,13 @@ import webtest
 
 from cardapp.card.progress import LastResult
 from cardapp.state import checkpoint, kinds
+from cardapp.state import events as record
 from cardapp.state.chain import verify
 from cardapp.web.services import Services
 
 ITEM = "/api/progress/t1.b1.p1.s1"
 PNG = {"Content-Type": "image/png"}
+AT = "2025-03-01T10:00:00.000Z"
 
 
 def events(api: Any, query: str = "") -> list[dict[str, Any]]:
@@ -245,6 +247,40 @@ def test_the_reports_tell_what_happened(api: Any, picture: bytes) -> None:
     lesson = api("GET", "/api/report/lesson.html", status=200)
     assert base64.b64encode(picture).decode() in lesson.text
     assert "<script" not in lesson.text
+
+
+def add_foreign(services: Services, *texts: str) -> None:
+    """Notes of a second card in the same record."""
+    other = {"id": "other", "version": "1.0.0", "source_sha256": "0" * 64}
+    with services.database.write() as tx:
+        for text in texts:
+            record.append(tx, kind="note", actor="me", key="", card=other, data={}, text=text, at=AT)
+
+
+def test_the_last_notes_of_this_card_are_shown_however_many_others_follow(api: Any, services: Services) -> None:
+    for number in range(12):
+        api("POST", "/api/events", {"kind": "note", "actor": "me", "text": f"own {number}"}, status=201)
+    add_foreign(services, *["foreign"] * 1000)
+    report = api("GET", "/api/report/teams.md", status=200).text
+    assert [f"own {number}\n" in report for number in range(12)] == [False] * 2 + [True] * 10
+    assert "foreign" not in report
+
+
+def test_the_lesson_tells_of_this_card_and_counts_the_others(api: Any, services: Services) -> None:
+    add_foreign(services, "foreign one", "foreign two")
+    note = api("POST", "/api/events", {"kind": "note", "actor": "me", "text": "own"}, status=201).json
+    add_foreign(services, "foreign three")
+    lesson = api("GET", "/api/report/lesson.html", status=200).text
+    assert re.findall('<article[^>]* id="e([0-9]+)"', lesson) == [str(note["seq"])] == ["3"]
+    assert "foreign" not in lesson
+    assert "1 entries; left out: 3 of other cards" in lesson
+    assert "ends with entry 4, " in lesson
+
+
+def test_the_lesson_of_an_empty_record_leaves_nothing_out(api: Any) -> None:
+    lesson = api("GET", "/api/report/lesson.html", status=200).text
+    assert "<p>0 entries. " in lesson
+    assert "The record ends" not in lesson
 
 
 def test_the_lesson_marks_the_position_of_the_session(api: Any) -> None:
