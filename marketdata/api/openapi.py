@@ -14,9 +14,10 @@ from marketdata.api.route import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
-_ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. Every answer of data \
-carries a weak ETag made of the symbol's version counter, since a late tick or a reorganisation can change any range. \
-Every error is `application/problem+json`; its `type` points into `x-problem-types` of this document."""
+_ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. Candles and \
+pages of ticks carry a weak ETag made of the symbol's version counter, since a late tick or a reorganisation can \
+change any range; that of symbols, coverage and the data feed is made of the answer itself. Streams of ticks have \
+none. Every error is `application/problem+json`; its `type` points into `x-problem-types` of this document."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",
@@ -94,7 +95,6 @@ def _response(route: Route, status: int) -> dict[str, Any]:
     if status >= 400:
         response: dict[str, Any] = {"description": phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
         if status in (429, 503):
-            # /ready and /healthz answer 503 with a state of their own; every other 503 says when to come again.
             response["headers"] = {"Retry-After": {"schema": {"type": "integer"}}}
         if status == 401:
             response["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
@@ -104,7 +104,9 @@ def _response(route: Route, status: int) -> dict[str, Any]:
     content: dict[str, Any] = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
     if JSON in route.produces:
         content[JSON] = {"schema": _reference(route.answer)} if route.answer else {}
-    headers = {"ETag": {"schema": {"type": "string"}}} if route.revalidated else {}
+    headers = {name: {"description": about, "schema": {"type": "string"}} for name, about in route.headers}
+    if route.revalidated:
+        headers["ETag"] = {"schema": {"type": "string"}}
     return {"description": route.summary, "content": content, **({"headers": headers} if headers else {})}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from marketdata.api.exchange import JSON, Reply, Request
+from marketdata.api.exchange import JSON, Headers, Reply, Request
 
 Handler = Callable[[Request], Reply]
 
@@ -28,7 +28,8 @@ class Route:
     """``path`` has its parameters in braces; ``answer`` names the success schema, None for anything but JSON.
 
     ``problems`` are the statuses that only this route's own rules give; those of authentication, checking and the
-    database are implied. ``revalidated``: the answer carries an ETag and a matching ``If-None-Match`` gives 304.
+    database are implied. ``revalidated``: the answer carries an ETag, unless it is a stream, and a matching
+    ``If-None-Match`` gives 304. ``headers``: further ones of a success, and what they say.
     """
 
     method: str
@@ -43,6 +44,7 @@ class Route:
     body: Body | None = None
     problems: tuple[int, ...] = ()
     revalidated: bool = False
+    headers: Headers = ()
     database: bool = True
 
     @property

@@ -20,6 +20,7 @@ STREAMS_AT_ONCE = 3
 
 MEDIA_TYPES = {"object": JSON, "csv": CSV, "ndjson": NDJSON}
 CURSOR = "X-Next-Cursor"
+CURSOR_SAYS = "With a page as csv or ndjson: the `cursor` of the next page; none with the last one, nor with a stream."
 
 _streams = threading.BoundedSemaphore(STREAMS_AT_ONCE)
 
@@ -40,7 +41,7 @@ def read(request: Request) -> Reply:
         page = ticks.read(
             connection, version, query["symbol"], limit=query.get("limit", LIMIT), cursor=query.get("cursor"), **asked
         )
-    headers = [("ETag", weak_tag(version.n, page.counter))]
+    headers = [("ETag", weak_tag(page.symbol, page.origin, page.counter))]
     if query["format"] != "object" and page.next_cursor is not None:
         headers.append((CURSOR, page.next_cursor))
     return Reply(page.body.encode(), media_type=MEDIA_TYPES[query["format"]], headers=tuple(headers))

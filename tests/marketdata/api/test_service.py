@@ -88,6 +88,12 @@ def test_the_description_is_sound(api: Api) -> None:
         assert f'/{name}"' in used, f"{name} is used nowhere"
 
 
+def test_the_headers_of_an_answer_are_described(api: Api, bars: str) -> None:
+    page = api("GET", f"/v1/ticks?symbol={bars}&format=csv&limit=1", status=200)
+    described = api.get("/openapi.json")["paths"]["/v1/ticks"]["get"]["responses"]["200"]["headers"]
+    assert {name for name in page.headers if name == "ETag" or name.startswith("X-")} == set(described)
+
+
 def test_problem_types_are_described(api: Api) -> None:
     document = api.get("/openapi.json")
     kind = api.problem("GET", "/nothing", status=404, code="not_found")["type"]
