@@ -64,5 +64,5 @@ class Route:
         if self.parameters:
             found.add(404)
         if self.body is not None:
-            found |= {400, 413, 415}
+            found |= {400, 413, 415, 429}
         return tuple(sorted(found))

@@ -5,15 +5,16 @@ from __future__ import annotations
 import select
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from time import monotonic
 from typing import Any
 
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.task import ErrorTask, WSGITask
 
 from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
-from marketdata.errors import MarketError, TooLarge
+from marketdata.api.listener.parser import Bodies, Parser
+from marketdata.errors import MarketError, Saturated, TooLarge
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60
@@ -23,22 +24,12 @@ STAY_MS = 2
 """How long a worker waits for the next request of the connection that it has just served, while nothing else waits."""
 
 
-class _Parser(HTTPRequestParser):
-    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
-
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        if "TRANSFER_ENCODING" in self.headers:
-            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
-
-
 class _ProblemTask(ErrorTask):
     """What waitress itself refuses, as the same problems as everything else."""
 
     _KINDS: Mapping[int, type[MarketError]] = {
         413: TooLarge,
+        429: Saturated,
         431: HeadersTooLarge,
         500: InternalError,
         501: UnknownCoding,
@@ -110,14 +101,14 @@ class Channel(HTTPChannel):
     from it. Clients that keep a connection ask again at once, and then no thread has to wake another.
     """
 
-    parser_class = _Parser
     task_class = _Task
     error_task_class = _ProblemTask
     attended = False
     _arriving_since: float | None = None
 
-    def __init__(self, server: Any, *rest: Any, **named: Any) -> None:
+    def __init__(self, bodies: Bodies, server: Any, *rest: Any, **named: Any) -> None:
         super().__init__(server, *rest, **named)
+        self.parser_class: Any = partial(Parser, bodies=bodies)
         self.server: Any = _Server(server, self)
 
     def readable(self) -> bool:

@@ -12,6 +12,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable
+from functools import partial
 from heapq import nsmallest
 from time import monotonic
 from typing import Any
@@ -22,11 +23,13 @@ from waitress.task import ThreadedTaskDispatcher
 
 from marketdata.api.failures import WsgiApp
 from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
+from marketdata.api.listener.parser import BODIES_BYTES, Bodies
 from marketdata.errors import StateError
 
-WORKERS = 36
+WORKERS = 44
 """Requests that run at once. Nearly all of them wait: single ticks for the commit that they share, so that more workers
-make fuller transactions (32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections."""
+make fuller transactions (32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections. A few
+more than ingests may keep: what does not wait for a commit finds one of those."""
 
 CONNECTIONS = 4096
 """Connections at once, as far as the process may have descriptors; beyond them the longest idle gives way."""
@@ -57,12 +60,14 @@ class Listener:
         port: int,
         *,
         body_bytes: int,
+        bodies_bytes: int = BODIES_BYTES,
         arrival_seconds: float = ARRIVAL_SECONDS,
         connections: int = CONNECTIONS,
     ) -> None:
         self._app = app
         self._address = (host, port)
         self._body_bytes = body_bytes
+        self._bodies = Bodies(bodies_bytes)
         self._arrival_seconds = arrival_seconds
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._stopping = threading.Event()
@@ -96,7 +101,7 @@ class Listener:
                 max_request_body_size=self._body_bytes + 1,
                 log_socket_errors=False,
             )
-            self._server.channel_class = Channel
+            self._server.channel_class = partial(Channel, self._bodies)
             # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.
             self._server.next_channel_cleanup = math.inf
             self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)

@@ -19,6 +19,7 @@ from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import WORKERS
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
+from tests.marketdata.api.conftest import eventually
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 
@@ -152,8 +153,8 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
 
 
 @contextmanager
-def listening(app: WsgiApp, **limits: Any) -> Iterator[Listener]:
-    listener = Listener(app, "127.0.0.1", 0, body_bytes=1, **limits)
+def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[Listener]:
+    listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **limits)
     listener.start()
     try:
         yield listener
@@ -234,3 +235,52 @@ def test_a_client_that_resets_while_its_worker_stays_harms_nobody(service: Servi
         connection.recv(1)
         connection.close()  # a reset, often with bytes still unread
     assert ask(service.port, HEALTH)[0] == 200
+
+
+KIB = 1024
+
+
+def post(size: int, framing: str = "length") -> bytes:
+    """A request with a body of ``size`` bytes, as one length or in chunks of 10 KiB, from a client without a token."""
+    head = b"POST / HTTP/1.1\r\nHost: a\r\n"
+    if framing == "length":
+        return head + b"Content-Length: %d\r\n\r\n" % size + b"x" * size
+    chunks = b"".join(b"2800\r\n" + b"x" * 10 * KIB + b"\r\n" for _ in range(size // (10 * KIB)))
+    return head + b"Transfer-Encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+
+
+def status_of(port: int, raw: bytes) -> int:
+    return ask(port, raw)[0]
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_bodies_under_way_are_bounded_whoever_sends_them(framing: str) -> None:
+    with listening(quick, body_bytes=1024 * KIB, bodies_bytes=300 * KIB) as listener:
+        port = listener.port
+        with connected(port) as first, connected(port) as second:
+            for client in (first, second):
+                client.sendall(post(140 * KIB, framing)[:-1])
+            eventually(lambda: listener._bodies._left < 21 * KIB)
+            status, headers, body = ask(port, post(100 * KIB, framing))
+            assert (status, headers["retry-after"], json.loads(body)["code"]) == (429, "1", "saturated")
+            assert status_of(port, post(10 * KIB, framing)) == 200, "a single tick passes"
+            first.sendall(post(140 * KIB, framing)[-1:])
+            assert answer(first)[0] == 200
+            eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one gives its room back
+        eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # and so does one that went away
+        assert status_of(port, post(310 * KIB, framing)) == 429
+
+
+def test_a_refused_body_is_read_and_not_kept() -> None:
+    size = 8000 * KIB
+    with listening(quick, body_bytes=size, bodies_bytes=20 * KIB) as listener, connected(listener.port) as client:
+        whole = post(size)
+        client.sendall(whole[:-1])
+
+        def arriving() -> list[Any]:
+            return [channel.request.body_rcv for channel in listener._channels() if channel.request is not None]
+
+        eventually(lambda: [body.remain for body in arriving()] == [1])
+        assert [len(body) for body in arriving()] == [0]
+        client.sendall(whole[-1:])
+        assert answer(client)[0] == 429
