@@ -5,8 +5,10 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from time import monotonic
 
 from marketdata.api.combiner import Combiner
+from marketdata.api.listener.loop import WORKERS
 from marketdata.api.metrics import Metrics
 from marketdata.api.served import Served
 from marketdata.errors import Contended, Saturated
@@ -25,6 +27,11 @@ _ATTEMPTS = 4
 BACKLOG_MAX = 128
 """Requests that may wait for a worker before ingests are turned away: their bodies wait with them."""
 
+AT_ONCE = WORKERS - 8
+"""Ingests that may keep a worker: when they all stand still, reads and the health of the service still find one."""
+_PATIENCE_SECONDS = 0.25
+"""How long all places may stay taken by the same ingests before the next one is turned away; a commit takes less."""
+
 
 class Ingestion:
     """``start`` once, ``stop`` any number of times."""
@@ -34,6 +41,8 @@ class Ingestion:
         self._served = served
         self._metrics = metrics
         self._backlog = backlog
+        self._places = threading.Semaphore(AT_ONCE)
+        self._moved_at = 0.0
         self._big = threading.Semaphore(BIG_AT_ONCE)
         self._combiner: Combiner[Item, Outcome] = Combiner(self._apply)
 
@@ -52,13 +61,25 @@ class Ingestion:
         """Apply the items in their order; durable on return. :class:`Saturated` before anything grows without bound."""
         if self._backlog() > BACKLOG_MAX:
             raise Saturated("too many requests wait; send again a little later, or in batches")
-        outcomes = self._combiner.submit(items) if len(items) <= SMALL else self._store_alone(items)
+        self._take_place()
+        try:
+            outcomes = self._combiner.submit(items) if len(items) <= SMALL else self._store_alone(items)
+        finally:
+            self._moved_at = monotonic()
+            self._places.release()
         if len(outcomes) == 1:
             self._metrics.ingested(outcomes[0], 1)
         else:
             for outcome, count in Counter(outcomes).items():
                 self._metrics.ingested(outcome, count)
         return outcomes
+
+    def _take_place(self) -> None:
+        """Who finds none waits while places change hands, and is turned away at once while nothing moves."""
+        patience = self._moved_at + _PATIENCE_SECONDS - monotonic()
+        if not self._places.acquire(timeout=max(patience, 0.0)):
+            raise Saturated("too many ticks wait to be stored, and none was for a while; send again a little later")
+        self._moved_at = monotonic()
 
     def _store_alone(self, items: Sequence[Item]) -> Sequence[Outcome]:
         if not self._big.acquire(timeout=_BIG_WAIT_SECONDS):

@@ -1,0 +1,153 @@
+"""More than the service takes at once: a refusal that says so, and no worker, connection or byte too many."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from time import monotonic
+from typing import Any
+
+import psycopg
+import pytest
+
+from marketdata.api import ingestion
+from marketdata.api.ingestion import AT_ONCE, BIG_AT_ONCE, SMALL
+from marketdata.api.listener.loop import WORKERS
+from marketdata.api.serve import Service
+from marketdata.api.ticks import STREAMS_AT_ONCE
+from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
+
+Make = Callable[..., dict[str, Any]]
+Admin = psycopg.Connection[Any]
+CHART = "/v1/chart?symbol=CROWD:A&interval=1d"
+INGEST = "/v1/ingest/tick"
+
+
+@contextmanager
+def stalled(admin: Admin) -> Iterator[None]:
+    """Nothing can be stored; what is there can be read."""
+    with admin.transaction():
+        admin.execute("LOCK TABLE md_symbols_v1 IN EXCLUSIVE MODE")
+        yield
+
+
+def ask(port: int, token: str, method: str, path: str, body: Any = None) -> tuple[int, str | None]:
+    """The status and Retry-After of an answer over a connection of its own."""
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
+        connection.request(method, path, json.dumps(body), headers)
+        response = connection.getresponse()
+        response.read()
+        return response.status, response.headers["Retry-After"]
+
+
+class Crowd:
+    """Clients that all send at once; ``found`` has the answer to each by the id of its tick."""
+
+    def __init__(self, send: Callable[[str], Any], names: list[str]) -> None:
+        self.found: dict[str, Any] = {}
+        self._send = send
+        self._threads = [threading.Thread(target=self._run, args=(name,)) for name in names]
+        for thread in self._threads:
+            thread.start()
+
+    def _run(self, name: str) -> None:
+        self.found[name] = self._send(name)
+
+    def join(self) -> dict[str, Any]:
+        for thread in self._threads:
+            thread.join(60)
+        return self.found
+
+
+@pytest.fixture
+def crowd(service: Service, write_token: str, tick: Make) -> Callable[[str, int], Crowd]:
+    """``crowd(name, n)``: so many clients that post a tick each."""
+
+    def send(name: str) -> tuple[int, str | None]:
+        return ask(service.port, write_token, "POST", INGEST, tick(symbol="CROWD:A", id=name))
+
+    return lambda name, count: Crowd(send, [f"{name}{n}" for n in range(count)])
+
+
+def test_ingests_that_stand_still_keep_no_worker_from_others(
+    api: Api, service: Service, read_token: str, tick: Make, admin: Admin, crowd: Callable[[str, int], Crowd]
+) -> None:
+    api.ingest(tick(symbol="CROWD:A", id="first"))
+    with stalled(admin):
+        waiting = crowd("still", 60)
+        started = monotonic()
+        for path in ("/healthz", CHART) * 4:
+            assert ask(service.port, read_token, "GET", path) == (200, None)
+        assert monotonic() - started < 5
+        eventually(lambda: len(waiting.found) == 60 - AT_ONCE)
+        assert set(waiting.found.values()) == {(429, "1")}
+    found = waiting.join()
+    accepted = {name for name, answer in found.items() if answer == (201, None)}
+    assert len(accepted) == AT_ONCE
+    rows = admin.execute("SELECT id FROM md_ticks_v1 WHERE symbol = 'CROWD:A' AND id LIKE 'still%'").fetchall()
+    assert {name for (name,) in rows} == accepted
+
+
+def test_as_many_clients_as_the_benches_have_all_wait_for_their_commit(
+    admin: Admin, crowd: Callable[[str, int], Crowd]
+) -> None:
+    with stalled(admin):
+        waiting = crowd("usual", 32)
+        eventually(lambda: waiting_for_locks(admin) == 1)
+    assert set(waiting.join().values()) == {(201, None)}
+
+
+def test_who_finds_no_place_waits_while_places_change_hands(
+    service: Service, admin: Admin, crowd: Callable[[str, int], Crowd], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestion, "_PATIENCE_SECONDS", 30.0)
+    with stalled(admin):
+        waiting = crowd("moving", 100)
+        eventually(lambda: service.services.backlog() == 100 - WORKERS)
+    assert set(waiting.join().values()) == {(201, None)}
+
+
+def test_workers_are_left_beside_ingests_and_streams() -> None:
+    assert WORKERS - AT_ONCE - STREAMS_AT_ONCE >= 4
+
+
+def test_more_batches_than_are_stored_at_once(
+    api: Api, tick: Make, admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ingestion, "_BIG_WAIT_SECONDS", 0.05)
+
+    def batch(name: str) -> dict[str, Any]:
+        return {"ticks": [tick(symbol="CROWD:B", id=f"{name}-{n}") for n in range(SMALL + 1)]}
+
+    def send(name: str) -> Any:
+        return api("POST", INGEST, batch(name), status=200).json["accepted"]
+
+    with stalled(admin):
+        storing = Crowd(send, [f"batch{n}" for n in range(BIG_AT_ONCE)])
+        eventually(lambda: waiting_for_locks(admin) == BIG_AT_ONCE)
+        problem = api.problem("POST", INGEST, batch("late"), status=429, code="saturated")
+        assert "too many batches" in problem["detail"]
+    assert list(storing.join().values()) == [SMALL + 1] * BIG_AT_ONCE
+    assert send("late") == SMALL + 1
+
+
+def test_more_streams_than_run_at_once(api: Api, tick: Make, read_token: str) -> None:
+    api.ingest(tick(symbol="CROWD:C"))
+    path = "/v1/ticks?symbol=CROWD:C&format=ndjson"
+    running = []
+    for _ in range(STREAMS_AT_ONCE):
+        request = webtest.TestRequest.blank(path, headers={"Authorization": f"Bearer {read_token}"})
+        status, _, body = request.call_application(api.app.app)
+        assert status == "200 OK"
+        running.append(body)
+    problem = api.problem("GET", path, status=429, code="saturated")
+    assert f"{STREAMS_AT_ONCE} streams are running" in problem["detail"]
+    api.get("/v1/ticks?symbol=CROWD:C")
+    running.pop().close()
+    api("GET", path, status=200)
+    for body in running:
+        body.close()
