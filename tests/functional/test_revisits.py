@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import tempfile
 from collections.abc import Callable, Iterator
@@ -52,6 +53,13 @@ def session(shared: RunningSession) -> RunningSession:
 def programs(session: RunningSession) -> list[int]:
     """The processes of the target: the program and its copies."""
     return [pid for pid, command in session.processes().items() if command == "target"]
+
+
+def handles(session: RunningSession) -> set[int]:
+    """The processes that gdb holds a pidfd of."""
+    links = Path("/proc", str(session.pid("gdb")), "fdinfo").iterdir()
+    told = [re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE) for link in links]
+    return {int(pid[1]) for pid in told if pid is not None}
 
 
 def visit(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
@@ -148,6 +156,17 @@ def test_whatever_the_learner_did_leads_to_a_run(session: RunningSession, comman
     session.gdb("delete")
 
 
+@pytest.mark.parametrize("index", range(6))
+def test_a_copy_that_something_else_killed_leads_to_a_run(session: RunningSession, index: int) -> None:
+    before = [visit(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
+    # Where the program began, where it stands, copies of the start of main and of the three stops.
+    eventually(lambda: len(programs(session)) == 6)
+    os.kill(sorted(programs(session))[index], signal.SIGKILL)
+    for methods in (["rerun"] * 3, ["fork"] * 3):
+        assert [visit(session, stop) for stop in (LATER, MARKED, FIRST)] == list(zip(methods, before, strict=True))
+    eventually(lambda: len(programs(session)) == 6)
+
+
 def test_a_program_that_ends_takes_its_copies_with_it(session: RunningSession) -> None:
     _, told = visit(session, LATER)
     visit(session, FIRST)
@@ -193,8 +212,10 @@ def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> No
     assert visit(session, stops[-1])[0] == "fork"
     assert visit(session, stops[0])[0] == "rerun"  # the oldest went
     eventually(lambda: len(programs(session)) <= 36)
+    eventually(lambda: handles(session) == set(programs(session)))
     session.ask("target_reset")
     eventually(lambda: not programs(session))
+    assert handles(session) == set()
 
 
 def test_none_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:

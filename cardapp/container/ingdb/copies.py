@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import select
 import signal
 from pathlib import Path
 
@@ -32,6 +33,7 @@ class Copies:
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
         self._known: dict[int, int] = {}
+        self._handles: dict[int, int] = {}
         self._left: list[int] = []
         self._current = FIRST
 
@@ -43,6 +45,8 @@ class Copies:
         current, listed = _listed()
         if (current, listed) != (self._current, self._known) or current not in listed or _is_watched():
             return False
+        if select.select(self._handles.values(), [], [], 0)[0]:
+            return False  # something else ended one of them, which gdb goes on listing
         with contextlib.suppress(OSError):  # it may have been killed this moment
             return len(os.listdir(f"/proc/{listed[current]}/task")) == 1
         return False
@@ -52,7 +56,7 @@ class Copies:
         number = self._numbers.pop(key)
         gdb.execute(f"restart {number}", to_string=True)
         self._left.append(self._current)
-        self._current, self._known = _listed()
+        self._look()
         if self._current != number:
             raise gdb.error(f"checkpoint {number} was not taken up")
 
@@ -60,7 +64,7 @@ class Copies:
         """Take a copy of the program as it stands; the caller knows that this is sound."""
         _, before = _listed()
         gdb.execute("checkpoint", to_string=True)
-        self._current, self._known = _listed()
+        self._look()
         made = self._known.keys() - before.keys() - {self._current}
         if len(made) != 1:
             raise gdb.error("no copy was made")
@@ -74,7 +78,7 @@ class Copies:
         for number in dropped:
             if number != FIRST:
                 self._drop(number)
-        self._current, self._known = _listed()
+        self._look()
 
     def drop_all(self) -> None:
         """End every process but the one that the program runs in."""
@@ -82,17 +86,28 @@ class Copies:
             self._drop(number)
         self.forget()
 
+    def _look(self) -> None:
+        """Note what gdb lists now, with a handle on each process itself: a copy that died may have given its number
+        away, and no signal may reach another process."""
+        self._current, self._known = _listed()
+        for number in self._known.keys() - self._handles.keys():
+            self._handles[number] = os.pidfd_open(self._known[number])
+        for number in self._handles.keys() - self._known.keys():
+            os.close(self._handles.pop(number))
+
     def _drop(self, number: int) -> None:
         """gdb's own deletion of a checkpoint leaves the end of its process for gdb to take for the program's end. Let
         go with a stop waiting for it, it does nothing more until it is killed."""
-        pid = self._known[number]
-        os.kill(pid, signal.SIGSTOP)
+        handle = self._handles[number]
+        signal.pidfd_send_signal(handle, signal.SIGSTOP)
         gdb.execute(f"detach checkpoint {number}", to_string=True)
-        os.kill(pid, signal.SIGKILL)
+        signal.pidfd_send_signal(handle, signal.SIGKILL)
 
     def forget(self) -> None:
         """The program was ended, and gdb ended all of its copies with it."""
-        for each in (self._numbers, self._known, self._left):
+        for handle in self._handles.values():
+            os.close(handle)
+        for each in (self._numbers, self._known, self._handles, self._left):
             each.clear()
         self._current = FIRST
 

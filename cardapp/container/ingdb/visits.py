@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gdb
@@ -89,11 +89,17 @@ class Visits:
         if not self._stands_at_arrival():
             return
         key = self._arrival[0]
+        with self._copying():
+            if key not in self._copies and self._copies.sound(self._program.terminal):
+                self._copies.keep(key)
+            self._copies.drop_left()
+
+    @contextlib.contextmanager
+    def _copying(self) -> Iterator[None]:
+        """Where a copy cannot be made or ended, there are none any more, and the next visit is a run."""
         with self._program.unheard():
             try:
-                if key not in self._copies and self._copies.sound(self._program.terminal):
-                    self._copies.keep(key)
-                self._copies.drop_left()
+                yield
             except (gdb.error, OSError):
                 self._copies.forget()
 
@@ -121,7 +127,7 @@ class Visits:
         run.resume()
 
     def _keep_start(self) -> None:
-        with self._program.unheard(), contextlib.suppress(gdb.error):
+        with self._copying():
             if self._copies.sound(self._program.terminal):
                 self._copies.keep(START)
 
