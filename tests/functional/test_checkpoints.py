@@ -18,7 +18,9 @@ from typing import Any
 
 import pytest
 
+from cardapp.session import replay
 from tests.functional.serving import Answer, Background, Stage, make_card, position, until
+from tests.functional.session_process import RunningSession, SessionTool
 
 pytestmark = pytest.mark.functional
 
@@ -140,6 +142,29 @@ def test_a_revisit_is_proved_and_says_how_it_was_made(shared: Stage) -> None:
     ]
     assert [each.pop("method") for each in observed] == ["rerun", "rerun", "fork"]
     assert observed[0] == observed[2]
+
+
+def test_a_copy_that_is_proved_wrong_gives_way_to_a_new_run(shared: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    def observed(*args: Any) -> dict[str, Any]:
+        seen.append(noted(*args))
+        return seen[-1]
+
+    seen: list[dict[str, Any]] = []
+    noted = replay.observed
+    monkeypatch.setattr(replay, "observed", observed)
+    session = RunningSession.of(SessionTool(shared.state), "s")
+    shared.tcp.post("/api/editor/reset")
+    for key in (QUICK, AGAIN):
+        shared.tcp.post("/api/checkpoint/activate", shared.activation(key))
+    # The program runs in the copy of main's start, 1, and stands at the second stop; 2 stands at the first one.
+    for command in ("restart 2", "set var n = 9", "restart 1", 'printf "%d-%d\\n", 12, 34'):
+        session.gdb(command)
+    until(lambda: "12-34" in session.screen())
+    answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    assert (answer.status, answer.json["state"]) == (200, "ready"), answer.body
+    told = [(each["method"], {check["name"]: check["actual"] for check in each["checks"]}["n"]) for each in seen]
+    assert told == [("rerun", "1"), ("rerun", "2"), ("fork", "9"), ("rerun", "1")]
+    assert answer.json["observed"] == seen[3]
 
 
 def test_a_drift_is_told_of_a_new_run_only(shared: Stage) -> None:
