@@ -20,6 +20,14 @@ from marketdata.settings import PREFIX_MAX, identifier
 SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 """The scripts of a version in their order (``store/sql``)."""
 
+# A function keeps the path that it is made with. Where that does not name pg_temp, temporary tables are found before
+# all others: whoever may INSERT would have the triggers, which run as their owner, write to tables of his own.
+_TEMPORARY_LAST = (
+    "SELECT set_config('marketdata.path', current_setting('search_path'), true),"
+    " set_config('search_path', current_setting('search_path') || ', pg_temp', true);"
+)
+_PATH_AS_BEFORE = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
+
 _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
     "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
@@ -95,7 +103,7 @@ class Version:
         folder = files("marketdata.store") / "sql"
         own = Version.of(self.prefix, self.n)
         texts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-        return own.query("\n".join(texts))
+        return own.query("\n".join([_TEMPORARY_LAST, *texts, _PATH_AS_BEFORE]))
 
     def create(self, conn: Connection[Any]) -> None:
         """Make the tables, triggers and functions in one transaction; the driver's DuplicateTable if they are there."""
@@ -111,8 +119,9 @@ class Version:
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
                        FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
-                      to_regclass(%(newest)s) IS NOT NULL""",
-            {"table": self.ticks_table, "function": self.candles_function, "newest": self.name("rollups_30m")},
+                      EXISTS (SELECT FROM pg_index  -- one that holds values beside its key
+                              WHERE indrelid = to_regclass(%(half_hours)s) AND indnatts > indnkeyatts)""",
+            {"table": self.ticks_table, "function": self.candles_function, "half_hours": self.name("rollups_30m")},
         ).fetchone()
         assert row is not None
         there, returned, is_of_today = row

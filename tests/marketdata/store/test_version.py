@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import LiteralString
+
 import psycopg
 import pytest
 
@@ -50,6 +52,13 @@ def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
     assert candles.read(conn, version, "x:y", "1m").count == 1
 
 
+def test_what_makes_a_version_leaves_the_search_path_as_it_was(conn: Connection) -> None:
+    with conn.transaction(force_rollback=True):
+        before = conn.execute("SHOW search_path").fetchall()
+        Version.of("path", 1).create(conn)
+        assert conn.execute("SHOW search_path").fetchall() == before
+
+
 def test_what_is_made_is_found(conn: Connection, version: Version) -> None:
     version.check(conn)
     with pytest.raises(psycopg.errors.DuplicateTable):
@@ -78,9 +87,15 @@ def test_what_does_not_belong_together_is_refused(
             Version.from_names(table, function).check(conn)
 
 
-def test_a_version_of_an_earlier_release_is_refused(conn: Connection, version: Version) -> None:
+@pytest.mark.parametrize(
+    "lacking",
+    ["DROP TABLE {rollups_30m}", "ALTER TABLE {rollups} DETACH PARTITION {rollups_30m}; DROP TABLE {rollups_30m};"
+     " CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800)"],
+    ids=["half hours", "the index of values"],
+)  # fmt: skip
+def test_a_version_of_an_earlier_release_is_refused(conn: Connection, version: Version, lacking: LiteralString) -> None:
     with conn.transaction(force_rollback=True):
-        conn.execute(version.query("DROP TABLE {rollups_30m}"))
+        conn.execute(version.query(lacking), prepare=False)
         with pytest.raises(VersionMissing, match="earlier release: bin/marketdata-version 2 makes"):
             version.check(conn)
 
