@@ -20,8 +20,11 @@ IDLE_SECONDS = 60
 ARRIVAL_SECONDS = 120.0
 """How long one request may take to arrive: a picture over a slow tunnel does it, a client that drips bytes does not."""
 
+LEAST_RATE = 256 * 1024
+"""Bytes per second that a client has to take of an answer for whose rest a worker waits, while others queue for one."""
+
 CROWDED_SECONDS = 5.0
-"""In place of ``IDLE_SECONDS`` for a client whose large answer holds a worker while others queue for one."""
+"""How far such a client may fall behind ``LEAST_RATE``. The system's buffers empty in bursts of up to a megabyte."""
 
 
 class Patience(NamedTuple):
@@ -78,12 +81,15 @@ class _Task(WSGITask):
 
 
 class Channel(HTTPChannel):
-    """One connection; knows for how long its request has been arriving."""
+    """One connection; knows for how long its request has been arriving, and how its client keeps up with an answer."""
 
     parser_class = Parser
     task_class = _Task
     error_task_class = _ProblemTask
     _arriving_since: float | None = None
+    _is_waited_for = False
+    _paid_until = 0.0
+    """The moment up to which the client has taken what ``LEAST_RATE`` asks for."""
 
     def received(self, data: bytes) -> bool:
         result: bool = super().received(data)
@@ -102,6 +108,26 @@ class Channel(HTTPChannel):
     def last_activity(self, _wall: float) -> None:
         self._moved = monotonic()
 
+    def write_soon(self, data: bytes) -> int:
+        if not self.total_outbufs_len:
+            self._paid_until = monotonic()  # until now there was nothing to take
+        written: int = super().write_soon(data)
+        return written
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close=do_close)
+        self._paid_until = min(self._paid_until + sent / LEAST_RATE, monotonic())
+        return sent
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Where waitress lets a worker wait until its client has taken enough."""
+        inherited: Any = super()  # whose annotations leave this out
+        self._is_waited_for = True
+        try:
+            inherited._flush_outbufs_below_high_watermark()
+        finally:
+            self._is_waited_for = False
+
     def is_overdue(self, patience: Patience, *, crowded: bool) -> bool:
         """Whether its request should have arrived by now, nothing moves on it, or its client does not read on."""
         now = monotonic()
@@ -109,7 +135,9 @@ class Channel(HTTPChannel):
             return True
         if not self.total_outbufs_len:
             return not self.requests and now - self._moved > patience.idle
-        return now - self._moved > (patience.crowded if crowded and self.requests else patience.idle)
+        if crowded and self._is_waited_for and now - self._paid_until > patience.crowded:
+            return True
+        return now - self._moved > patience.idle
 
     def is_unused(self, seconds: float) -> bool:
         """Whether for so long nothing moved on it, and no answer to it is under way."""

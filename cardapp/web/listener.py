@@ -1,7 +1,8 @@
 """One process, two listeners: waitress on loopback TCP and on the Unix socket, with one loop and one set of workers.
 
-waitress buffers requests and answers, so a slow client costs a connection and no worker. Ours on top: failures of the
-protocol as problems, a bound on how long a request may take to arrive, and a stop that lets running requests end.
+waitress buffers requests and 16 MiB of each answer, so a slow client costs a connection, and a worker only with a longer
+answer. Ours on top: failures of the protocol as problems, bounds on how long a request may take to arrive and on how
+slowly such an answer may be taken while others want its worker, and a stop that lets running requests end.
 """
 
 from __future__ import annotations

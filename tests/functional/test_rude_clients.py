@@ -21,10 +21,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from waitress import channel as waitress_channel
 from waitress import server as waitress_server
+from waitress.adjustments import Adjustments
 
 from cardapp import settings as settings_module
 from cardapp.settings import Settings
-from cardapp.web import schemas
+from cardapp.web import connections, schemas
+from cardapp.web import listener as listener_module
 from cardapp.web.connections import Patience
 from cardapp.web.listener import WORKERS, Listener
 from tests.functional.serving import Api, make_card, until
@@ -205,6 +207,87 @@ def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Se
     assert served.seconds() < WAIT
     served.leave()
     until(lambda: counts() == before)
+
+
+RATE = 1 << 20
+"""Bytes per second of a client that is slow."""
+
+
+@contextlib.contextmanager
+def slowly(clients: list[socket.socket]) -> Iterator[list[socket.socket]]:
+    """The clients read at ``RATE`` meanwhile; yields those that the server has closed."""
+    ended: list[socket.socket] = []
+    left = threading.Event()
+    for client in clients:
+        client.setblocking(False)
+
+    def read() -> None:
+        began, taken, reading = time.monotonic(), 0, list(clients)
+        while not left.wait(0.01):
+            due = int((time.monotonic() - began) * RATE) - taken
+            taken += due
+            for client in list(reading):
+                if is_closed(client, due):
+                    reading.remove(client)
+                    ended.append(client)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield ended
+    finally:
+        left.set()
+        thread.join()
+
+
+def is_closed(client: socket.socket, size: int) -> bool:
+    """Read up to ``size`` bytes of what has arrived."""
+    try:
+        while size > 0:
+            data = client.recv(size)
+            if not data:
+                return True
+            size -= len(data)
+    except BlockingIOError:
+        return False
+    except ConnectionResetError:
+        return True
+    return False
+
+
+@pytest.fixture
+def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener of few workers, who wait for a client after some hundred kilobytes."""
+    monkeypatch.setattr(listener_module, "WORKERS", 4)
+    monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 1 << 18)
+    monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)])
+
+
+@BOTH
+@pytest.mark.usefixtures("shallow")
+def test_clients_that_drip_give_their_workers_back(
+    serve: Callable[..., Served], transport: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LEAST_RATE", 4 * RATE)
+    served = serve(patience=Patience(crowded=0.5))
+    drippers = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(6)]
+    with slowly(drippers) as ended:
+        assert served.seconds() < 5 * QUICK
+        until(lambda: len(ended) >= 2)
+
+
+@BOTH
+@pytest.mark.usefixtures("shallow")
+def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served], transport: str) -> None:
+    served = serve(patience=Patience(crowded=0.5))
+    slow = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(4)]
+    assert all(client.recv(10) for client in slow)
+    with slowly(slow) as ended:
+        waiting = served.rude(transport, "GET /api/health HTTP/1.1", "Connection: close")
+        waiting.settimeout(1.5)
+        with pytest.raises(TimeoutError):
+            waiting.recv(1)
+        assert ended == []
 
 
 @BOTH
