@@ -38,7 +38,15 @@ def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
     rows = conn.execute(
         "SELECT step_key, state, at, key, code FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,)
     )
-    return {row["step_key"]: LastResult(row["state"], row["at"], row["key"], row["code"]) for row in rows}
+    return {row["step_key"]: _result(row) for row in rows}
+
+
+def load_result(conn: sqlite3.Connection, uuid: str, step_key: str) -> LastResult | None:
+    """One step's last result; None while it never ran."""
+    row = conn.execute(
+        "SELECT state, at, key, code FROM result WHERE card_uuid = ? AND step_key = ?", (uuid, step_key)
+    ).fetchone()
+    return None if row is None else _result(row)
 
 
 def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, result: LastResult) -> None:
@@ -47,3 +55,7 @@ def save_result(conn: sqlite3.Connection, uuid: str, step_key: str, result: Last
         "state = excluded.state, at = excluded.at, key = excluded.key, code = excluded.code",
         (uuid, step_key, result.state, result.at, result.key, result.code),
     )
+
+
+def _result(row: sqlite3.Row) -> LastResult:
+    return LastResult(row["state"], row["at"], row["key"], row["code"])

@@ -10,10 +10,13 @@ from cardapp.card.progress import Status
 def load_all(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
     """Item id (``t1.b1.p1.s1``) to what was last set; ids that vanished from the card are still among them."""
     rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
-    return {
-        row["item_id"]: Status(row["status"], row["note"], row["actor"], row["updated_at"], row["revision"])
-        for row in rows
-    }
+    return {row["item_id"]: _status(row) for row in rows}
+
+
+def load(conn: sqlite3.Connection, uuid: str, item_id: str) -> Status | None:
+    """What was last set of one item; None while nobody touched it."""
+    row = conn.execute("SELECT * FROM progress WHERE card_uuid = ? AND item_id = ?", (uuid, item_id)).fetchone()
+    return None if row is None else _status(row)
 
 
 def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: str, note: str, actor: str, at: str) -> Status:
@@ -29,3 +32,7 @@ def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: str, note: st
         (uuid, item_id, status, note, actor, at),
     ).fetchone()
     return Status(status, note, actor, at, row["revision"])
+
+
+def _status(row: sqlite3.Row) -> Status:
+    return Status(row["status"], row["note"], row["actor"], row["updated_at"], row["revision"])

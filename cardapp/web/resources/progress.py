@@ -25,7 +25,7 @@ def update(request: Request) -> Reply:
     item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body
     status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
     with services.database.write() as tx:
-        before = store.load_all(tx, uuid).get(item)
+        before = store.load(tx, uuid, item)
         expect(body, before.revision if before else 0)
         at = services.clock()
         after = store.set(tx, uuid, item, status, note, actor, at)
@@ -33,5 +33,5 @@ def update(request: Request) -> Reply:
         events.append(
             tx, kind=kinds.PROGRESS_CHANGED, actor=actor, key=step.key, card=loaded.identity.as_json(), data=data, at=at
         )
-        result = checkpoint.load_results(tx, uuid).get(step.key)
+        result = checkpoint.load_result(tx, uuid, step.key)
     return answer(rules.item_json(step, after, result))

@@ -148,6 +148,8 @@ def test_the_last_operation_and_results_are_kept(db: Database) -> None:
             "t1/b1/p1/s1": READY,
             "t1/b1/p1/s2": TIMEOUT,
         }
+        assert checkpoint.load_result(conn, "u", "t1/b1/p1/s2") == TIMEOUT
+        assert checkpoint.load_result(conn, "b", "t1/b1/p1/s2") is None
 
 
 def test_progress_goes_both_ways(db: Database) -> None:
@@ -163,3 +165,5 @@ def test_progress_goes_both_ways(db: Database) -> None:
             "t1.b1.p1.s1": Status("pending", "", "you", LATER, 2),
             "t1.b1.p1.s2": Status("approved", "", "me", AT, 1),
         }
+        assert progress.load(conn, "u", "t1.b1.p1.s1") == Status("pending", "", "you", LATER, 2)
+        assert progress.load(conn, "b", "t1.b1.p1.s1") is None

@@ -12,7 +12,7 @@ import pytest
 import webtest
 
 from cardapp.card.progress import LastResult
-from cardapp.state import checkpoint, kinds
+from cardapp.state import checkpoint, kinds, progress
 from cardapp.state import events as record
 from cardapp.state.chain import verify
 from cardapp.web.services import Services
@@ -69,6 +69,39 @@ def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services
     execution = found["summary"]["execution"]
     assert (execution["ready"], execution["failed"], execution["never_run"]) == (1, 1, 2)
     assert found["items"][0]["last_result"]["state"] == "ready"
+
+
+def test_one_item_is_set_without_reading_the_others(api: Any, services: Services) -> None:
+    """All writers wait meanwhile, and a card may have thousands of steps."""
+    uuid = services.shelf.current().identity.uuid
+
+    def work() -> int:
+        """What SQLite's machine does for one item, in its own instructions."""
+        done = 0
+
+        def count() -> int:
+            nonlocal done
+            done += 1
+            return 0
+
+        with services.database.write() as tx:
+            tx.set_progress_handler(count, 1)
+        api("PUT", ITEM, {"status": "approved"}, status=200)
+        with services.database.write() as tx:
+            tx.set_progress_handler(None, 0)
+        return done
+
+    def settle(step: str) -> None:
+        with services.database.write() as tx:
+            progress.set(tx, uuid, step.replace("/", "."), "approved", "", "me", AT)
+            checkpoint.save_result(tx, uuid, step, LastResult("ready", AT, f"{step}/one", None))
+
+    settle("t1/b1/p1/s1")
+    api("PUT", ITEM, {"status": "pending"}, status=200)
+    few = work()
+    for number in range(100):
+        settle(f"t1/b1/p1/x{number}")
+    assert work() == few > 0
 
 
 # -- events --------------------------------------------------------------------------------------------------------
