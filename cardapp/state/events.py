@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from cardapp.errors import FieldError, InvalidValue
@@ -23,6 +23,8 @@ GENESIS = "0" * 64
 """The hash before the first entry."""
 
 _CHUNK = 500
+_PAGE_BYTES = 4 << 20
+"""A page that holds so much data ends, however few its events are: each may have 64 KiB."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
 
 
@@ -100,9 +102,9 @@ def page(
     kind: str | None = None,
     key: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Events with ``seq > after`` in their order, at most ``limit``, with their evidence.
+    """Events with ``seq > after`` in their order, at most ``limit`` and some MiB, with their evidence.
 
-    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``.
+    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``; an empty one is the end.
     """
     return _page(conn, {"kind": kind, "key": key}, after, limit)
 
@@ -155,8 +157,19 @@ def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int
     conditions = " AND ".join([*(f"{column} = ?" for column in asked), "seq > ?"])
     rows = conn.execute(
         f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*asked.values(), after, limit)
-    ).fetchall()
-    return _all_shown(conn, rows)
+    )
+    return _all_shown(conn, _filled(rows))
+
+
+def _filled(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
+    """The rows up to the one that fills a page."""
+    held, size = [], 0
+    for row in rows:
+        held.append(row)
+        size += len(row["data"].encode())
+        if size >= _PAGE_BYTES:
+            break
+    return held
 
 
 def _all_shown(conn: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:

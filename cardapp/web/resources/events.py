@@ -8,7 +8,10 @@ from cardapp.web.resources.navigation import key_of_saved
 
 
 def page(request: Request) -> Reply:
-    """Entries after a ``seq``, in order; the next page begins at ``next_after``."""
+    """Entries after a ``seq``, in order; the next page begins at ``next_after``, and an empty page is the end.
+
+    Large entries end a page before its ``limit``, at about 4 MiB.
+    """
     query = request.query
     with request.services.database.read() as conn:
         found = store.page(

@@ -81,6 +81,15 @@ def test_paging_visits_every_event_once(db: Database, add: Add) -> None:
         assert events.page(conn, after=7) == []
 
 
+def test_large_events_end_a_page(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(events, "_PAGE_BYTES", 1000)
+    added = [add(data={"text": "é" * size}) for size in (200, 2000, 200, 200, 200, 200)]
+    with db.read() as conn:
+        assert [len(events.page(conn, after=after)) for after in range(7)] == [2, 1, 3, 3, 2, 1, 0]
+        assert events.page(conn, limit=1) == added[:1]
+        assert list(events.stream(conn)) == added
+
+
 def test_an_empty_record(db: Database) -> None:
     with db.read() as conn:
         assert events.last_seq(conn) == 0

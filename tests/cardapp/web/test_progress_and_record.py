@@ -140,6 +140,22 @@ def test_the_record_is_read_in_pages_and_by_kind_and_key(api: Any) -> None:
     assert events(api, "?key=t1") == []
 
 
+def test_a_page_of_large_entries_is_a_few_megabytes_and_the_next_one_goes_on(api: Any, services: Services) -> None:
+    loaded, large = services.shelf.current(), {"text": "x" * 60_000}
+    with services.database.write() as tx:
+        for _ in range(100):
+            record.append(tx, kind="note", actor="me", key="", card=loaded.identity.as_json(), data=large, at=AT)
+    seen, after = [], 0
+    while True:
+        page = api("GET", f"/api/events?limit=1000&after={after}", status=200)
+        if not page.json["events"]:
+            break
+        assert len(page.body) < 5_000_000
+        seen += [event["seq"] for event in page.json["events"]]
+        after = page.json["next_after"]
+    assert seen == list(range(1, 101))
+
+
 @pytest.mark.parametrize(
     "query", ["limit=0", "limit=1001", "limit=x", "limit=1.0", "after=-1", "after=9e9", "after=1&after=2", "kind=%FF"]
 )
