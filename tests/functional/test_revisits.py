@@ -62,6 +62,14 @@ def handles(session: RunningSession) -> set[int]:
     return {int(pid[1]) for pid in told if pid is not None}
 
 
+def screens(session: RunningSession) -> int:
+    """The number of pages of the program's output that gdb keeps to show again."""
+    told = session.path / "screens"
+    found = "next(each for each in gc.get_objects() if type(each).__name__ == 'Visits')"
+    session.gdb(f"python import gc; print(len({found}._screens), file=open('{told}', 'w'), flush=True)")
+    return int(eventually(lambda: told.exists() and told.read_text()))
+
+
 def visit(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
     """The method of a replay, and all that it tells of the program."""
     told = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
@@ -213,6 +221,7 @@ def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> No
     assert visit(session, stops[0])[0] == "rerun"  # the oldest went
     eventually(lambda: len(programs(session)) <= 36)
     eventually(lambda: handles(session) == set(programs(session)))
+    assert screens(session) == 31  # of each copy but that of the stop where it stands
     session.ask("target_reset")
     eventually(lambda: not programs(session))
     assert handles(session) == set()

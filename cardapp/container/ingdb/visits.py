@@ -70,7 +70,7 @@ class Visits:
     def leave(self, stop: dict[str, Any], hits: int, shown: str) -> bool:
         """Before a visit: whether the program may be left as it stands, for there are copies to go on from. ``shown``
         is what its terminal shows, and will again when it is taken up here."""
-        if self._stands_at_arrival():
+        if self._stands_at_arrival() and self._arrival[0] in self._copies:
             self._screens[self._arrival[0]] = shown
         return self._can_return(stop, hits)
 
@@ -93,6 +93,7 @@ class Visits:
             if key not in self._copies and self._copies.sound(self._program.terminal):
                 self._copies.keep(key)
             self._copies.drop_left()
+        self._screens = {key: shown for key, shown in self._screens.items() if key in self._copies}
 
     @contextlib.contextmanager
     def _copying(self) -> Iterator[None]:
