@@ -4,6 +4,7 @@ database that is as it was."""
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -19,7 +20,8 @@ from marketdata.api.route import Route
 from tests.marketdata.api.conftest import Api
 
 INJECTIONS = [
-    "'", "';--", "' OR '1'='1", "\"; DROP TABLE api_tokens; --", "1; SELECT pg_sleep(9)", "$$", "\\'", "%s",
+    "'", "';--", "' OR '1'='1", "\"; DROP TABLE api_tokens; --", "1; CREATE TABLE injected ()",
+    "'; CREATE TABLE injected (); --", "$$", "\\'", "%s",
     "%(symbol)s", "{ticks}",
     "') UNION SELECT token_sha256 FROM api_tokens --", "md_ticks_v1\"", "\x00", "\ud800", "E'\\x27'",
 ]  # fmt: skip
@@ -95,6 +97,99 @@ def test_whatever_is_sent(api: Api, route: Route, data: st.DataObject) -> None:
         headers["Content-Type"] = data.draw(st.sampled_from([JSON, JSON, JSON, NDJSON, "text/plain"]))
     response = api(route.method, f"{path}?{query}" if query else path, raw=raw, headers=headers)
     assert response.status_int < 500, response.text
+
+
+# -- injections ------------------------------------------------------------------------------------------------------
+
+Way = tuple[str | int, ...]
+"""Where a value stands: ``("query", "symbol")``, ``("path", "id")``, ``("body", 1, "ticks", 0, "id")``."""
+
+_TICK = {name: _USUAL[name] for name in ("ts", "seq", "price", "size", "side", "block")}
+_TICK |= {"symbol": "FUZZ:SQL", "id": "known", "tx": "0x1"}
+_ITEMS = [
+    _TICK,
+    {"retract": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
+    {"restore": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
+    {"finalize": {"symbol": "FUZZ:SQL", "block": 1}},
+]
+
+
+def _sound(route: Route, way: Way = ()) -> dict[str, Any]:
+    """What ``route`` takes, with all its parameters but those that exclude the one at ``way``."""
+    known = schemas.definition(route.query).get("properties", {})
+    query = {name: _USUAL.get(name, "") for name in known if name != "cursor"}
+    query.pop("interval" if way == ("query", "resolution") else "resolution" if "interval" in query else "", None)
+    return {"query": query, "path": dict.fromkeys(route.parameters, "999"), "body": _sound_bodies(route)}
+
+
+def _sound_bodies(route: Route) -> list[dict[str, Any]]:
+    if route.body is None:
+        return []
+    schema = schemas.definition(route.body.schema)
+    branches = [schemas.resolved(each) for each in schema.get("anyOf", [schema])]
+    usual = _USUAL | _TICK | {"ticks": _ITEMS}
+    return [{name: usual[name] for name in each["properties"]} for each in branches]
+
+
+def _leaves(value: Any, way: Way = ()) -> Iterator[Way]:
+    members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
+    if members is None:
+        yield way
+    for key, each in members or ():
+        yield from _leaves(each, (*way, key))
+
+
+def _with(value: Any, way: Way, leaf: Any) -> Any:
+    """``value`` with ``leaf`` at ``way``."""
+    if not way:
+        return leaf
+    if isinstance(value, list):
+        return [_with(each, way[1:], leaf) if place == way[0] else each for place, each in enumerate(value)]
+    return {**value, str(way[0]): _with(value.get(way[0]), way[1:], leaf)}
+
+
+def _ways(route: Route) -> Iterator[Way]:
+    known = schemas.definition(route.query).get("properties", {})
+    yield from (("query", name) for name in known)
+    sound = _sound(route)
+    yield from _leaves({"path": sound["path"], "body": sound["body"]})
+
+
+def _send(api: Api, route: Route, sent: dict[str, Any], which: int) -> int:
+    path = route.path
+    for name, value in sent["path"].items():
+        path = path.replace(f"{{{name}}}", quote(value, safe="", errors="surrogatepass"))
+    query = urlencode(sent["query"], errors="surrogatepass")
+    raw = json.dumps(sent["body"][which]).encode() if sent["body"] else None
+    return api(route.method, f"{path}?{query}" if query else path, raw=raw).status_int
+
+
+def _census(connection: psycopg.Connection[Any], passed_over: str) -> Any:
+    """What no request may change: tables, functions, usable tokens, and ticks but those of one symbol."""
+    return connection.execute(
+        "SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_proc), "
+        "(SELECT count(*) FROM api_tokens WHERE name = 'test' AND revoked_at IS NULL), "
+        "(SELECT count(*) FROM md_ticks_v1 WHERE symbol <> %s)",
+        (passed_over,),
+    ).fetchone()
+
+
+@pytest.mark.parametrize(
+    ("route", "way"),
+    [pytest.param(route, way, id=f"{route.method} {route.path} {'.'.join(map(str, way))}")
+     for route in ROUTES for way in _ways(route)],
+)  # fmt: skip
+def test_sql_in_every_parameter(api: Api, admin: psycopg.Connection[Any], route: Route, way: Way) -> None:
+    api.ingest(_TICK, {**_TICK, "symbol": "FUZZ:A"})
+    which = int(way[1]) if way[0] == "body" else 0
+    sound = _sound(route, way)
+    assert _send(api, route, sound, which) < 300 or (route.method, route.parameters) == ("DELETE", ("id",))
+    own = str(_TICK["symbol"]) if route.path.startswith("/v1/ingest") else ""
+    before = _census(admin, own)
+    for text in INJECTIONS:
+        status = _send(api, route, _with(sound, way, text), which)
+        assert status < 500, text
+    assert _census(admin, own) == before
 
 
 def test_the_database_is_as_it_was(api: Api, database: str) -> None:
