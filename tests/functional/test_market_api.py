@@ -15,6 +15,7 @@ import pytest
 
 from marketdata import token
 from marketdata.api.app import ROUTES
+from marketdata.settings import load
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 
 pytestmark = pytest.mark.functional
@@ -62,10 +63,32 @@ def test_every_endpoint_has_an_example() -> None:
     shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", README)]
     for route in ROUTES:
         pattern = re.escape("$API") + re.sub(r"\\\{\w+\\\}", r"[^/\"?]+", re.escape(route.path)) + r"[\"?]"
-        method = route.method if route.method in ("PUT", "DELETE") else ""
-        assert any(
-            re.search(pattern, each) and (f"-X {method}" in each if method else "-X" not in each) for each in shown
-        ), f"{route.method} {route.path} has no example"
+        assert any(re.search(pattern, each) and method_of(each) == route.method for each in shown), (
+            f"{route.method} {route.path} has no example"
+        )
+
+
+def method_of(example: str) -> str:
+    """By the rules of curl: what -X says, else POST where something is sent."""
+    said = re.search(r" -X ([A-Z]+)", example)
+    if said:
+        return said[1]
+    return "POST" if re.search(r" (-d|--data-binary) ", example) else "GET"
+
+
+@pytest.mark.parametrize("user", [0, 1000])
+@pytest.mark.parametrize("variables", [{}, {"XDG_STATE_HOME": "/s"}, {"MARKET_STATE_DIR": "/m"},
+                                       {"MARKET_STATE_DIR": "/m", "MARKET_SECRETS_DIR": "/n"}])  # fmt: skip
+def test_the_examples_look_where_the_tokens_are(
+    variables: dict[str, str], user: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: user)
+    monkeypatch.setenv("HOME", "/h")
+    environment = {"HOME": "/h", "PATH": os.environ["PATH"], **variables}
+    lines = re.findall(r"^(?:STATE|SECRETS)=.*$", README, re.MULTILINE)
+    script = "\n".join(["set -eu", f"id() {{ echo {user}; }}", *lines, 'echo "$SECRETS"'])
+    done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == str(load(variables).secrets_dir)
 
 
 def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
