@@ -40,7 +40,10 @@ BEGIN
     END IF;
     -- Nearly always all of it is new. To find that out by trying costs nothing; to ask for every id, or to let ON CONFLICT ask,
     -- takes a quarter of the whole. The locks above see to it that nobody else is about to store one of these ids.
-    IF block_hashes IS NULL OR NOT EXISTS (SELECT FROM {retracted} WHERE block_hash = ANY (block_hashes)) THEN
+    IF block_hashes IS NULL OR NOT EXISTS (
+        SELECT FROM (SELECT DISTINCT u.symbol, u.block_hash FROM unnest(symbols, block_hashes) AS u (symbol, block_hash)) given
+        JOIN {retracted} r ON r.symbol = given.symbol AND r.block_hash = given.block_hash
+    ) THEN
         BEGIN
             INSERT INTO {ticks} (symbol, id, ts, seq, price, size, side, block_number, block_hash, tx)
             SELECT u.symbol, u.id, {instant}(u.us), u.seq, u.price, u.size, u.side, u.block_number, u.block_hash, u.tx

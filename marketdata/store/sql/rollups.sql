@@ -3,7 +3,8 @@
 -- Locks. A writer through {ingest} (or its siblings) updates the rows of its symbols, in their order, before all else;
 -- writers of one symbol thus follow one another and writers of different symbols do not meet. It says so in the setting
 -- marketdata.writer. Any other writer names its symbols only by the rows it writes, too late for an order; so it takes the
--- symbols table for itself. Nobody ever waits for a lock while holding one that is asked for in another order.
+-- symbols table for itself. Within one statement nobody ever waits for a lock while holding one that is asked for in another
+-- order. Two calls in one transaction are two orders, unless it locks the symbols of both by {lock} first, as store/ticks.py does.
 --
 -- Isolation. READ COMMITTED sees, after that lock, all that was committed before it. REPEATABLE READ does not, but it
 -- cannot update a symbol's row that changed behind its snapshot: PostgreSQL answers 40001, and its client tries again.

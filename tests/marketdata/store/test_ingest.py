@@ -12,8 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from marketdata.errors import InvalidValue
+from marketdata.interval import DAY
 from marketdata.store import candles, ticks
 from marketdata.store.pool import Connection, translated
+from marketdata.store.symbols import Symbol, list_all
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Restore, Retract, Tick
 
@@ -154,6 +156,23 @@ def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
     assert candles.read(conn, version, symbol, "1m").body.count('"finalized":true') == 1
 
 
+def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version) -> None:
+    """Blocks may be retracted before their ticks come, and of a symbol that was mistyped no tick ever does."""
+    symbol, mistyped = new_symbol(), new_symbol()
+    late = tick(symbol, "late", START, block_number=1, block_hash="h")
+    ticks.ingest(
+        conn, version, [Retract(symbol, "h"), Retract(mistyped, "h"), Restore(mistyped, "h"), Finalize(mistyped, 1)]
+    )
+
+    def listed() -> list[Symbol]:
+        return [each for each in list_all(conn, version) if each.symbol in (symbol, mistyped)]
+
+    assert listed() == []
+    sent = [late, tick(symbol, "a", START + DAY), tick(symbol, "b", START + 3 * DAY)]
+    assert ticks.ingest(conn, version, sent) == ["retracted", "created", "created"]
+    assert listed() == [Symbol(symbol, [], (START + DAY) // 1000, (START + 3 * DAY) // 1000, None)]
+
+
 def test_nothing_sent_is_nothing_done(conn: Connection, version: Version) -> None:
     assert ticks.ingest(conn, version, []) == []
 
@@ -224,3 +243,45 @@ def test_an_other_role_needs_no_more_than_the_table_of_ticks(conn: Connection, v
         conn.execute("DROP OWNED BY plain_writer")
         conn.execute("DROP ROLE plain_writer")
     assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START)])
+
+
+def test_temporary_tables_are_not_taken_for_those_of_the_version(conn: Connection, version: Version) -> None:
+    """The triggers run as their owner: whoever may INSERT could have them write to tables of his own instead."""
+    symbol = new_symbol()
+    with conn.transaction():
+        for part in ("rollups", "symbols", "retracted"):
+            shape = version.query(
+                "CREATE TEMP TABLE {PART} (LIKE {PART} INCLUDING ALL) ON COMMIT DROP".replace("PART", part)
+            )
+            conn.execute(shape)
+        insert(conn, version, [tick(symbol, "a", START), tick(symbol, "b", START)])
+        conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = %s AND id = 'a'"), (symbol,))
+        ticks.ingest(conn, version, [tick(symbol, "c", START), Retract(symbol, "h")])
+    late = tick(symbol, "d", START, block_number=1, block_hash="h")
+    assert ticks.ingest(conn, version, [late]) == ["retracted"]
+    assert stored_rollups(conn, version, symbol) == rollups([tick(symbol, "b", START), tick(symbol, "c", START)])
+
+
+def test_blocks_that_others_retracted_are_not_read(conn: Connection, version: Version) -> None:
+    """Their number only ever grows, and most ticks come with a block."""
+    symbol, other = new_symbol(), new_symbol()
+    conn.execute(
+        version.query(
+            "INSERT INTO {retracted} (symbol, block_hash) SELECT %s, 'h' || n FROM generate_series(1, 20000) AS n"
+        ),
+        (other,),
+    )
+    conn.execute(version.query("ANALYZE {retracted}"))
+    pages = version.query(
+        "SELECT sum(pg_stat_get_xact_blocks_fetched(part))::integer"
+        " FROM pg_index, unnest(ARRAY[indrelid, indexrelid]) AS part WHERE indrelid = '{retracted}'::regclass"
+    )
+    with conn.transaction():
+        before = conn.execute(pages).fetchone()
+        ticks.ingest(
+            conn, version, [tick(symbol, str(n), START, block_number=n, block_hash=f"h{n % 5}") for n in range(50)]
+        )
+        after = conn.execute(pages).fetchone()
+    assert before is not None
+    assert after is not None
+    assert after[0] - before[0] < 5 * 4
