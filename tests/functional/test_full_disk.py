@@ -6,6 +6,8 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -143,16 +145,55 @@ def test_a_state_that_fills_its_disk_by_itself(server: Server, environment: dict
 
 
 def test_evidence_that_cannot_be_written(server: Server, state: Path) -> None:
-    writer, folder = Writer(server.api), str(state / "evidence")
+    writer = Writer(server.api)
     assert writer.picture().status == 201
-    assert within(server, "mount", "--bind", folder, folder).returncode == 0
-    assert within(server, "mount", "-o", "remount,bind,ro", folder).returncode == 0
-    refused = writer.picture()
-    assert (refused.status, refused.json["code"]) == (503, "state_read_only")
-    assert (writer.event().status, writer.progress().status) == (201, 200)
-    assert within(server, "mount", "-o", "remount,bind,rw", folder).returncode == 0
+    with read_only(server, state / "evidence"):
+        refused = writer.picture()
+        assert (refused.status, refused.json["code"]) == (503, "state_read_only")
+        assert (writer.event().status, writer.progress().status) == (201, 200)
     assert writer.picture().status == 201
     assert_kept(server.api, writer)
+
+
+def test_a_state_directory_that_cannot_be_written_any_more(
+    server: Server, state: Path, environment: dict[str, str]
+) -> None:
+    """The database is open and goes on as long as the kernel lets it; whoever opens it now can only read."""
+    writer = Writer(server.api)
+    assert writer.picture().status == 201
+    with read_only(server, state):
+        refused = writer.picture()
+        assert (refused.status, refused.json["code"]) == (503, "state_read_only")
+        assert [answer.status for answer in (writer.event(), writer.progress(), writer.move())] == [201, 200, 200]
+        with ThreadPoolExecutor(16) as clients:  # more than there are readers open already
+            assert {*clients.map(lambda path: server.api.request("GET", path).status, READS * 8)} == {200}
+        assert_verified(server, environment)
+        assert_kept(server.api, writer)
+    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
+    assert_kept(server.api, writer)
+
+
+@contextmanager
+def read_only(server: Server, folder: Path) -> Iterator[None]:
+    """The folder as the running server finds it when it opens something there."""
+    assert within(server, "mount", "--bind", str(folder), str(folder)).returncode == 0
+    assert within(server, "mount", "-o", "remount,bind,ro", str(folder)).returncode == 0
+    yield
+    assert within(server, "mount", "-o", "remount,bind,rw", str(folder)).returncode == 0
+
+
+def test_a_database_that_turned_read_only(stage: Stage) -> None:
+    """A writer that may only query stands for the file system that the kernel no longer lets it write."""
+    writer, database = Writer(stage.tcp), stage.service.services.database
+    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
+    with database.write() as connection:
+        connection.execute("PRAGMA query_only = ON")
+    refused = writer.all()
+    assert {(answer.status, answer.json["code"]) for answer in refused} == {(503, "state_read_only")}
+    assert {stage.tcp.request("GET", path).status for path in READS} == {200}
+    connection.execute("PRAGMA query_only = OFF")
+    assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
+    assert_kept(stage.tcp, writer)
 
 
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
