@@ -13,7 +13,7 @@ from marketdata.store.coverage import Range
 
 
 def list_symbols(request: Request) -> Reply:
-    """Every symbol with its aliases and the times of its first and last tick (milliseconds)."""
+    """Every symbol that has a tick, with its aliases and the times of the first and the last one (milliseconds)."""
     services = request.services
     with services.reads.connection() as connection:
         found = symbols.list_all(connection, services.served.version())
