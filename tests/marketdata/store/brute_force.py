@@ -87,7 +87,7 @@ def rollups(ticks: Iterable[Tick]) -> list[tuple[Any, ...]]:
     return [
         (
             res, c.opened, *map(text, (c.open, c.high, c.low, c.close, c.volume, c.quote)), vwap(c.quote, c.volume),
-            c.n, *c.first, *c.last, c.max_block,
+            c.n, *c.first, *c.last, c.max_block, told(c),
         )
         for res, interval in LEVELS.items()
         for c in candles(ticks, interval)
@@ -170,6 +170,11 @@ def _flat(made: list[Candle], opened: int, end: int) -> Candle:
 def _row(candle: Candle, now: int, finalized: int | None) -> str:
     closed = candle.end <= now
     final = closed and (candle.max_block is None or (finalized is not None and candle.max_block <= finalized))
+    return f'{told(candle)},"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
+
+
+def told(candle: Candle) -> str:
+    """The JSON of a candle up to what depends on when it is asked for."""
     assert candle.opened % SECOND == 0
     numbers = {
         "o": candle.open,
@@ -182,6 +187,5 @@ def _row(candle: Candle, now: int, finalized: int | None) -> str:
     return (
         f'{{"t":{candle.opened // 1000},"T":{candle.end // 1000 - 1},'
         + "".join(f'"{name}":"{text(number)}",' for name, number in numbers.items())
-        + f'"n":{candle.n},"vwap":{json.dumps(vwap(candle.quote, candle.volume))},'
-        + f'"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
+        + f'"n":{candle.n},"vwap":{json.dumps(vwap(candle.quote, candle.volume))}'
     )
