@@ -127,8 +127,8 @@ def test_the_state_says_where_a_copy_stands_and_changes_when_it_moves(session: R
 # -- where copies are not sound --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("how", ["file", "pipe", "shared", "thread", "daemon"])
-def test_what_is_shared_with_others_is_never_copied(session: RunningSession, how: str) -> None:
+@pytest.mark.parametrize("how", ["file", "pipe", "shared", "thread", "daemon", "timer", "alarm"])
+def test_what_is_shared_with_others_or_would_be_lost_is_never_copied(session: RunningSession, how: str) -> None:
     session.card.behave(how)
     ways = [visit(session, stop)[0] for stop in (LATER, FIRST, LATER, FIRST, LATER)]
     assert ways[::2] == ["rerun"] * 3

@@ -25,6 +25,8 @@ FIRST = 0
 _LISTED = re.compile(r"^(\*| ) *(\d+) .*?(?:process|LWP) (\d+)", re.MULTILINE)
 _INIT_ARRAY = re.compile(r"(0x[0-9a-f]+) - (0x[0-9a-f]+) is \.init_array$", re.MULTILINE)
 _PASSIVE = {"/dev/null", "/dev/tty"}
+_AWAITED = re.compile(r"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", re.MULTILINE)
+_ALARMS = sum(1 << each - 1 for each in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF))
 
 
 class Copies:
@@ -114,8 +116,12 @@ class Copies:
     # -- what can be copied ------------------------------------------------------------------------------------------
 
     def sound(self, terminal: str) -> bool:
-        """Whether a copy of the program would be like it: one thread, no memory, file, pipe or child that it shares
-        with anyone, but for its ``terminal``."""
+        """Whether a copy of the program would be like it: one thread, no timer, no memory, file, pipe or child that it
+        shares with anyone, but for its ``terminal``.
+
+        fork(2) hands no timer on. An alarm(2) or a setitimer(2) is seen by the handler or the mask for its signal: one
+        that is to end the program by itself is not, and the copy goes on without it.
+        """
         process = Path("/proc", str(gdb.selected_inferior().pid))
         with contextlib.suppress(OSError):
             return (
@@ -123,6 +129,7 @@ class Copies:
                 and len(os.listdir(process / "task")) == 1
                 and all(os.readlink(file) in _PASSIVE | {terminal} for file in (process / "fd").iterdir())
                 and not any(_is_shared(line) for line in (process / "maps").read_text().splitlines())
+                and not _awaits_alarm(process)
                 and self._children(process) <= set(_listed()[1].values())
             )
         return False
@@ -149,6 +156,11 @@ def _is_watched() -> bool:
     """A hardware watchpoint is held by the process that it was set in."""
     plain = (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
     return any(each.type not in plain for each in gdb.breakpoints() if each.enabled)
+
+
+def _awaits_alarm(process: Path) -> bool:
+    masks = _AWAITED.findall((process / "status").read_text())
+    return bool((process / "timers").read_text()) or any(int(mask, 16) & _ALARMS for mask in masks)
 
 
 def _is_shared(line: str) -> bool:

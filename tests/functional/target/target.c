@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 struct block {
@@ -110,6 +111,15 @@ static void misbehave(const char *how)
     if (strcmp(how, "thread") == 0) {
         pthread_t sleeper;
         pthread_create(&sleeper, NULL, sleep_on, NULL);
+    }
+    if (strcmp(how, "timer") == 0) {
+        struct sigevent silent = {.sigev_notify = SIGEV_NONE};
+        timer_t timer;
+        timer_create(CLOCK_MONOTONIC, &silent, &timer);
+    }
+    if (strcmp(how, "alarm") == 0) {
+        signal(SIGALRM, mark);
+        alarm(1000);
     }
     if (strcmp(how, "exit") == 0)
         exit(7);
