@@ -14,16 +14,20 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
 from marketdata.embedded import conninfo
+from marketdata.store.pool import connect
+from marketdata.store.version import Version
 from tests.functional.market_process import ApiProcess, Client
+from tests.marketdata.store.brute_force import rollups
+from tests.marketdata.store.conftest import stored_rollups, stored_ticks
 
 pytestmark = pytest.mark.functional
 
 START = 1_700_000_000_000
-SYMBOLS = 3
+SYMBOLS = ("CRASH:0", "CRASH:1", "CRASH:2")
+V1 = Version.of("md", 1)
 
 
 @pytest.fixture
@@ -35,15 +39,18 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
 
 
 class Writer:
-    """Sends ticks until it is stopped, each again until it is acknowledged; single ones, or batches with conflicts."""
+    """Sends ticks until it is stopped, each again until it is acknowledged: single ones, or batches of a block each.
+    One that reorganises retracts the block before with every other batch."""
 
-    def __init__(self, api: ApiProcess, name: str, size: int) -> None:
+    def __init__(self, api: ApiProcess, name: str, size: int, reorganises: bool = False) -> None:
         self._api = api
         self._name = name
         self._size = size
+        self._reorganises = reorganises
         self._token = api.token("alg")
         self._stopping = threading.Event()
-        self.acknowledged: list[str] = []
+        self.acknowledged: list[list[str]] = []
+        self.retracted: list[str] = []
         self.trouble: list[Any] = []
         self._thread = threading.Thread(target=self._run, name=f"writer-{name}", daemon=True)
         self._thread.start()
@@ -56,8 +63,11 @@ class Writer:
     def _run(self) -> None:
         client: Client | None = None
         for number in itertools.count():
-            ticks = [self._tick(number * self._size + place) for place in range(self._size)]
-            body = ticks[0] if self._size == 1 else {"ticks": ticks}
+            ticks = [self._tick(number, place) for place in range(self._size)]
+            # Without an answer it is open what became of the block before: both are right.
+            going = self.acknowledged.pop() if self._reorganises and number % 2 else []
+            items = [*self._retractions(number - 1), *ticks] if going else ticks
+            body = items[0] if len(items) == 1 else {"ticks": items}
             while True:
                 if self._stopping.is_set():
                     if client is not None:
@@ -79,14 +89,23 @@ class Writer:
                 self._stopping.wait(0.05)
             if self._size > 1 and answer["rejected"]:
                 self.trouble.append(answer)
-            self.acknowledged += [f"{tick['symbol']} {tick['id']}" for tick in ticks]
+            self.acknowledged.append([f"{tick['symbol']} {tick['id']}" for tick in ticks])
+            self.retracted += going
 
-    def _tick(self, number: int) -> dict[str, Any]:
+    def _tick(self, block: int, place: int) -> dict[str, Any]:
+        number = block * self._size + place
+        symbol = SYMBOLS[number % len(SYMBOLS)]
         # Not in the order of time, so that candles are opened, extended and corrected all the time.
         at = START + (number * 7919 % 10_000) * 977
         price = f"{100 + number % 97}.{number % 89}"
-        symbol = f"CRASH:{number % SYMBOLS}"
-        return {"symbol": symbol, "id": f"{self._name}-{number}", "ts": at, "price": price, "size": "1.25"}
+        return {
+            "symbol": symbol, "id": f"{self._name}-{number}", "ts": at, "price": price, "size": "1.25",
+            "block": {"number": block, "hash": f"{self._name}-{block}"},
+        }  # fmt: skip
+
+    def _retractions(self, block: int) -> list[dict[str, Any]]:
+        hash = f"{self._name}-{block}"
+        return [{"retract": {"symbol": symbol, "block_hash": hash}} for symbol in SYMBOLS]
 
 
 def kill_postgres(api: ApiProcess) -> None:
@@ -94,20 +113,9 @@ def kill_postgres(api: ApiProcess) -> None:
     os.kill(owner["postgres"], signal.SIGKILL)
 
 
-RECOMPUTED = """
-WITH made AS (
-    SELECT symbol, res, date_bin(make_interval(secs => res), ts, '1970-01-05Z') AS bucket,
-           (array_agg(price ORDER BY ts, seq, id))[1] AS open, max(price) AS high, min(price) AS low,
-           (array_agg(price ORDER BY ts DESC, seq DESC, id DESC))[1] AS close, sum(size) AS volume,
-           sum(price * size) AS quote, count(*) AS n
-    FROM md_ticks_v1, (SELECT DISTINCT res FROM md_rollups_v1) AS level GROUP BY 1, 2, 3
-), kept AS (SELECT symbol, res, bucket, open, high, low, close, volume, quote, n FROM md_rollups_v1)
-(TABLE made EXCEPT TABLE kept) UNION ALL (TABLE kept EXCEPT TABLE made)
-"""
-
-
 def test_what_was_acknowledged_is_there(api: ApiProcess, loops: Callable[..., int]) -> None:
-    writers = [Writer(api, f"w{n}", size) for n, size in enumerate((1, 1, 1, 20, 400))]
+    writers = [Writer(api, f"w{n}", size) for n, size in enumerate((1, 1, 20, 400))]
+    writers += [Writer(api, f"r{n}", size, reorganises=True) for n, size in enumerate((2, 50))]
     pause = threading.Event()
     for n in range(loops(quick=10, full=100)):
         pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
@@ -120,13 +128,17 @@ def test_what_was_acknowledged_is_there(api: ApiProcess, loops: Callable[..., in
     for writer in writers:
         writer.stop()
     assert [writer.trouble for writer in writers] == [[]] * len(writers)
-    acknowledged = [each for writer in writers for each in writer.acknowledged]
-    with psycopg.connect(conninfo(api.state_dir)) as connection:
-        stored = {row[0] for row in connection.execute("SELECT symbol || ' ' || id FROM md_ticks_v1")}
-        differences = connection.execute(RECOMPUTED).fetchall()
-    assert len(acknowledged) > 100
-    assert not set(acknowledged) - stored
-    assert differences == []
+    acknowledged = {each for writer in writers for block in writer.acknowledged for each in block}
+    retracted = {each for writer in writers for each in writer.retracted}
+    with connect(conninfo(api.state_dir)) as connection:
+        held = {symbol: stored_ticks(connection, V1, symbol) for symbol in SYMBOLS}
+        stored = {f"{symbol} {tick.id}" for symbol, ticks in held.items() for tick in ticks}
+        assert len(acknowledged) > 100
+        assert retracted
+        assert not acknowledged - stored
+        assert not retracted & stored
+        for symbol, ticks in held.items():
+            assert stored_rollups(connection, V1, symbol) == rollups(ticks)
 
 
 def assert_recovers(api: ApiProcess) -> None:

@@ -5,23 +5,27 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata.embedded import conninfo
+from marketdata.store.pool import Connection, connect
+from marketdata.store.version import Version
 from tests.functional import small_disk
 from tests.functional.market_process import ApiProcess, Client
+from tests.marketdata.store.brute_force import rollups
+from tests.marketdata.store.conftest import stored_rollups, stored_ticks
 
 pytestmark = pytest.mark.functional
 
 BYTES = 160 << 20
 START = 1_700_000_000_000
 SYMBOL = "FULL:DISK"
+V1 = Version.of("md", 1)
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1d"
 Answer = tuple[int, Any]
 
@@ -44,10 +48,14 @@ class Disk(small_disk.Disk):
         super().__init__(api.pid, api.state_dir / "cluster")
         self._state_dir = api.state_dir
 
-    def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        host = str(self.seen)
-        with psycopg.connect(make_conninfo(conninfo(self._state_dir), host=host), autocommit=True) as connection:
-            return connection.execute(statement).fetchall()
+    @contextmanager
+    def connection(self) -> Iterator[Connection]:
+        with connect(make_conninfo(conninfo(self._state_dir), host=str(self.seen))) as connection:
+            yield connection
+
+    def switch_log(self) -> None:
+        with self.connection() as connection:
+            connection.execute("SELECT pg_switch_wal()")
 
 
 class Writer:
@@ -98,11 +106,11 @@ def is_refused(answer: Answer) -> bool:
 
 
 def assert_kept(disk: Disk, writer: Writer) -> None:
-    stored = {row[0] for row in disk.ask("SELECT id FROM md_ticks_v1")}
-    assert len(writer.acknowledged) > 500
-    assert set(writer.acknowledged) - stored == set()
-    counted = disk.ask("SELECT res, sum(n) FROM md_rollups_v1 GROUP BY res")
-    assert {total for _res, total in counted} == {len(stored)}
+    with disk.connection() as connection:
+        held = stored_ticks(connection, V1, SYMBOL)
+        assert len(writer.acknowledged) > 500
+        assert not set(writer.acknowledged) - {each.id for each in held}
+        assert stored_rollups(connection, V1, SYMBOL) == rollups(held)
 
 
 def test_a_full_disk(api: ApiProcess) -> None:
@@ -114,7 +122,7 @@ def test_a_full_disk(api: ApiProcess) -> None:
         write = Writer(sender)
         assert write(500)[0] == 200
         # The write-ahead log has all of a fresh segment to itself, 16 MiB: it is not what runs full first.
-        disk.ask("SELECT pg_switch_wal()")
+        disk.switch_log()
         assert write()[0] == 201
         disk.fill()
         eventually(lambda: write(500), is_exhausted)
@@ -131,7 +139,7 @@ def test_a_full_disk(api: ApiProcess) -> None:
         assert_kept(disk, write)
 
         disk.fill()
-        disk.ask("SELECT pg_switch_wal()")
+        disk.switch_log()
         eventually(write, is_refused)
         assert reader("GET", CHART)[0] in (200, 503)
         assert write()[0] == 503
