@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,13 +23,13 @@ class TaskTally:
 
 def tallies(catalog: Catalog, progress: Mapping[str, Any]) -> list[TaskTally]:
     """One for each task in document order; ``progress`` is ``card.progress.overview``."""
-    return [
-        _tally(task.title, [item for item in progress["items"] if item["key"].startswith(f"{task.key}/")])
-        for task in catalog.at("task")
-    ]
+    steps: dict[str, list[Mapping[str, Any]]] = {}
+    for item in progress["items"]:
+        steps.setdefault(item["key"].partition("/")[0], []).append(item)
+    return [_tally(task.title, steps.get(task.key, [])) for task in catalog.at("task")]
 
 
-def _tally(title: str, items: list[dict[str, Any]]) -> TaskTally:
+def _tally(title: str, items: Sequence[Mapping[str, Any]]) -> TaskTally:
     states = [item["last_result"]["state"] for item in items if item["last_result"]]
     ready = states.count("ready")
     approved = sum(item["status"] == "approved" for item in items)

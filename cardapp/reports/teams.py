@@ -29,7 +29,7 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """The report in pieces, none longer than a line: every step may have a long note.
+    """The report line by line: every step may have a long note.
 
     ``progress`` is ``card.progress.overview``, ``notes`` this card's last ``NOTES`` events of kind ``note`` in their
     order, ``base_url`` the running application's address without a path."""
