@@ -15,16 +15,22 @@ from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, Unk
 from cardapp.web.gate import secured
 
 IDLE_SECONDS = 60
-"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
+"""A connection on which nothing moves for so long is closed, a client that does not read its answer too; likewise one
+that falls so far behind ``LEAST_RATE``."""
 
 ARRIVAL_SECONDS = 120.0
 """How long one request may take to arrive: a picture over a slow tunnel does it, a client that drips bytes does not."""
 
+UNREAD_BYTES = 1 << 30
+"""Bytes of all answers that may lie in temporary files until their clients take them. Only beyond this does a worker
+wait for a client, at waitress' 16 MiB: until then it, and the read transaction of a report, end at their own pace."""
+
 LEAST_RATE = 256 * 1024
-"""Bytes per second that a client has to take of an answer for whose rest a worker waits, while others queue for one."""
+"""Bytes per second that a client has to take of its answer while a worker waits to write the rest."""
 
 CROWDED_SECONDS = 5.0
-"""How far such a client may fall behind ``LEAST_RATE``. The system's buffers empty in bursts of up to a megabyte."""
+"""In place of ``IDLE_SECONDS`` for a client that falls behind ``LEAST_RATE``, while requests queue for a worker. The
+system's buffers empty in bursts of up to a megabyte."""
 
 
 class Patience(NamedTuple):
@@ -91,6 +97,10 @@ class Channel(HTTPChannel):
     _paid_until = 0.0
     """The moment up to which the client has taken what ``LEAST_RATE`` asks for."""
 
+    def __init__(self, unread_bytes: int, *rest: Any, **named: Any) -> None:
+        super().__init__(*rest, **named)
+        self._unread_bytes = unread_bytes
+
     def received(self, data: bytes) -> bool:
         result: bool = super().received(data)
         if self.request is None:
@@ -120,13 +130,20 @@ class Channel(HTTPChannel):
         return sent
 
     def _flush_outbufs_below_high_watermark(self) -> None:
-        """Where waitress lets a worker wait until its client has taken enough."""
+        """Where waitress lets a worker wait until its client has taken enough; here only with much unread by all."""
+        if self.total_outbufs_len <= self.adj.outbuf_high_watermark or self._unread() < self._unread_bytes:
+            return
         inherited: Any = super()  # whose annotations leave this out
         self._is_waited_for = True
         try:
             inherited._flush_outbufs_below_high_watermark()
         finally:
             self._is_waited_for = False
+
+    def _unread(self) -> int:
+        """Bytes of answers on all connections of this one's loop."""
+        connections: Any = vars(self)["_map"]  # which the annotations leave out too
+        return sum(found.total_outbufs_len for found in list(connections.values()) if isinstance(found, Channel))
 
     def is_overdue(self, patience: Patience, *, crowded: bool) -> bool:
         """Whether its request should have arrived by now, nothing moves on it, or its client does not read on."""
@@ -135,7 +152,7 @@ class Channel(HTTPChannel):
             return True
         if not self.total_outbufs_len:
             return not self.requests and now - self._moved > patience.idle
-        if crowded and self._is_waited_for and now - self._paid_until > patience.crowded:
+        if self._is_waited_for and now - self._paid_until > (patience.crowded if crowded else patience.idle):
             return True
         return now - self._moved > patience.idle
 

@@ -1,8 +1,8 @@
 """One process, two listeners: waitress on loopback TCP and on the Unix socket, with one loop and one set of workers.
 
-waitress buffers requests and 16 MiB of each answer, so a slow client costs a connection, and a worker only with a longer
-answer. Ours on top: failures of the protocol as problems, bounds on how long a request may take to arrive and on how
-slowly such an answer may be taken while others want its worker, and a stop that lets running requests end.
+waitress buffers requests and answers, so a slow client costs a connection and no worker, until all unread answers reach
+a bound. Ours on top: that bound, and how slowly a client may read beyond it; failures of the protocol as problems, a
+bound on how long a request may take to arrive, and a stop that lets running requests end.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from waitress.task import ThreadedTaskDispatcher
 from cardapp.settings import Settings
 from cardapp.web import sockets
 from cardapp.web.app import intakes
-from cardapp.web.connections import Channel, Patience
+from cardapp.web.connections import UNREAD_BYTES, Channel, Patience
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Intake, Tcp, Transport, Unix, gated
 
@@ -68,12 +68,14 @@ class Listener:
         guard: Guard = gated,
         patience: Patience | None = None,
         connections: int = CONNECTIONS,
+        unread_bytes: int = UNREAD_BYTES,
     ) -> None:
         self._settings = settings
         self._app = app
         self._guard = guard
         self._patience = patience or Patience()
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
+        self._unread_bytes = unread_bytes
         self._look_at = 0.0
         self._lifecycle = threading.Lock()
         self._stopping = threading.Event()
@@ -142,7 +144,7 @@ class Listener:
                 max_request_body_size=self._settings.evidence_max_bytes + JSON_LIMIT + 1,
                 log_socket_errors=False,
             )
-            server.channel_class = Channel
+            server.channel_class = partial(Channel, self._unread_bytes)
             # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.
             server.next_channel_cleanup = math.inf
             server.handle_accept = partial(_accept_some, server.handle_accept, self._map)

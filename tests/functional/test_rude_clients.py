@@ -58,12 +58,12 @@ class App:
 
 
 class Served:
-    """A listener, and its clients, which are all closed at the end."""
+    """A listener, and its clients, which are all closed at the end. Workers wait for clients, unless told otherwise."""
 
-    def __init__(self, state_dir: Path, **options: Any) -> None:
+    def __init__(self, state_dir: Path, *, unread_bytes: int = 0, **options: Any) -> None:
         names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
         self.settings: Settings = settings_module.load(names)
-        self.listener = Listener(self.settings, App(), **options)
+        self.listener = Listener(self.settings, App(), unread_bytes=unread_bytes, **options)
         self.listener.start()
         self._clients = contextlib.ExitStack()
 
@@ -276,6 +276,16 @@ def test_clients_that_drip_give_their_workers_back(
         until(lambda: len(ended) >= 2)
 
 
+@pytest.mark.usefixtures("shallow")
+def test_a_client_that_drips_is_closed_even_if_nobody_waits(
+    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LEAST_RATE", 4 * RATE)
+    served = serve(patience=Patience(idle=0.5))
+    with slowly([served.rude("unix", "GET /endless HTTP/1.1")]) as ended:
+        until(lambda: ended)
+
+
 @BOTH
 @pytest.mark.usefixtures("shallow")
 def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served], transport: str) -> None:
@@ -288,6 +298,25 @@ def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served],
         with pytest.raises(TimeoutError):
             waiting.recv(1)
         assert ended == []
+
+
+@BOTH
+@pytest.mark.usefixtures("shallow")
+def test_answers_longer_than_a_worker_waits_for_are_written_aside(serve: Callable[..., Served], transport: str) -> None:
+    served = serve(unread_bytes=1 << 30)
+    slow = [served.rude(transport, "GET /large HTTP/1.1") for _ in range(8)]
+    assert served.seconds() < 2 * QUICK
+    response = http.client.HTTPResponse(slow[0])
+    response.begin()
+    assert len(response.read()) == 8 * len(PIECE), "and who reads later gets all of it"
+
+
+@pytest.mark.usefixtures("shallow")
+def test_what_is_written_aside_has_a_bound(serve: Callable[..., Served]) -> None:
+    served = serve(unread_bytes=32 * len(PIECE), patience=Patience(crowded=0.5))
+    for _ in range(4):
+        served.rude("unix", "GET /endless HTTP/1.1")
+    assert served.seconds() < WAIT, "beyond it who does not read loses the worker"
 
 
 @BOTH
