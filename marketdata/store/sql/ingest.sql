@@ -17,7 +17,7 @@ CREATE FUNCTION {lock}(names text[]) RETURNS void LANGUAGE plpgsql SET search_pa
 BEGIN
     INSERT INTO {symbols} AS s (symbol, version)
     SELECT DISTINCT coalesce(a.symbol, name) COLLATE "C", 1
-    FROM unnest(names) AS name LEFT JOIN market_aliases a ON a.alias = name
+    FROM (SELECT DISTINCT name FROM unnest(names) AS name) n LEFT JOIN market_aliases a ON a.alias = name
     ORDER BY 1
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
 END $$;

@@ -30,6 +30,7 @@ END $$;
 
 -- Merges the rows that a statement inserted. The first and the last tick of a bucket are settled by (ts, seq, id), so the
 -- result does not depend on the order of arrival; trim_scale makes equal numbers equal bytes, whatever zeros they came with.
+-- Sorting is a third of the work, so times lead in its keys, and in its rows: fixed in width, they compare without a detour.
 CREATE FUNCTION {rollups_insert}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
@@ -40,30 +41,40 @@ BEGIN
     INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     WITH minute AS MATERIALIZED (
-        SELECT symbol, bucket, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
+        SELECT bucket, symbol, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
                trim_scale(min(price)) AS low, trim_scale((array_agg(price))[count(*)]) AS close,
                trim_scale(sum(size)) AS volume, trim_scale(sum(price * size)) AS quote, count(*) AS n,
                min(ts) AS first_ts, (array_agg(seq))[1] AS first_seq, (array_agg(id))[1] AS first_id,
                max(ts) AS last_ts, (array_agg(seq))[count(*)] AS last_seq, (array_agg(id))[count(*)] AS last_id,
                max(block_number) AS max_block
-        FROM (SELECT *, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM came ORDER BY symbol, bucket, ts, seq, id) ordered
-        GROUP BY symbol, bucket
+        FROM (SELECT date_bin('1 min', ts, '1969-01-06Z') AS bucket, ts, seq, symbol, id, price, size, block_number
+              FROM came ORDER BY bucket, symbol, ts, seq, id) ordered
+        GROUP BY bucket, symbol
+    ), quarter AS MATERIALIZED (
+        SELECT wider AS bucket, symbol, (array_agg(open))[1] AS open, max(high) AS high, min(low) AS low,
+               (array_agg(close))[count(*)] AS close, trim_scale(sum(volume)) AS volume, trim_scale(sum(quote)) AS quote,
+               sum(n)::bigint AS n, min(first_ts) AS first_ts, (array_agg(first_seq))[1] AS first_seq, (array_agg(first_id))[1] AS first_id,
+               max(last_ts) AS last_ts, (array_agg(last_seq))[count(*)] AS last_seq, (array_agg(last_id))[count(*)] AS last_id,
+               max(max_block) AS max_block
+        FROM (SELECT date_bin('15 min', bucket, '1969-01-06Z') AS wider, * FROM minute ORDER BY wider, symbol, bucket) ordered
+        GROUP BY wider, symbol
     ), merged AS (
-        SELECT symbol, 60 AS res, bucket, open, high, low, close, volume, quote, n,
-               first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
-        FROM minute
+        SELECT 60 AS res, * FROM minute
         UNION ALL
-        SELECT symbol, res, wider, (array_agg(open))[1], max(high), min(low), (array_agg(close))[count(*)],
-               trim_scale(sum(volume)), trim_scale(sum(quote)), sum(n)::bigint,
-               min(first_ts), (array_agg(first_seq))[1], (array_agg(first_id))[1],
-               max(last_ts), (array_agg(last_seq))[count(*)], (array_agg(last_id))[count(*)], max(max_block)
+        SELECT 900, * FROM quarter
+        UNION ALL
+        SELECT res, wider, symbol, (array_agg(open))[1], max(high), min(low),
+               (array_agg(close))[count(*)], trim_scale(sum(volume)), trim_scale(sum(quote)),
+               sum(n)::bigint, min(first_ts), (array_agg(first_seq))[1], (array_agg(first_id))[1],
+               max(last_ts), (array_agg(last_seq))[count(*)], (array_agg(last_id))[count(*)],
+               max(max_block)
         FROM (
-            SELECT *, date_bin(width, bucket, '1969-01-06Z') AS wider
-            FROM minute, (VALUES (900, interval '15 min'), (1800, interval '30 min'), (3600, interval '1 hour'),
-                                 (14400, interval '4 hours'), (86400, interval '24 hours')) AS level (res, width)
-            ORDER BY symbol, res, wider, bucket
+            SELECT date_bin(width, bucket, '1969-01-06Z') AS wider, res, quarter.*
+            FROM quarter, (VALUES (1800, interval '30 min'), (3600, interval '1 hour'), (14400, interval '4 hours'),
+                                  (86400, interval '24 hours')) AS level (res, width)
+            ORDER BY wider, res, symbol, bucket
         ) ordered
-        GROUP BY symbol, res, wider
+        GROUP BY wider, res, symbol
     )
     SELECT symbol, res, bucket, open, high, low, close, volume, quote, {vwap}(quote, volume), n,
            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
