@@ -4,11 +4,14 @@ import contextlib
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from pathlib import Path
 from typing import Any
 
 import pytest
+from jsonschema import Draft202012Validator
 from mcp_types.methods import validate_client_notification, validate_client_request
 
+from cardapp.container.tools import DESCRIBED
 from cardapp.errors import (
     InvalidValue,
     McpCancelled,
@@ -17,8 +20,11 @@ from cardapp.errors import (
     McpRemoteError,
     McpTimeout,
 )
+from cardapp.mcp import tool_schema
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 from cardapp.mcp.conversation import MAX_UNASKED
+from cardapp.mcp.server import McpServer, UnixListener
+from cardapp.mcp.tools import Tool, ToolFailure
 
 PATIENCE = 20.0
 LONG = "x" * 100_000
@@ -96,6 +102,35 @@ def test_the_tools_are_asked_for_once_until_they_change(talk: Talk, background: 
     third, request = start(talk, background, tool={**TOOL, "outputSchema": {"type": "string"}})
     peer.answer(request, complete(structuredContent="now a text"))
     assert third.result(PATIENCE).structured == "now a text"
+
+
+def test_a_second_client_of_a_session_compiles_none_of_its_schemas_anew(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def check(schema: Any) -> None:
+        checked.append(schema)
+        check_schema(schema)
+
+    def fail(*_: Any) -> dict[str, Any]:
+        raise ToolFailure("no_luck", "it cannot be done")
+
+    server = McpServer("s", "1", [Tool(*described, fail) for described in DESCRIBED])
+    listener = UnixListener(state_dir / "s", server)
+    listener.start()
+    checked: list[Any] = []
+    check_schema = Draft202012Validator.check_schema
+    monkeypatch.setattr(Draft202012Validator, "check_schema", check)
+    tool_schema._compiled.cache_clear()
+    try:
+        for _ in range(2):
+            client = McpClient.connect(state_dir / "s", timeout=PATIENCE)
+            listed = client.list_tools(timeout=PATIENCE)
+            for tool in listed:
+                assert client.call_tool(tool["name"], {}, timeout=PATIENCE, maximum=PATIENCE).is_error
+            client.close()
+            assert checked == [tool["outputSchema"] for tool in listed]
+    finally:
+        listener.stop()
 
 
 @pytest.mark.parametrize("value", [[1], 7, "text", None, False])
