@@ -10,6 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cardapp.container.tools import DESCRIBED
 from cardapp.mcp.revisions import LATEST_HANDSHAKE
 
 Behaviour = Callable[[socket.socket], None]
@@ -83,6 +84,20 @@ def saying(structured: Any, *, is_error: bool = False) -> Behaviour:
         if method == "tools/list":
             return {"result": {"tools": []}}
         return {"result": {"content": [], "structuredContent": structured, "isError": is_error}}
+
+    return answering(answer)
+
+
+def listing(output_schema: Any, structured: Any) -> Behaviour:
+    """A peer whose tools have the names of a session's and this output schema, and all answer ``structured``."""
+
+    def answer(method: str, _params: dict[str, Any]) -> dict[str, Any]:
+        if method == "tools/list":
+            tools = [
+                {"name": described[0], "inputSchema": {}, "outputSchema": output_schema} for described in DESCRIBED
+            ]
+            return {"result": {"tools": tools}}
+        return {"result": {"content": [], "structuredContent": structured}}
 
     return answering(answer)
 

@@ -58,6 +58,11 @@ PEERS: dict[str, peers.Behaviour] = {
     "failures of another shape": peers.saying([1], is_error=True),
     "a card that it cannot read": peers.saying({"code": "card_unreadable", "reason": "no"}, is_error=True),
     "calls that it calls off": peers.saying({"code": "cancelled", "reason": "no"}, is_error=True),
+    "output schemas that are none": peers.listing({"type": "objekt"}, BINDING),
+    "output schemas that lead elsewhere": peers.listing({"$ref": "http://127.0.0.1:9/schema.json"}, BINDING),
+    "output schemas that lead in a circle": peers.listing({"$ref": "#"}, BINDING),
+    "output schemas as long as can be": peers.listing({"enum": [[]] * 19_990}, BINDING),
+    "output schemas of another dialect": peers.listing({"$schema": "https://json-schema.org/draft-07/schema"}, BINDING),
     "an editor elsewhere": peers.saying(BINDING | {"editor": {"socket": "a\0b"}}),
     "another card": peers.saying(BINDING),
 }
