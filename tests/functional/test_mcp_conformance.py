@@ -37,12 +37,13 @@ SERVED = {
 }
 MODERN_CLIENT = {"tools_call", "request-metadata", "json-schema-ref-no-deref", "json-schema-2020-12-preservation"}
 ASKED = {
-    "2025-03-26": set[str](),
     "2025-06-18": {"initialize", "tools_call"},
     "2025-11-25": {"initialize", "tools_call", "json-schema-2020-12-preservation"},
     "2026-07-28": MODERN_CLIENT,
     None: MODERN_CLIENT | {"initialize"},
 }
+"""At 2025-03-26 the suite has two scenarios for a client, both of authorization, which is out of scope: it would check
+nothing. Our client at that revision is held by its own tests and by releases of the reference implementation."""
 
 
 def passed(done: subprocess.CompletedProcess[str]) -> set[str]:
@@ -71,7 +72,7 @@ def test_the_server(npm_programs: NpmPrograms, front: HttpFront, revision: str |
     assert passed(done) >= SERVED[revision]
 
 
-@pytest.mark.parametrize("revision", RUNS)
+@pytest.mark.parametrize("revision", ASKED)
 def test_the_client(npm_programs: NpmPrograms, revision: str | None) -> None:
     done = npm_programs.run("conformance", *suite("client", revision), "--command", CLIENT)
     assert passed(done) >= ASKED[revision]
