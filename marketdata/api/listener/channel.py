@@ -18,7 +18,16 @@ from marketdata.errors import MarketError, Saturated, TooLarge
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60
-"""A connection on which nothing moves for so long is closed, a client that does not read its answer too."""
+"""A connection on which nothing moves for so long is closed, a client that does not read its answer too; likewise one
+that falls so far behind ``LEAST_RATE``."""
+
+LEAST_RATE = 256 * 1024
+"""Bytes per second that a client has to take of its answer while a worker waits to write the rest: a stream beyond
+waitress' 16 MiB keeps a worker, a database connection and its transaction until it ends."""
+
+CROWDED_SECONDS = 5.0
+"""In place of ``IDLE_SECONDS`` for a client that falls behind ``LEAST_RATE``, while requests queue for a worker. The
+system's buffers empty in bursts of up to a megabyte."""
 
 STAY_MS = 2
 """How long a worker waits for the next request of the connection that it has just served, while nothing else waits."""
@@ -95,7 +104,7 @@ class _Server:
 
 
 class Channel(HTTPChannel):
-    """One connection; knows for how long its request has been arriving.
+    """One connection; knows for how long its request has been arriving, and how its client keeps up with an answer.
 
     From the arrival of a request on, the worker that serves it attends to the connection, and the loop does not read
     from it. Clients that keep a connection ask again at once, and then no thread has to wake another.
@@ -105,6 +114,9 @@ class Channel(HTTPChannel):
     error_task_class = _ProblemTask
     attended = False
     _arriving_since: float | None = None
+    _is_waited_for = False
+    _paid_until = 0.0
+    """The moment up to which the client has taken what ``LEAST_RATE`` asks for."""
 
     def __init__(self, bodies: Bodies, server: Any, *rest: Any, **named: Any) -> None:
         super().__init__(server, *rest, **named)
@@ -130,6 +142,26 @@ class Channel(HTTPChannel):
                 self._moved = monotonic()
             if sent < len(data):
                 self.write_soon(data[sent:])
+
+    def write_soon(self, data: bytes) -> int:
+        if not self.total_outbufs_len:
+            self._paid_until = monotonic()  # until now there was nothing to take
+        written: int = super().write_soon(data)
+        return written
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close=do_close)
+        self._paid_until = min(self._paid_until + sent / LEAST_RATE, monotonic())
+        return sent
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Where waitress lets a worker wait until its client has taken enough."""
+        inherited: Any = super()  # whose annotations leave this out
+        self._is_waited_for = self.total_outbufs_len > self.adj.outbuf_high_watermark
+        try:
+            inherited._flush_outbufs_below_high_watermark()
+        finally:
+            self._is_waited_for = False
 
     def service(self) -> None:
         """Serve what has arrived, and what arrives within a moment; then give the connection back to the loop."""
@@ -188,10 +220,12 @@ class Channel(HTTPChannel):
     def last_activity(self, _wall: float) -> None:
         self._moved = monotonic()
 
-    def is_overdue(self, arrival_seconds: float) -> bool:
+    def is_overdue(self, arrival_seconds: float, *, crowded: bool) -> bool:
         """Whether its request should have arrived by now, nothing moves on it, or its client does not read on."""
         now = monotonic()
         if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
+            return True
+        if self._is_waited_for and now - self._paid_until > (CROWDED_SECONDS if crowded else IDLE_SECONDS):
             return True
         is_waiting = bool(self.total_outbufs_len) or not self.requests
         return is_waiting and now - self._moved > IDLE_SECONDS

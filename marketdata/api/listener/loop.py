@@ -1,7 +1,8 @@
 """The HTTP listener: waitress with one loop and a fixed set of workers.
 
-waitress buffers requests and answers, so a slow client costs a connection and no worker. Ours on top: failures of the
-protocol as problems, a bound on how long a request may take to arrive, and a stop that lets running requests end.
+waitress buffers requests and 16 MiB of each answer, so a slow client costs a connection; that of a longer answer costs
+a worker too, and is bound to a least rate meanwhile. Ours on top: that rate, failures of the protocol as problems, a
+bound on how long a request may take to arrive, and a stop that lets running requests end.
 """
 
 from __future__ import annotations
@@ -144,9 +145,7 @@ class Listener:
                 self._make_room()
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
-                for channel in self._channels():
-                    if channel.is_overdue(self._arrival_seconds):
-                        channel.handle_close()
+                self._close_overdue()
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("the listener's loop met a surprise")
@@ -161,6 +160,12 @@ class Listener:
                 unused = [channel for channel in self._channels() if channel.is_unused(seconds)]
                 for channel in nsmallest(surplus, unused, key=lambda channel: channel.last_activity):
                     channel.handle_close()
+
+    def _close_overdue(self) -> None:
+        crowded = self.backlog() > 0
+        for channel in self._channels():
+            if channel.is_overdue(self._arrival_seconds, crowded=crowded):
+                channel.handle_close()
 
     def _channels(self) -> list[Channel]:
         return [found for found in list(self._map.values()) if isinstance(found, Channel)]

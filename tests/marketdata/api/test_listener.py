@@ -7,11 +7,12 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing, contextmanager, suppress
 from typing import Any
 
 import pytest
+from waitress.adjustments import Adjustments
 
 from marketdata.api.failures import StartResponse, WsgiApp
 from marketdata.api.incoming import BODY_BYTES
@@ -238,6 +239,99 @@ def test_a_client_that_resets_while_its_worker_stays_harms_nobody(service: Servi
 
 
 KIB = 1024
+
+RATE = 1024 * KIB
+"""Bytes per second of a client that is slow."""
+
+
+class Endless:
+    """Answers ``/healthz``, and everything else with a stream without an end; knows which workers stream."""
+
+    def __init__(self) -> None:
+        self.streaming: set[int] = set()
+
+    def __call__(self, environ: dict[str, Any], start: StartResponse) -> Iterable[bytes]:
+        if environ["PATH_INFO"] == "/healthz":
+            return quick(environ, start)
+        start("200 OK", [])
+        return self._pieces()
+
+    def _pieces(self) -> Iterator[bytes]:
+        worker = threading.get_ident()
+        self.streaming.add(worker)
+        try:
+            while True:
+                yield b"x" * 32 * KIB
+        finally:
+            self.streaming.remove(worker)
+
+
+@pytest.fixture
+def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A listener of two workers, who wait for a client after some hundred kilobytes."""
+    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
+    monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 128 * KIB)
+    monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * KIB)])
+
+
+@contextmanager
+def slow_clients(port: int, count: int) -> Iterator[None]:
+    """So many clients of an endless stream, who read at ``RATE`` meanwhile."""
+    left = threading.Event()
+
+    def read() -> None:
+        with connected(port) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 32 * KIB)
+            client.sendall(b"GET /endless HTTP/1.1\r\nHost: a\r\n\r\n")
+            began, taken, data = time.monotonic(), 0, b"some"
+            with suppress(ConnectionError):
+                while data and not left.wait(0.01):
+                    data = client.recv(max(int((time.monotonic() - began) * RATE) - taken, 1))
+                    taken += len(data)
+
+    readers = [threading.Thread(target=read) for _ in range(count)]
+    for reader in readers:
+        reader.start()
+    try:
+        yield
+    finally:
+        left.set()
+        for reader in readers:
+            reader.join()
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_client_that_drips_gives_back_what_its_stream_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
+    endless = Endless()
+    with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 1):
+        eventually(lambda: len(endless.streaming) == 1)
+        eventually(lambda: not endless.streaming)
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_client_that_drips_gives_back_its_worker_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.3)
+    endless = Endless()
+    with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
+        eventually(lambda: len(endless.streaming) == 2)
+        assert status_of(listener.port, HEALTH) == 200
+
+
+@pytest.mark.usefixtures("shallow")
+def test_a_client_of_a_slow_line_keeps_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.8)
+    endless = Endless()
+    with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
+        eventually(lambda: len(endless.streaming) == 2)
+        with connected(listener.port) as waiting:
+            waiting.sendall(HEALTH)
+            waiting.settimeout(1.6)
+            with pytest.raises(TimeoutError):
+                waiting.recv(1)
+        assert len(endless.streaming) == 2
 
 
 def post(size: int, framing: str = "length") -> bytes:
