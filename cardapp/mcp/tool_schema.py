@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
-from jsonschema.exceptions import SchemaError
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import SchemaError, ValidationError
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -18,6 +20,11 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPORTED = 20
+MAX_WORK = 200_000
+"""What one check may take, in keywords applied and members looked at: without it a few references, each to two of the
+next, would take for ever. A replay's longest answer takes 130 000."""
+_REFERENCE = 20
+"""The work of following a reference."""
 MAX_KEPT = 16
 MAX_KEPT_TEXT = 8 * 1024
 """Characters of a schema that is kept; a session's longest has two thousand. Compiled, all that are kept hold some 3 MB
@@ -26,6 +33,32 @@ at most: a schema of empty lists takes twenty times the memory of its text."""
 
 class UnusableSchema(Exception):
     """A schema that nothing can be checked against: not valid, another dialect, too deep, a reference to elsewhere."""
+
+
+_work: ContextVar[int] = ContextVar("work", default=0)
+Rule = Callable[[Any, Any, Any, Any], Iterable[ValidationError] | None]
+
+
+def _bounded(keyword: str, rule: Rule) -> Rule:
+    least = _REFERENCE if keyword in ("$ref", "$dynamicRef") else 1
+
+    def apply(validator: Any, value: Any, instance: Any, schema: Any) -> Iterable[ValidationError] | None:
+        members = len(instance) if isinstance(instance, dict | list) else 0
+        work = _work.get() + least + members + (len(value) if isinstance(value, dict | list) else 0)
+        if keyword == "uniqueItems":
+            work += members * members
+        if work > MAX_WORK:
+            raise UnusableSchema("to check the value by the schema takes too long")
+        _work.set(work)
+        return rule(validator, value, instance, schema)
+
+    return apply
+
+
+_Validator: Any = validators.extend(  # type: ignore[no-untyped-call]
+    Draft202012Validator,
+    validators={name: _bounded(name, rule) for name, rule in Draft202012Validator.VALIDATORS.items()},
+)
 
 
 class ToolSchema:
@@ -43,13 +76,15 @@ class ToolSchema:
         except SchemaError as why:
             raise UnusableSchema(f"{why.json_path}: {why.message}") from why
         # An explicit registry without a retriever: the library's default one would fetch a foreign $ref.
-        self._validator = Draft202012Validator(schema, registry=Registry())
+        self._validator = _Validator(schema, registry=Registry())
 
     def faults(self, value: Any) -> tuple[FieldError, ...]:
         """What in ``value`` breaks the schema, empty when nothing does (at most 20).
 
-        :raises UnusableSchema: a reference leads out of the schema, or value and schema recurse without end.
+        :raises UnusableSchema: a reference leads out of the schema, value and schema recurse without end, or the check
+            takes too long.
         """
+        _work.set(0)
         try:
             return field_errors(self._validator, value)[:MAX_REPORTED]
         except Unresolvable as why:
@@ -63,10 +98,10 @@ def compiled(schema: Any) -> ToolSchema:
 
     Each connection hears its server's schemas anew, and to check and compile one takes longer than most calls.
 
-    :raises UnusableSchema: as :class:`ToolSchema` does.
+    :raises UnusableSchema: as :class:`ToolSchema` does; and for a pattern, which a peer can make to match for ever.
     """
     if isinstance(schema, dict):
-        _bound(schema)  # first: what is nested too deeply cannot be written down either
+        _bound(schema, patterns=False)  # first: what is nested too deeply cannot be written down either
         text = json.dumps(schema)
         if len(text) <= MAX_KEPT_TEXT:
             return _compiled(text)
@@ -78,7 +113,7 @@ def _compiled(text: str) -> ToolSchema:
     return ToolSchema(json.loads(text))
 
 
-def _bound(schema: dict[str, Any]) -> None:
+def _bound(schema: dict[str, Any], *, patterns: bool = True) -> None:
     """Refuse what would take the validator too deep or too long; a walk of our own, so that no input recurses here."""
     level: list[Any] = [schema]
     nodes = depth = 0
@@ -86,7 +121,14 @@ def _bound(schema: dict[str, Any]) -> None:
         depth, nodes = depth + 1, nodes + len(level)
         if depth > MAX_DEPTH or nodes > MAX_NODES:
             raise UnusableSchema(f"a schema may have {MAX_DEPTH} levels and {MAX_NODES} nodes")
+        if not patterns and any(_has_pattern(node) for node in level):
+            raise UnusableSchema("a pattern in it is not followed: it may match for ever")
         level = [child for node in level for child in _children(node)]
+
+
+def _has_pattern(node: Any) -> bool:
+    """Of a property with such a name the value is a schema, and no text."""
+    return isinstance(node, dict) and (isinstance(node.get("pattern"), str) or bool(node.get("patternProperties")))
 
 
 def _children(node: Any) -> list[Any]:

@@ -37,6 +37,8 @@ BINDING = {
     "card": {"id": "other", "uuid": "", "version": "", "source_sha256": "0" * 64},
     "editor": {"socket": "/dev/null"},
 }
+DOUBLING = {f"s{number}": {"anyOf": [{"$ref": f"#/$defs/s{(number + 1) % 50}"}] * 2} for number in range(50)}
+DOUBLING["s49"] = {"type": "null"}
 
 PEERS: dict[str, peers.Behaviour] = {
     "garbage": peers.sending(random.Random(1).randbytes(5000)),
@@ -61,6 +63,8 @@ PEERS: dict[str, peers.Behaviour] = {
     "output schemas that are none": peers.listing({"type": "objekt"}, BINDING),
     "output schemas that lead elsewhere": peers.listing({"$ref": "http://127.0.0.1:9/schema.json"}, BINDING),
     "output schemas that lead in a circle": peers.listing({"$ref": "#"}, BINDING),
+    "output schemas that match for ever": peers.listing({"additionalProperties": {"pattern": "^(.+)+ $"}}, BINDING),
+    "output schemas that double": peers.listing({"$ref": "#/$defs/s0", "$defs": DOUBLING}, BINDING),
     "output schemas as long as can be": peers.listing({"enum": [[]] * 19_990}, BINDING),
     "output schemas of another dialect": peers.listing({"$schema": "https://json-schema.org/draft-07/schema"}, BINDING),
     "an editor elsewhere": peers.saying(BINDING | {"editor": {"socket": "a\0b"}}),

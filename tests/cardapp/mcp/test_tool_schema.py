@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from cardapp.container.schemas import REPLAY_OUT
 from cardapp.errors import FieldError
 from cardapp.mcp.tool_schema import (
     MAX_DEPTH,
@@ -15,6 +16,9 @@ from cardapp.mcp.tool_schema import (
     UnusableSchema,
     compiled,
 )
+
+MAX_BLOCKS = 4096
+"""Of an arena; what reads them runs in gdb alone."""
 
 
 def nested(depth: int) -> dict[str, Any]:
@@ -87,6 +91,41 @@ def test_a_local_reference_works_and_an_endless_one_is_refused() -> None:
         deep = {"a": deep}
     with pytest.raises(UnusableSchema, match="deep"):
         ToolSchema(tree).faults(deep)
+
+
+@pytest.mark.parametrize("keyword", ["allOf", "anyOf", "oneOf"])
+def test_a_check_that_would_take_for_ever_is_given_up(keyword: str) -> None:
+    twice = {f"s{number}": {keyword: [{"$ref": f"#/$defs/s{number + 1}"}] * 2} for number in range(40)}
+    schema = ToolSchema({"$ref": "#/$defs/s0", "$defs": twice | {"s40": {"type": "object"}}})
+    for _ in range(2):
+        with pytest.raises(UnusableSchema, match="too long"):
+            schema.faults([])
+
+
+def test_the_longest_answer_of_a_replay_is_checked() -> None:
+    block = {"offset": 1, "size": 1, "label": "x"}
+    arena = {"base": 1, "size": 1, "used": 1, "high_water": 1, "blocks": [block] * MAX_BLOCKS}
+    values = {str(number): {"value": "1", "error": None} for number in range(500)}
+    answer = {
+        "generation": 1, "snapshot_ref": "x", "method": "fork", "fresh": False, "file": "x", "line": 1, "function": "x",
+        "values": values, "allocator": arena, "allocator_error": None, "stop_id": "x", "timings_ms": {"run": 0.5},
+    }  # fmt: skip
+    assert ToolSchema(REPLAY_OUT).faults(answer) == ()
+
+
+@pytest.mark.parametrize("schema", [{"uniqueItems": True}, {"items": {"enum": [[]] * 1000}}])
+def test_a_check_of_long_lists_by_each_other_is_given_up(schema: dict[str, Any]) -> None:
+    assert ToolSchema(schema).faults([]) == ()
+    with pytest.raises(UnusableSchema, match="too long"):
+        ToolSchema(schema).faults([{"a": number} for number in range(1000)])
+
+
+@pytest.mark.parametrize("schema", [{"pattern": "^(a+)+$"}, {"items": {"patternProperties": {"^(a+)+$": False}}}])
+def test_a_peer_s_patterns_are_not_followed(schema: dict[str, Any]) -> None:
+    with pytest.raises(UnusableSchema, match="pattern"):
+        compiled(schema)
+    ToolSchema(schema)
+    assert compiled({"properties": {"pattern": {"type": "string"}}}).faults({"pattern": "a"}) == ()
 
 
 def test_the_same_schema_is_compiled_once_and_another_anew() -> None:
