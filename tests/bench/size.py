@@ -26,6 +26,7 @@ from typing import Any
 from cardapp.settings import ROOT
 from cardapp.state import events, evidence
 from cardapp.state.database import Database
+from cardapp.web.app import ROUTES
 from tests.bench.figures import Figure, percentile, resident, table
 from tests.functional.serving import Api
 from tests.functional.test_crash import Server
@@ -36,6 +37,13 @@ SIDES = (10, 10, 10, 10, 2)
 ROUNDS = 300
 LOADS = 5
 PICTURES = 10_000
+OFTEN = 20
+NEEDS_SESSION = ("/api/session", "/api/editor/state")
+READ = (
+    *(route.path for route in ROUTES if route.method == "GET" and route.answer and not route.parameters),
+    "/api/events?limit=200&kind=note&key=bump",
+    "/api/events?limit=200&after=900000",
+)
 
 
 def measure(count: int, requests: int) -> Iterator[Figure]:
@@ -44,7 +52,7 @@ def measure(count: int, requests: int) -> Iterator[Figure]:
         big = _big_card(Path(folder) / "big")
         yield from _cards(Path(folder), big)
         yield _memory(Path(folder), big, requests)
-        yield from _reports(Path(folder), count // 10)
+        yield from _reports(Path(folder), big, count)
 
 
 # -- the length of the record ----------------------------------------------------------------------------------------
@@ -157,7 +165,9 @@ def _memory(folder: Path, big: Path, requests: int) -> Figure:
             sizes.append(resident(server.process.pid))
         start, end = sizes
         value = f"{start / 1024:.0f} MiB, then {end / 1024:.0f} MiB: {end / start:.3f}"
-        return Figure(f"resident after {requests // 20:,} and {requests:,} more requests of all kinds", value, "≤ 1.10")
+        return Figure(
+            f"resident after {requests // 20:,} and {requests:,} more requests of five kinds", value, "≤ 1.10"
+        )
 
 
 def _hammer(server: Server, count: int) -> None:
@@ -173,9 +183,11 @@ def _hammer(server: Server, count: int) -> None:
 # -- pictures and reports --------------------------------------------------------------------------------------------
 
 
-def _reports(folder: Path, size: int) -> Iterator[Figure]:
+def _reports(folder: Path, big: Path, size: int) -> Iterator[Figure]:
     state = _with_record(folder / "pictures", size)
     _add_pictures(state)
+    with _served(state, big) as server:
+        yield _endpoints(server, size)
     with _served(state, SMALL) as server:
         for name in ("teams.md", "lesson.html"):
             before, began = resident(server.process.pid), time.perf_counter()
@@ -186,6 +198,31 @@ def _reports(folder: Path, size: int) -> Iterator[Figure]:
                 f"{length / 2**20:.1f} MiB in {took:.1f} s, first byte after {1000 * first:.0f} ms, "
                 f"peak memory {(peak - before) / 1024:.0f} MiB over the start",
             )
+
+
+def _endpoints(server: Server, size: int) -> Figure:
+    """Every endpoint that answers JSON and needs no session, and a step's status as the one write that reads much."""
+    step = next(item["key"] for item in server.api.get("/api/navigation/catalog")["items"] if item["level"] == "step")
+    asked: dict[str, Callable[[], Any]] = {
+        path: lambda path=path: server.api.request("GET", path) for path in READ if path not in NEEDS_SESSION
+    }
+    note = {"status": "approved", "note": "Seen.", "actor": "bench"}
+    asked["PUT /api/progress/…"] = lambda: server.api.put(f"/api/progress/{step.replace('/', '.')}", note)
+    took = {name: percentile([_seconds(ask) for _ in range(OFTEN)], 0.5) for name, ask in asked.items()}
+    slow = sorted(took, key=lambda name: -took[name])
+    told = ", ".join(f"`{name}` {took[name]:.0f} ms" for name in slow[:3])
+    return Figure(
+        f"{len(took)} endpoints, one client, 20 000 snapshots, {size:,} events, {PICTURES:,} pictures",
+        f"p50 {told}; the others at most {took[slow[3]]:.0f} ms",
+    )
+
+
+def _seconds(ask: Callable[[], Any]) -> float:
+    began = time.perf_counter()
+    answer = ask()
+    took = time.perf_counter() - began
+    assert answer.status == 200, answer.body
+    return took
 
 
 def _drain(server: Server, path: str) -> tuple[float, int]:
