@@ -108,8 +108,10 @@ _SIMPLE = re.compile(
 """One line of these, of code, and of strong words that stand apart: what most texts and questions are. The parser takes
 a quarter of a big card's time."""
 _PIECES = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|([^`*]+)")
-_PARAGRAPHS = re.compile(r"[^\W\d_][^\n]*(?:\n{1,2}[^\W\d_][^\n]*)*\n?")
-"""Where each line begins with a letter there are only paragraphs: the parser need not ask what else they may be."""
+_LINE = r"[^\W\d_][^\n]*(?<![^\S \t])"
+_PARAGRAPHS = re.compile(rf"{_LINE}(?:\n{{1,2}}{_LINE})*\n?")
+"""Where each line begins with a letter there are only paragraphs: the parser need not ask what else they may be. A line
+that ends in a blank of another kind is left to it, since it takes that away."""
 
 
 def parse(markdown: str) -> tuple[Block, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import re
@@ -57,9 +58,12 @@ def programs(session: RunningSession) -> list[int]:
 
 def handles(session: RunningSession) -> set[int]:
     """The processes that gdb holds a pidfd of."""
-    links = Path("/proc", str(session.pid("gdb")), "fdinfo").iterdir()
-    told = [re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE) for link in links]
-    return {int(pid[1]) for pid in told if pid is not None}
+    held = set()
+    for link in Path("/proc", str(session.pid("gdb")), "fdinfo").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # gdb closed it this moment
+            pid = re.search(r"^Pid:\s*(-?\d+)$", link.read_text(), re.MULTILINE)
+            held |= {int(pid[1])} if pid is not None else set()
+    return held
 
 
 def screens(session: RunningSession) -> int:

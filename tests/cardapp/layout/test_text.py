@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from cardapp.layout.escape import safe_url, visible
@@ -186,6 +186,8 @@ def test_most_lines_are_simple(line: str) -> None:
 
 
 @given(st.from_regex(_PARAGRAPHS, fullmatch=True) | st.from_regex(r"(?:[ab][ \t*_`\[\]()<>!&\\:/.=-]{0,6}\n{0,2})+"))
+@example("A\xa0")
+@example("A\xa0\n\nB \u2003\n")
 def test_paragraphs_are_what_the_parser_makes_of_them(text: str) -> None:
     source = visible(text.replace("\r\n", "\n").replace("\r", "\n"))
     assert parse(text) == _blocks(iter(_parser().parse(source)))
