@@ -57,7 +57,7 @@ def test_a_stranger_with_the_same_number_is_not_ended(sleeper: subprocess.Popen[
 
 
 def test_a_process_is_ended_even_if_it_does_not_listen(mark: str) -> None:
-    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo; sleep 1000"], stdout=subprocess.PIPE) as deaf:
+    with subprocess.Popen(["sh", "-c", "trap '' TERM; echo; exec sleep 1000"], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout is not None
         deaf.stdout.readline()
         Process(deaf.pid, started(deaf.pid) or 0).end(1.0)
