@@ -84,8 +84,9 @@ def pin(
 
     Without ``event_seq`` the picture is pinned to that event itself. InvalidValue for an event that does not exist.
     """
-    if event_seq is not None and not 0 < event_seq <= last_seq(conn):
-        message = f"there is no event {event_seq}; the last one is {last_seq(conn)}"
+    last = head(conn).seq
+    if event_seq is not None and not 0 < event_seq <= last:
+        message = f"there is no event {event_seq}; the last one is {last}"
         raise InvalidValue(f"event_seq: {message}", errors=(FieldError("/event_seq", message),))
     data = {"name": stored.name, "sha256": stored.sha256, "event_seq": event_seq, "caption": caption}
     event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
@@ -122,11 +123,6 @@ def head(conn: sqlite3.Connection) -> Head:
     """The last entry; 0 and GENESIS before the first."""
     row = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
     return Head(0, GENESIS) if row is None else Head(row["seq"], row["hash"])
-
-
-def last_seq(conn: sqlite3.Connection) -> int:
-    """The ``seq`` of the last event, 0 when there is none."""
-    return int(conn.execute("SELECT coalesce(max(seq), 0) AS seq FROM event").fetchone()["seq"])
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:

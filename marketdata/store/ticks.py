@@ -210,15 +210,16 @@ def stream(
     block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
 
     def blocks() -> Iterator[str]:
-        row = block
+        _, _, _, found, rows, *last = block
         if format == "csv":
             yield CSV_HEADER
-        while row[4]:
-            yield row[4]
-            if row[3] <= STREAM_PAGE:
+        while rows:
+            yield rows
+            if found <= STREAM_PAGE:
                 return
-            key = _Key(is_forward, *row[5:])
+            key = _Key(is_forward, *last)
             row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format)
+            _, _, _, found, rows, *last = row
 
     return blocks()
 

@@ -17,7 +17,7 @@ def page(request: Request) -> Reply:
         found = store.page(
             conn, after=query["after"], limit=query["limit"], kind=query.get("kind"), key=query.get("key")
         )
-        last = store.last_seq(conn)
+        last = store.head(conn).seq
     return answer({"events": found, "next_after": found[-1]["seq"] if found else query["after"], "last_seq": last})
 
 

@@ -82,7 +82,7 @@ def state(request: Request) -> Reply:
 def _database(services: Services) -> dict[str, Any]:
     try:
         with services.database.read() as conn:
-            events.last_seq(conn)
+            events.head(conn)
     except CardAppError as error:
         return _part(error.detail)
     return _part(None)

@@ -30,7 +30,8 @@ END $$;
 
 -- Merges the rows that a statement inserted. The first and the last tick of a bucket are settled by (ts, seq, id), so the
 -- result does not depend on the order of arrival; trim_scale makes equal numbers equal bytes, whatever zeros they came with.
--- Sorting is a third of the work, so times lead in its keys, and in its rows: fixed in width, they compare without a detour.
+-- Sorting is a good part of the work, so times lead in its keys, and in its rows: fixed in width, they compare without a detour;
+-- and levels above the quarter hour are made of quarters, of which there are fewer than minutes.
 CREATE FUNCTION {rollups_insert}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
