@@ -42,7 +42,7 @@ def chart(request: Request) -> Reply:
     with services.reads.connection() as connection:
         found = candles.read(connection, version, **asked)
     state = found.state
-    answer = Answer(_tag(version, state), found.head.encode(), found.tells_time)
+    answer = Answer(_tag(version, state), found.head, found.tells_time)
     services.answers.put(key, answer)
     return Reply(answer.body(state.as_of), 200, media_type, (("ETag", answer.tag),))
 

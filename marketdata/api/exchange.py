@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 TEXT = "text/plain; charset=utf-8"
 
 Headers = tuple[tuple[str, str], ...]
+
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +45,12 @@ class Reply:
 
     def with_headers(self, *more: tuple[str, str]) -> Reply:
         """The same reply with further headers."""
-        return replace(self, headers=(*self.headers, *more))
+        return Reply(self.body, self.status, self.media_type, (*self.headers, *more))
 
 
 def encode(value: Any) -> bytes:
     """Compact UTF-8 JSON."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
+    return _COMPACT.encode(value).encode("utf-8")
 
 
 def answer(value: Any, status: int = 200, headers: Headers = ()) -> Reply:

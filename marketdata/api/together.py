@@ -15,12 +15,13 @@ Answer = TypeVar("Answer")
 
 
 class _Round(Generic[Question, Answer]):
-    """What is asked together; ``found`` or ``error`` is there when ``done`` is set."""
+    """What is asked together; ``found`` or ``error`` is there when ``running`` can be had."""
 
     def __init__(self) -> None:
         self.questions: set[Question] = set()
         self.members = 0
-        self.done = threading.Event()
+        self.running = threading.Lock()
+        self.running.acquire()
         self.found: Mapping[Question, Answer] = {}
         self.error: Exception | None = None
 
@@ -52,7 +53,8 @@ class Together(Generic[Question, Answer]):
         if leads:
             self._lead(joined)
         else:
-            joined.done.wait()
+            with joined.running:  # and on to the next who waits
+                pass
         if joined.error is not None:
             raise joined.error
         return joined.found.get(question)
@@ -66,4 +68,4 @@ class Together(Generic[Question, Answer]):
             except Exception as error:
                 joined.error = error
             finally:
-                joined.done.set()
+                joined.running.release()

@@ -105,7 +105,7 @@ def history(request: Request) -> Reply:
         if found.more:
             found = _read(request, **asked, end=end, limit=_BARS_MAX, format="udf")
     if found.count:
-        return Reply(found.body.encode())
+        return Reply(found.body)
     nothing: dict[str, Any] = {"s": "no_data"}
     if "countback" not in query:
         before = _read(request, **asked, end=query["from"] * SECOND - 1, limit=1, format="udf")

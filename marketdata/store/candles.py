@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import json
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
 from marketdata.interval import SECOND, bucket_open
+from marketdata.store import prepared
 from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
@@ -88,7 +90,7 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
 
 _NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double tells these microseconds exactly
 _COUNTERS: LiteralString = f"""
-    SELECT asked.name, {AS_IT_STANDS}, {_NOW} FROM unnest(%s::text[]) AS asked (name)
+    SELECT asked.name, {AS_IT_STANDS}, {_NOW} FROM jsonb_array_elements_text(%(names)s::jsonb) AS asked (name)
     LEFT JOIN market_aliases a ON a.alias = asked.name
     JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, asked.name)"""
 
@@ -131,14 +133,14 @@ class Chart:
     """
 
     state: State
-    head: str
+    head: bytes
     count: int
     more: bool
     tells_time: bool
 
     @property
-    def body(self) -> str:
-        return f"{self.head}{self.state.as_of}}}" if self.tells_time else self.head
+    def body(self) -> bytes:
+        return b"%b%d}" % (self.head, self.state.as_of) if self.tells_time else self.head
 
 
 _LEVELS: dict[str, LiteralString] = {
@@ -155,8 +157,8 @@ _LEVELS: dict[str, LiteralString] = {
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
     """The counter of every symbol or alias that something was ever stored of."""
     with translated():
-        rows = conn.execute(version.query(_COUNTERS), (list(names),)).fetchall()
-    return {name: Counter(*found) for name, *found in rows}
+        found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
+    return {str(name, "utf-8"): _counter(counter) for name, *counter in found}
 
 
 def read(
@@ -184,15 +186,21 @@ def read(
         "fill": fill, "shift": shift, "current": current,
     }  # fmt: skip
     with translated():
-        row = conn.execute(version.query(_chosen(version, asked, format, sort)), asked).fetchone()
-    if row is None:
+        answer = prepared.rows(conn, version.query(_chosen(version, asked, format, sort)), asked)
+    if not answer:
         raise unknown(symbol)
-    *counter, found, rows = row
-    state = State.of(Counter(*counter), interval, shift)
+    *counter, found, rows = answer[0]
+    state = State.of(_counter(counter), interval, shift)
+    count = int(found or 0)
     before, after = _ENVELOPES[format]
-    told: dict[str, Any] = {"symbol": state.symbol, "interval": interval, "more": "true" if found > limit else "false"}
-    head = f"{before.format(**told)}{rows or ''}{after.format(**told)}"
-    return Chart(state, head, min(found, limit), found > limit, format in ("object", "columns"))
+    told = {"symbol": state.symbol, "interval": interval, "more": "true" if count > limit else "false"}
+    head = b"%b%b%b" % (before.format(**told).encode(), rows or b"", after.format(**told).encode())
+    return Chart(state, head, min(count, limit), count > limit, format in ("object", "columns"))
+
+
+def _counter(row: Sequence[Any]) -> Counter:
+    symbol, origin, counter, now = row
+    return Counter(str(symbol, "utf-8"), str(origin, "utf-8"), int(counter), int(now))
 
 
 def _chosen(version: Version, asked: Mapping[str, Any], format: Format, sort: str) -> LiteralString:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import contextlib
 import select
 from collections.abc import Iterator
+from time import monotonic
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 import psycopg_pool
@@ -25,6 +27,9 @@ SIZE = 16
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 STATEMENT_SECONDS = 30.0
+FRESH_SECONDS = 0.1
+"""A connection that answered so lately is not looked at before it is used again: looking costs a turn of the
+interpreter's lock."""
 CONNECTING: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -102,13 +107,15 @@ def _kind(error: psycopg.Error) -> type[e.MarketError]:
     return next((SQLSTATES[prefix] for prefix in prefixes if prefix in SQLSTATES), e.DatabaseDefect)
 
 
-@contextlib.contextmanager
-def translated() -> Iterator[None]:
+class translated:
     """Raise our error for whatever the driver raises within."""
-    try:
-        yield
-    except psycopg.Error as error:
-        raise translate(error) from error
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, psycopg.Error):
+            raise translate(error) from error
 
 
 @contextlib.contextmanager
@@ -141,18 +148,22 @@ class Pool:
 
         self._size = size
         self._lent: set[Connection] = set()
+        self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
-    @contextlib.contextmanager
-    def connection(self) -> Iterator[Connection]:
-        """A connection in autocommit mode. Raises our errors, also for what is done with it within."""
-        with translated():
-            connection = self._take()
-            self._lent.add(connection)
-            try:
-                yield connection
-            finally:
-                self._lent.discard(connection)
-                self._pool.putconn(connection)
+    def connection(self) -> _Loan:
+        """A connection in autocommit mode, for a ``with``. Raises our errors, also for what is done with it within."""
+        return _Loan(self)
+
+    def lend(self) -> Connection:
+        """What :meth:`take_back` is to be called with in the end; raises the driver's errors too."""
+        connection = self._take()
+        self._lent.add(connection)
+        return connection
+
+    def take_back(self, connection: Connection) -> None:
+        self._lent.discard(connection)
+        self._used_at[connection] = monotonic()
+        self._pool.putconn(connection)
 
     def _take(self) -> Connection:
         """A connection whose server is there: after a restart the dead ones are passed over."""
@@ -163,7 +174,7 @@ class Pool:
                 if self._lent:
                     raise
                 raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
-            if not _is_cut(connection):
+            if monotonic() - self._used_at.get(connection, 0.0) < FRESH_SECONDS or not _is_cut(connection):
                 return connection
             connection.close()
             self._pool.putconn(connection)
@@ -181,6 +192,27 @@ class Pool:
 
     def close(self) -> None:
         self._pool.close()
+
+
+class _Loan:
+    """A connection for as long as a ``with`` takes: a class, since a generator costs as much as the pool itself."""
+
+    __slots__ = ("_connection", "_pool")
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    def __enter__(self) -> Connection:
+        try:
+            self._connection = self._pool.lend()
+        except psycopg.Error as error:
+            raise translate(error) from error
+        return self._connection
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        self._pool.take_back(self._connection)
+        if isinstance(error, psycopg.Error):
+            raise translate(error) from error
 
 
 def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> None:

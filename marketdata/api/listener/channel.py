@@ -5,12 +5,13 @@ from __future__ import annotations
 import select
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import partial
+from functools import lru_cache, partial
 from time import monotonic
 from typing import Any
 
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask, WSGITask
+from waitress.utilities import build_http_date
 
 from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from marketdata.api.listener.parser import Bodies, Parser
@@ -57,6 +58,15 @@ class _ProblemTask(ErrorTask):
         self.write(reply.body)
 
 
+_PLAIN = {"Content-Length", "Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary"}
+"""Headers of an answer that stand once each and say nothing of the connection."""
+
+
+@lru_cache(maxsize=4)
+def _date(second: int) -> str:
+    return build_http_date(second)
+
+
 class _Task(WSGITask):
     """Sends an answer with its header in one piece, and keeps the connection after one without a body (304), whose end
     needs no length (RFC 9112, section 6.3): a client that polls with its entity tag would otherwise connect anew."""
@@ -69,7 +79,19 @@ class _Task(WSGITask):
         self.wrote_header = True
         self.content_bytes_written += len(data)
         channel: Any = self.channel
-        channel.write_now(header + data)
+        channel.write_now(header, data)
+
+    def build_response_header(self) -> bytes:
+        """The header of an answer as we give nearly all: HTTP/1.1, of a length that is told, on a connection that
+        stays. What waitress looks for in any other would cost more than such an answer."""
+        request: Any = self.request
+        lines = dict(self.response_headers)
+        is_closing = self.close_on_finish or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.version == "1.0" or is_closing or not {"Content-Length"} <= lines.keys() <= _PLAIN:
+            header: bytes = super().build_response_header()
+            return header
+        told = "".join([f"{name}: {value}\r\n" for name, value in lines.items()])
+        return f"HTTP/1.1 {self.status}\r\n{told}Date: {_date(int(self.start_time))}\r\n\r\n".encode("latin-1")
 
     def set_close_on_finish(self) -> None:
         request: Any = self.request
@@ -131,17 +153,18 @@ class Channel(HTTPChannel):
         with self.outbuf_lock:
             super().handle_write()
 
-    def write_now(self, data: bytes) -> None:
+    def write_now(self, header: bytes, body: bytes) -> None:
         """Send a whole answer: only what the connection does not take at once goes through waitress' buffers, whose
         copies cost more than a remembered answer."""
         sent = 0
         with self.outbuf_lock:
+            connection: Any = self.socket
             if self.connected and not self.total_outbufs_len:
                 with suppress(OSError):  # which the buffers' way meets again, and deals with
-                    sent = self.send(data, do_close=False)
+                    sent = connection.sendmsg((header, body))
                 self._moved = monotonic()
-            if sent < len(data):
-                self.write_soon(data[sent:])
+            if sent < len(header) + len(body):
+                self.write_soon((header + body)[sent:])
 
     def write_soon(self, data: bytes) -> int:
         if not self.total_outbufs_len:

@@ -101,6 +101,7 @@ class Listener:
                 # waitress refuses what reaches its limit; ours is the largest body that is taken.
                 max_request_body_size=self._body_bytes + 1,
                 log_socket_errors=False,
+                clear_untrusted_proxy_headers=False,  # nobody looks at them
             )
             self._server.channel_class = partial(Channel, self._bodies)
             # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.

@@ -53,7 +53,7 @@ def questions(draw: st.DrawFn, interval: str) -> Asked:
 def check(conn: Connection, version: Version, symbol: str, made: list[Candle], asked: Asked, final: int | None) -> None:
     found = candles.read(conn, version, symbol, **vars(asked))
     expected, more = chart(symbol, made, asked, found.state.as_of, final)
-    assert found.body == expected
+    assert found.body.decode() == expected
     assert (found.more, found.count) == (more, len(json.loads(expected)["candles"]))
 
 
@@ -190,7 +190,7 @@ def test_every_format_tells_the_same(conn: Connection, version: Version) -> None
     assert udf["s"] == "ok"
     assert udf["t"] == [row["t"] // 1000 for row in rows]
     assert [udf[name] for name in "ohlcv"] == [[Decimal(row[name]) for row in rows] for name in "ohlcv"]
-    header, *lines = answers["csv"].body.splitlines()
+    header, *lines = answers["csv"].body.decode().splitlines()
     assert header.split(",") == list(rows[0])
     as_text = [["" if value is None else str(value).lower() for value in row.values()] for row in rows]
     assert [line.split(",") for line in lines] == as_text
@@ -294,10 +294,10 @@ def test_an_alias_stands_for_its_symbol_everywhere(conn: Connection, version: Ve
     symbol, alias = new_symbol(), new_symbol()
     conn.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
     assert ticks.ingest(conn, version, [tick(alias, "a", START), tick(symbol, "a", START)]) == ["created", "duplicate"]
-    assert candles.read(conn, version, alias, "1m").body.startswith(f'{{"symbol":"{symbol}"')
+    assert candles.read(conn, version, alias, "1m").body.decode().startswith(f'{{"symbol":"{symbol}"')
     assert ticks.read(conn, version, alias).body.count(symbol) == 2
     ticks.ingest(conn, version, [tick(alias, "b", START, block_number=1, block_hash="x"), Retract(alias, "x")])
-    assert candles.read(conn, version, symbol, "1m").body.count('"n":1,') == 1
+    assert candles.read(conn, version, symbol, "1m").body.count(b'"n":1,') == 1
 
 
 def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version) -> None:

@@ -146,14 +146,14 @@ def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: 
     batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, Finalize(symbol, 7), late]
     outcomes = ["created", "done", "retracted", "done", "created", "done", "duplicate"]
     assert ticks.ingest(conn, version, batch) == outcomes
-    assert candles.read(conn, version, symbol, "1m").body.count('"finalized":true') == 1
+    assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 
 
 def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=5, block_hash="h"), Finalize(symbol, 5)])
     ticks.ingest(conn, version, [Finalize(symbol, 4)])
-    assert candles.read(conn, version, symbol, "1m").body.count('"finalized":true') == 1
+    assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 
 
 def test_only_symbols_with_a_tick_are_listed(conn: Connection, version: Version) -> None:

@@ -205,12 +205,31 @@ def test_an_empty_pool_is_told_apart(pool: Pool, monkeypatch: pytest.MonkeyPatch
     assert ask(pool)
 
 
-def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(pool: Pool, database: str) -> None:
-    cut = {ask(pool) for _ in range(8)}
+def cut_all(database: str) -> None:
     with connect(database) as connection:
         connection.execute(
             "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE application_name = 'test'"
         )
+
+
+def test_a_connection_that_was_cut_meanwhile_is_not_handed_out(
+    pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "FRESH_SECONDS", 0.0)
+    cut = {ask(pool) for _ in range(8)}
+    cut_all(database)
+    assert ask(pool) not in cut
+
+
+def test_one_that_was_cut_a_moment_after_its_last_answer_fails_once(
+    pool: Pool, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pools, "FRESH_SECONDS", 60.0)
+    cut = {ask(pool) for _ in range(8)}
+    cut_all(database)
+    for _ in cut:
+        with pytest.raises(e.DatabaseUnavailable):
+            ask(pool)
     assert ask(pool) not in cut
 
 

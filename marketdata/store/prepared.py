@@ -1,0 +1,71 @@
+"""The statements that come most often, given to libpq as they are; their answers stay the bytes that arrived.
+
+The driver waits for each piece of an answer in Python. Every such wait gives the interpreter's lock away and asks for
+it again, which under load costs more than the piece. libpq waits for the whole answer outside of the interpreter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+import psycopg
+from psycopg import pq
+from psycopg.pq.abc import PGresult
+
+from marketdata.store.pool import Connection
+
+Row = tuple[Any, ...]
+"""Bytes, or None for SQL's NULL."""
+
+_PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
+
+_names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
+"""By which name each connection knows a statement. There are a few dozen statements for each version."""
+
+
+def rows(connection: Connection, statement: bytes, values: Mapping[str, str | int | None]) -> list[Row]:
+    """What ``statement`` selects, as PostgreSQL writes it; placeholders like ``%(name)s`` take ``values``.
+
+    The statement says the type of each of them. Raises the driver's errors.
+    """
+    numbered, order = _numbered(statement)
+    names = _names.setdefault(connection, {})
+    name = names.get(numbered)
+    if name is None:
+        name = b"own_%d" % len(names)
+        _checked(connection, connection.pgconn.prepare(name, numbered), pq.ExecStatus.COMMAND_OK)
+        names[numbered] = name
+    given = [None if (value := values[key]) is None else str(value).encode() for key in order]
+    # The driver's annotation leaves out None, which libpq takes.
+    result = connection.pgconn.exec_prepared(name, cast("list[bytes]", given))
+    _checked(connection, result, pq.ExecStatus.TUPLES_OK)
+    columns = range(result.nfields)
+    return [tuple(result.get_value(row, column) for column in columns) for row in range(result.ntuples)]
+
+
+def _checked(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> None:
+    if result.status == wanted:
+        return
+    if connection.closed:
+        raise psycopg.OperationalError("the connection was lost")
+    raise psycopg.errors.error_from_result(result)
+
+
+@lru_cache(maxsize=256)
+def _numbered(statement: bytes) -> tuple[bytes, tuple[str, ...]]:
+    """``statement`` with PostgreSQL's own placeholders, and the names for which they stand in their order."""
+    order: list[str] = []
+
+    def number(found: re.Match[bytes]) -> bytes:
+        if found[1] is None:
+            return b"%"
+        key = found[1].decode()
+        if key not in order:
+            order.append(key)
+        return b"$%d" % (order.index(key) + 1)
+
+    return _PLACEHOLDER.sub(number, statement), tuple(order)

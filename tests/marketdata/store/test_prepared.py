@@ -1,0 +1,60 @@
+"""Statements past the driver: what they take and give, and that their failures are the driver's."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from marketdata import errors as e
+from marketdata.store import prepared
+from marketdata.store.pool import Connection, Pool
+
+
+def test_values_are_told_by_name_and_any_number_of_times(conn: Connection) -> None:
+    statement = b"SELECT %(b)s::int - %(a)s::int, %(a)s::int, %(text)s::text, %(none)s::int, 7 %% 4"
+    for a, b in ((1, 10), (2, 30)):
+        found = prepared.rows(conn, statement, {"a": a, "b": b, "text": "käse'", "none": None, "other": 1})
+        assert found == [(b"%d" % (b - a), b"%d" % a, "käse'".encode(), None, b"3")]
+
+
+def test_rows_come_in_their_order(conn: Connection) -> None:
+    statement = b"SELECT n FROM generate_series(1, %(most)s::int) n"
+    assert prepared.rows(conn, statement, {"most": 3}) == [(b"1",), (b"2",), (b"3",)]
+    assert prepared.rows(conn, statement, {"most": 0}) == []
+
+
+def test_a_statement_is_prepared_once_for_each_connection(database: str) -> None:
+    pool = Pool(database, application_name="test", size=2)
+    try:
+        with pool.connection() as one, pool.connection() as other:
+            for connection in (one, other, one, one, other):
+                assert prepared.rows(connection, b"SELECT 'here'::text", {}) == [(b"here",)]
+            for connection in (one, other):
+                known = connection.execute("SELECT statement FROM pg_prepared_statements", prepare=False).fetchall()
+                assert known.count(("SELECT 'here'::text",)) == 1
+    finally:
+        pool.close()
+
+
+@pytest.mark.parametrize(
+    ("statement", "error"),
+    [
+        (b"SELECT 1 / %(n)s::int", psycopg.errors.DivisionByZero),
+        (b"SELECT %(n)s::int FROM no_such_table", psycopg.errors.UndefinedTable),
+        (b"SELECT pg_terminate_backend(pg_backend_pid()), %(n)s::int", psycopg.OperationalError),
+    ],
+)
+def test_a_failure_is_the_drivers(database: str, statement: bytes, error: type[psycopg.Error]) -> None:
+    with psycopg.connect(database, autocommit=True) as connection, pytest.raises(error):
+        prepared.rows(connection, statement, {"n": 0})
+
+
+def test_a_lost_connection_is_replaced(database: str) -> None:
+    pool = Pool(database, application_name="test", size=1)
+    try:
+        with pytest.raises(e.DatabaseUnavailable), pool.connection() as connection:
+            prepared.rows(connection, b"SELECT pg_terminate_backend(pg_backend_pid())", {})
+        with pool.connection() as connection:
+            assert prepared.rows(connection, b"SELECT 1", {}) == [(b"1",)]
+    finally:
+        pool.close()
