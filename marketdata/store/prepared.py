@@ -23,6 +23,9 @@ Row = tuple[Any, ...]
 
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
 
+_NO_SUCH_NAME = b"26000"
+"""The driver forgets all statements of a connection after a ROLLBACK or a DROP, those of others with its own."""
+
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
 """By which name each connection knows a statement. There are a few dozen statements for each version."""
 
@@ -33,21 +36,33 @@ def rows(connection: Connection, statement: bytes, values: Mapping[str, str | in
     The statement says the type of each of them. Raises the driver's errors.
     """
     numbered, order = _numbered(statement)
-    names = _names.setdefault(connection, {})
-    name = names.get(numbered)
-    if name is None:
-        name = b"own_%d" % len(names)
-        _checked(connection, connection.pgconn.prepare(name, numbered), pq.ExecStatus.COMMAND_OK)
-        names[numbered] = name
-    given = [None if (value := values[key]) is None else str(value).encode() for key in order]
-    # The driver's annotation leaves out None, which libpq takes.
-    result = connection.pgconn.exec_prepared(name, cast("list[bytes]", given))
-    _checked(connection, result, pq.ExecStatus.TUPLES_OK)
+    # The driver's annotations leave out None, which libpq takes.
+    given = cast("list[bytes]", [None if (value := values[key]) is None else str(value).encode() for key in order])
+    if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        # A name that is no longer known would end the transaction.
+        result = connection.pgconn.exec_params(numbered, given)
+    else:
+        result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
+        if result.error_field(pq.DiagnosticField.SQLSTATE) == _NO_SUCH_NAME:
+            _names.pop(connection, None)
+            result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
+    _check(connection, result, pq.ExecStatus.TUPLES_OK)
     columns = range(result.nfields)
     return [tuple(result.get_value(row, column) for column in columns) for row in range(result.ntuples)]
 
 
-def _checked(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> None:
+def _name(connection: Connection, numbered: bytes) -> bytes:
+    """The name of the statement, which is prepared if it has none yet."""
+    names = _names.setdefault(connection, {})
+    name = names.get(numbered)
+    if name is None:
+        name = b"own_%d" % len(names)
+        _check(connection, connection.pgconn.prepare(name, numbered), pq.ExecStatus.COMMAND_OK)
+        names[numbered] = name
+    return name
+
+
+def _check(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> None:
     if result.status == wanted:
         return
     if connection.closed:

@@ -11,6 +11,7 @@ from itertools import groupby
 from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue
+from marketdata.store import prepared
 from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version, braced
@@ -28,8 +29,9 @@ class Outcome(StrEnum):
 
 
 _INGEST = (
-    "SELECT item, outcome FROM {ingest}(%s::text[], %s::text[], %s::bigint[], %s::bigint[], %s::numeric[],"
-    " %s::numeric[], %s::text[], %s::bigint[], %s::text[], %s::text[])"
+    "SELECT item, outcome FROM {ingest}(%(symbols)s::text[], %(ids)s::text[], %(times)s::bigint[], %(seqs)s::bigint[],"
+    " %(prices)s::numeric[], %(sizes)s::numeric[], %(sides)s::text[], %(numbers)s::bigint[], %(hashes)s::text[],"
+    " %(txs)s::text[])"
 )
 
 
@@ -67,13 +69,14 @@ def _apply(conn: Connection, version: Version, item: Item) -> Outcome:
 
 def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Outcome]:
     symbols, ids, times, seqs, prices, sizes, sides, numbers, hashes, txs = zip(*ticks, strict=True)
-    columns = (
-        _texts(symbols), _texts(ids), _numbers(times), _numbers(seqs), _numbers(prices), _numbers(sizes),
-        _texts(sides), _numbers(numbers), _texts(hashes), _texts(txs),
-    )  # fmt: skip
+    columns = {
+        "symbols": _texts(symbols), "ids": _texts(ids), "times": _numbers(times), "seqs": _numbers(seqs),
+        "prices": _numbers(prices), "sizes": _numbers(sizes), "sides": _texts(sides), "numbers": _numbers(numbers),
+        "hashes": _texts(hashes), "txs": _texts(txs),
+    }  # fmt: skip
     outcomes = [Outcome.CREATED] * len(ticks)
-    for item, outcome in conn.execute(version.query(_INGEST), columns):
-        outcomes[item - 1] = Outcome(outcome)
+    for item, outcome in prepared.rows(conn, version.query(_INGEST), columns):
+        outcomes[int(item) - 1] = Outcome(outcome.decode())
     return outcomes
 
 
