@@ -44,7 +44,7 @@ def read(request: Request) -> Reply:
     headers = [("ETag", weak_tag(page.symbol, page.origin, page.counter))]
     if query["format"] != "object" and page.next_cursor is not None:
         headers.append((CURSOR, page.next_cursor))
-    return Reply(page.body.encode(), media_type=MEDIA_TYPES[query["format"]], headers=tuple(headers))
+    return Reply(page.body, media_type=MEDIA_TYPES[query["format"]], headers=tuple(headers))
 
 
 class _Stream:
@@ -59,7 +59,7 @@ class _Stream:
             self._kept = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
-        return (block.encode() for block in self._blocks)
+        return self._blocks
 
     def close(self) -> None:
         """Give the connection back; again is no error."""

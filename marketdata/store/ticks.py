@@ -102,7 +102,7 @@ def _numbers(column: Iterable[Any]) -> str | None:
 Sort = Literal["asc", "desc"]
 Format = Literal["object", "ndjson", "csv"]
 
-CSV_HEADER = "symbol,id,ts,seq,price,size,side,block_number,block_hash,tx\n"
+CSV_HEADER = b"symbol,id,ts,seq,price,size,side,block_number,block_hash,tx\n"
 STREAM_PAGE = 5000
 
 _TS = """to_char(t.ts AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')"""
@@ -135,7 +135,7 @@ class Page(NamedTuple):
     ``symbol`` (no alias), ``origin`` and ``counter`` are what it depends on beside its parameters, as with candles.
     """
 
-    body: str
+    body: bytes
     next_cursor: str | None
     symbol: str
     origin: str
@@ -165,6 +165,16 @@ class _Key(NamedTuple):
         raise InvalidValue.of("/cursor", "is none that this service gave: leave it out to begin anew")
 
 
+class _Rows(NamedTuple):
+    """Some ticks as text; ``following`` is the key of the last of them if there are more."""
+
+    symbol: str
+    origin: str
+    counter: int
+    text: bytes
+    following: _Key | None
+
+
 def read(
     conn: Connection,
     version: Version,
@@ -186,13 +196,12 @@ def read(
     key = None if cursor is None else _Key.decoded(cursor)
     is_forward = start is not None if key is None else key.is_forward
     row = _page(conn, version, symbol, start, end, limit, is_forward, (sort == "asc") != is_forward, key, format)
-    stored, origin, counter, found, rows, *last = row
-    state = (stored, origin, counter)
-    following = _Key(is_forward, *last).encoded() if found > limit else None
+    state = (row.symbol, row.origin, row.counter)
+    following = row.following.encoded() if row.following is not None else None
     if format != "object":
-        return Page((CSV_HEADER if format == "csv" else "") + (rows or ""), following, *state)
-    told = json.dumps(following)
-    return Page(f'{{"symbol":"{stored}","ticks":[{rows or ""}],"next_cursor":{told}}}', following, *state)
+        return Page((CSV_HEADER if format == "csv" else b"") + row.text, following, *state)
+    parts = (row.symbol.encode(), row.text, json.dumps(following).encode())
+    return Page(b'{"symbol":"%b","ticks":[%b],"next_cursor":%b}' % parts, following, *state)
 
 
 def stream(
@@ -204,7 +213,7 @@ def stream(
     end: int | None = None,
     sort: Sort = "asc",
     format: Literal["ndjson", "csv"] = "ndjson",
-) -> Iterator[str]:
+) -> Iterator[bytes]:
     """All ticks of [start, end] in the order of ``sort``, as blocks of lines; no snapshot is held between them.
 
     The first block is asked for at once, so that an unknown symbol is refused before anything is sent.
@@ -212,17 +221,16 @@ def stream(
     is_forward = sort == "asc"
     block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
 
-    def blocks() -> Iterator[str]:
-        _, _, _, found, rows, *last = block
+    def blocks() -> Iterator[bytes]:
+        row = block
         if format == "csv":
             yield CSV_HEADER
-        while rows:
-            yield rows
-            if found <= STREAM_PAGE:
-                return
-            key = _Key(is_forward, *last)
-            row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, key, format)
-            _, _, _, found, rows, *last = row
+        if row.text:
+            yield row.text
+        while row.following is not None:
+            row = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, row.following, format)
+            if row.text:
+                yield row.text
 
     return blocks()
 
@@ -238,9 +246,10 @@ def _page(
     is_reversed: bool,
     key: _Key | None,
     format: Format,
-) -> tuple[Any, ...]:
-    """(symbol, origin, counter, rows found up to limit + 1, text, and of the last row of the page: us, seq, id)."""
-    values = {"symbol": symbol, "start": within(start), "end": within(end), "limit": limit}
+) -> _Rows:
+    values: dict[str, str | int | None] = {
+        "symbol": symbol, "start": within(start), "end": within(end), "limit": limit
+    }  # fmt: skip
     if key is not None:
         values |= {"key_us": key.us, "key_seq": key.seq, "key_id": key.id}
     statement = _statement(
@@ -252,10 +261,12 @@ def _page(
         format=format,
     )
     with translated():
-        row = conn.execute(version.query(statement), values).fetchone()
-    if row is None:
+        answer = prepared.rows(conn, version.query(statement), values)
+    if not answer:
         raise unknown(symbol)
-    return row
+    stored, origin, counter, found, text, us, seq, last = answer[0]
+    following = _Key(is_forward, int(us), int(seq), last.decode()) if int(found) > limit else None
+    return _Rows(stored.decode(), origin.decode(), int(counter), text or b"", following)
 
 
 @lru_cache

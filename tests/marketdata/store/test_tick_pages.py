@@ -30,7 +30,7 @@ def follow(conn: Connection, version: Version, symbol: str, **asked: object) -> 
     found = on(page)
     while page.next_cursor is not None:
         page = ticks.read(conn, version, symbol, cursor=page.next_cursor, **asked)
-        assert page.body.endswith(f'"next_cursor":{json.dumps(page.next_cursor)}}}')
+        assert page.body.decode().endswith(f'"next_cursor":{json.dumps(page.next_cursor)}}}')
         found += on(page)
     return found
 
@@ -70,9 +70,9 @@ def test_a_tick_comes_back_as_it_was_sent(conn: Connection, version: Version) ->
     ]
     ticks.ingest(conn, version, sent)
     assert on(ticks.read(conn, version, symbol)) == sent
-    lines = ticks.read(conn, version, symbol, format="ndjson").body.splitlines()
+    lines = ticks.read(conn, version, symbol, format="ndjson").body.decode().splitlines()
     assert [parse_tick(json.loads(line)) for line in lines] == sent
-    rows = list(csv.DictReader(io.StringIO(ticks.read(conn, version, symbol, format="csv").body)))
+    rows = list(csv.DictReader(io.StringIO(ticks.read(conn, version, symbol, format="csv").body.decode())))
     assert [row["id"] for row in rows] == ['q"uo,te\\', "z"]
     assert rows[0] | {"id": ""} == {
         "symbol": symbol, "id": "", "ts": "2024-01-31T00:00:00.123456Z", "seq": "0", "price": "0.5", "size": "10",
@@ -83,7 +83,7 @@ def test_a_tick_comes_back_as_it_was_sent(conn: Connection, version: Version) ->
 def test_zeros_that_another_client_stored_are_not_told(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     insert(conn, version, [tick(symbol, "a", START, "1.500", "20.0")])
-    assert '"price":"1.5","size":"20"' in ticks.read(conn, version, symbol).body
+    assert b'"price":"1.5","size":"20"' in ticks.read(conn, version, symbol).body
 
 
 def test_inserts_and_retractions_leave_the_pages_whole(conn: Connection, version: Version) -> None:
@@ -118,9 +118,9 @@ def test_a_stream_holds_them_all(
     sent = [tick(symbol, f"{n:02}", START + n // 2) for n in range(count)]
     ticks.ingest(conn, version, [*sent, tick(symbol, "before", START - 1)])
     expected = sent if sort == "asc" else sent[::-1]
-    lines = "".join(ticks.stream(conn, version, symbol, start=START, sort=sort)).splitlines()
+    lines = b"".join(ticks.stream(conn, version, symbol, start=START, sort=sort)).splitlines()
     assert [parse_tick(json.loads(line)) for line in lines] == expected
-    text = "".join(ticks.stream(conn, version, symbol, start=START, sort=sort, format="csv"))
+    text = b"".join(ticks.stream(conn, version, symbol, start=START, sort=sort, format="csv")).decode()
     rows = csv.DictReader(io.StringIO(text))
     assert [row["id"] for row in rows] == [each.id for each in expected]
 
