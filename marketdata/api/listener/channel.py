@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import select
+import socket
+import struct
 from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from time import monotonic
-from typing import Any
+from typing import TYPE_CHECKING, Any, Self
 
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask, WSGITask
@@ -16,6 +17,9 @@ from waitress.utilities import build_http_date
 from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from marketdata.api.listener.parser import Bodies, Parser
 from marketdata.errors import MarketError, Saturated, TooLarge
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60
@@ -125,6 +129,30 @@ class _Server:
             self._server.pull_trigger()
 
 
+class _Socket(socket.socket):
+    """Whoever attends to a connection may wait for its next request in the call that takes it; waiting first would be a
+    second turn of the interpreter's lock. For that the socket blocks. All other calls say that they do not wait."""
+
+    @classmethod
+    def of(cls, accepted: socket.socket) -> Self:
+        made = cls(accepted.family, accepted.type, accepted.proto, accepted.detach())
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, STAY_MS * 1000))
+        return made
+
+    def receive(self, size: int) -> bytes:
+        """What arrives within ``STAY_MS``; BlockingIOError when nothing does."""
+        return super().recv(size)
+
+    def recv(self, size: int, flags: int = 0) -> bytes:
+        return super().recv(size, flags | socket.MSG_DONTWAIT)
+
+    def send(self, data: ReadableBuffer, flags: int = 0) -> int:
+        return super().send(data, flags | socket.MSG_DONTWAIT)
+
+    def send_parts(self, *parts: bytes) -> int:
+        return self.sendmsg(parts, (), socket.MSG_DONTWAIT)
+
+
 class Channel(HTTPChannel):
     """One connection; knows for how long its request has been arriving, and how its client keeps up with an answer.
 
@@ -140,8 +168,10 @@ class Channel(HTTPChannel):
     _paid_until = 0.0
     """The moment up to which the client has taken what ``LEAST_RATE`` asks for."""
 
-    def __init__(self, bodies: Bodies, server: Any, *rest: Any, **named: Any) -> None:
-        super().__init__(server, *rest, **named)
+    def __init__(self, bodies: Bodies, server: Any, accepted: socket.socket, *rest: Any, **named: Any) -> None:
+        connection = _Socket.of(accepted)
+        super().__init__(server, connection, *rest, **named)
+        connection.setblocking(True)
         self.parser_class: Any = partial(Parser, bodies=bodies)
         self.server: Any = _Server(server, self)
 
@@ -161,7 +191,7 @@ class Channel(HTTPChannel):
             connection: Any = self.socket
             if self.connected and not self.total_outbufs_len:
                 with suppress(OSError):  # which the buffers' way meets again, and deals with
-                    sent = connection.sendmsg((header, body))
+                    sent = connection.send_parts(header, body)
                 self._moved = monotonic()
             if sent < len(header) + len(body):
                 self.write_soon((header + body)[sent:])
@@ -209,15 +239,11 @@ class Channel(HTTPChannel):
     def _receive(self) -> bool:
         """Take what the client sends within a moment; False when it sends nothing."""
         connection: Any = self.socket
-        arriving = select.poll()
         try:
-            arriving.register(connection, select.POLLIN)
-            if not arriving.poll(STAY_MS):
-                return False
-            data = connection.recv(RECEIVE_BYTES)
+            data = connection.receive(RECEIVE_BYTES)
         except BlockingIOError:
-            return True
-        except (OSError, ValueError, TypeError, AttributeError):  # ended, or closed by the loop, which leaves no socket
+            return False
+        except (OSError, AttributeError):  # ended, or closed by the loop, which leaves no socket
             data = b""
         if data:
             self._moved = monotonic()
