@@ -44,7 +44,7 @@ _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
        set_config('timezone', 'UTC', false), set_config('datestyle', 'ISO', false),
        set_config('synchronous_commit', 'on', false), set_config('jit', 'off', false),
-       set_config('plan_cache_mode', 'force_generic_plan', false)
+       set_config('plan_cache_mode', 'force_generic_plan', false), set_config('client_encoding', 'UTF8', false)
 """
 
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"

@@ -37,13 +37,14 @@ def postgres() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def new_database(postgres: str) -> Callable[[], str]:
-    """``new_database()`` is the connection string of a fresh, empty database in the run's cluster."""
+def new_database(postgres: str) -> Callable[..., str]:
+    """``new_database()`` is the URL of a fresh, empty database in the run's cluster; ``options`` are those
+    of CREATE DATABASE."""
 
-    def make() -> str:
+    def make(options: str = "") -> str:
         name = f"test_{uuid.uuid4().hex}"
         with psycopg.connect(postgres, autocommit=True) as connection:
-            connection.execute(f'CREATE DATABASE "{name}"')
+            connection.execute(f'CREATE DATABASE "{name}" {options}')
         return make_conninfo(postgres, dbname=name)
 
     return make

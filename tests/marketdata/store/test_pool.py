@@ -18,7 +18,7 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
 from marketdata.lease import Lease
-from marketdata.store import candles, ticks
+from marketdata.store import candles, migrations, ticks
 from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect, translate
 from marketdata.store.version import Version
@@ -155,6 +155,24 @@ def test_a_session_is_what_the_statements_rely_on(pool: Pool) -> None:
     with pool.connection() as connection:
         found = [connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]
     assert found == [("UTC",), ("ISO, MDY",), ("on",), ("off",), ("30s",), ("test",)]
+
+
+def test_what_is_kept_in_another_encoding_is_told_in_utf_8(new_database: Callable[..., str]) -> None:
+    url = new_database("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
+    version, symbol = Version.of("t", 1), "latin:1"
+    with connect(url) as connection:
+        migrations.migrate(connection)
+        version.create(connection)
+    pool = Pool(url, application_name="test", size=1)
+    try:
+        with pool.connection() as connection:
+            ticks.ingest(connection, version, [tick(symbol, "grün", START)])
+            assert '"id":"grün"' in ticks.read(connection, version, symbol).body.decode()
+            assert connection.execute("SELECT octet_length(id) FROM t_ticks_v1").fetchone() == (4,)
+        with pytest.raises(e.InvalidValue), pool.connection() as connection:
+            ticks.ingest(connection, version, [tick(symbol, "5€", START)])
+    finally:
+        pool.close()
 
 
 def cluster(pool: Pool) -> object:
