@@ -93,9 +93,9 @@ class Ingestion:
         version = self._served.version()
         for _ in range(_ATTEMPTS - 1):
             try:
-                with self._pool.connection() as connection:
+                with self._pool.connection(fresh_seconds=0.0) as connection:
                     return ticks.ingest(connection, version, items)
             except Contended:
                 continue  # another writer was in the way; nothing was kept, so the same can be tried again
-        with self._pool.connection() as connection:
+        with self._pool.connection(fresh_seconds=0.0) as connection:
             return ticks.ingest(connection, version, items)

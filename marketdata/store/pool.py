@@ -1,15 +1,17 @@
 """Kept-alive connections, and the one table from SQLSTATE to our errors.
 
 Connections are in autocommit mode: one statement is one transaction and one round trip; ``transaction`` is for more.
-Every statement is prepared and planned at its first use: those that come often are written for one index, whatever
-their bounds, and to plan one anew costs as much as to read a page of candles.
+A statement is prepared and planned at its first use, but for those of :mod:`marketdata.store.prepared` within a
+transaction: those that come often are written for one index, whatever their bounds, and to plan one anew costs as much
+as to read a page of candles.
 """
 
 from __future__ import annotations
 
 import contextlib
 import select
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from time import monotonic
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -28,8 +30,8 @@ WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 STATEMENT_SECONDS = 30.0
 FRESH_SECONDS = 0.1
-"""A connection that answered so lately is not looked at before it is used again: looking costs a turn of the
-interpreter's lock."""
+"""A connection that was given back so lately is not looked at before a reader uses it again, since a look costs a turn
+of the interpreter's lock. One whose server went meanwhile fails that reader."""
 CONNECTING: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -150,22 +152,25 @@ class Pool:
         self._lent: set[Connection] = set()
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
-    def connection(self) -> _Loan:
-        """A connection in autocommit mode, for a ``with``. Raises our errors, also for what is done with it within."""
-        return _Loan(self)
+    def connection(self, *, fresh_seconds: float | None = None) -> _Loan:
+        """A connection in autocommit mode, for a ``with``. Raises our errors, also for what is done with it within.
 
-    def lend(self) -> Connection:
-        """What :meth:`take_back` is to be called with in the end; raises the driver's errors too."""
-        connection = self._take()
+        ``fresh_seconds`` stands in place of ``FRESH_SECONDS``.
+        """
+        fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
+        return _Loan(partial(self._lend, fresh), self._take_back)
+
+    def _lend(self, fresh_seconds: float) -> Connection:
+        connection = self._take(fresh_seconds)
         self._lent.add(connection)
         return connection
 
-    def take_back(self, connection: Connection) -> None:
+    def _take_back(self, connection: Connection) -> None:
         self._lent.discard(connection)
         self._used_at[connection] = monotonic()
         self._pool.putconn(connection)
 
-    def _take(self) -> Connection:
+    def _take(self, fresh_seconds: float) -> Connection:
         """A connection whose server is there: after a restart the dead ones are passed over."""
         for _ in range(self._size + 1):
             try:
@@ -174,7 +179,7 @@ class Pool:
                 if self._lent:
                     raise
                 raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
-            if monotonic() - self._used_at.get(connection, 0.0) < FRESH_SECONDS or not _is_cut(connection):
+            if monotonic() - self._used_at.get(connection, 0.0) < fresh_seconds or not _is_cut(connection):
                 return connection
             connection.close()
             self._pool.putconn(connection)
@@ -197,20 +202,21 @@ class Pool:
 class _Loan:
     """A connection for as long as a ``with`` takes: a class, since a generator costs as much as the pool itself."""
 
-    __slots__ = ("_connection", "_pool")
+    __slots__ = ("_connection", "_lend", "_take_back")
 
-    def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+    def __init__(self, lend: Callable[[], Connection], take_back: Callable[[Connection], None]) -> None:
+        self._lend = lend
+        self._take_back = take_back
 
     def __enter__(self) -> Connection:
         try:
-            self._connection = self._pool.lend()
+            self._connection = self._lend()
         except psycopg.Error as error:
             raise translate(error) from error
         return self._connection
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._pool.take_back(self._connection)
+        self._take_back(self._connection)
         if isinstance(error, psycopg.Error):
             raise translate(error) from error
 

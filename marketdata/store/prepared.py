@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from functools import lru_cache
+from hashlib import blake2b
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -23,17 +24,19 @@ Row = tuple[Any, ...]
 
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
 
+_KNOWN_NAME = b"42P05"
 _NO_SUCH_NAME = b"26000"
 """The driver forgets all statements of a connection after a ROLLBACK or a DROP, those of others with its own."""
 
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
-"""By which name each connection knows a statement. There are a few dozen statements for each version."""
+"""By which name each connection knows a statement. There are at most some 130 statements for each version."""
 
 
 def rows(connection: Connection, statement: bytes, values: Mapping[str, str | int | None]) -> list[Row]:
     """What ``statement`` selects, as PostgreSQL writes it; placeholders like ``%(name)s`` take ``values``.
 
-    The statement says the type of each of them. Raises the driver's errors.
+    The statement says the type of each of them. The connection is in autocommit mode or in a transaction that was
+    begun, and nobody else closes it meanwhile. Raises the driver's errors.
     """
     numbered, order = _numbered(statement)
     # The driver's annotations leave out None, which libpq takes.
@@ -43,7 +46,7 @@ def rows(connection: Connection, statement: bytes, values: Mapping[str, str | in
         result = connection.pgconn.exec_params(numbered, given)
     else:
         result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
-        if result.error_field(pq.DiagnosticField.SQLSTATE) == _NO_SUCH_NAME:
+        if _state(result) == _NO_SUCH_NAME:
             _names.pop(connection, None)
             result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
     _check(connection, result, pq.ExecStatus.TUPLES_OK)
@@ -56,17 +59,24 @@ def _name(connection: Connection, numbered: bytes) -> bytes:
     names = _names.setdefault(connection, {})
     name = names.get(numbered)
     if name is None:
-        name = b"own_%d" % len(names)
-        _check(connection, connection.pgconn.prepare(name, numbered), pq.ExecStatus.COMMAND_OK)
+        # Of its text: a name that somebody else gave, on a connection that a pooler shares, is of the same statement.
+        name = b"own_" + blake2b(numbered, digest_size=16).hexdigest().encode()
+        result = connection.pgconn.prepare(name, numbered)
+        if _state(result) != _KNOWN_NAME:
+            _check(connection, result, pq.ExecStatus.COMMAND_OK)
         names[numbered] = name
     return name
+
+
+def _state(result: PGresult) -> bytes | None:
+    return result.error_field(pq.DiagnosticField.SQLSTATE)
 
 
 def _check(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> None:
     if result.status == wanted:
         return
-    if connection.closed:
-        raise psycopg.OperationalError("the connection was lost")
+    if connection.closed and _state(result) is None:
+        raise psycopg.OperationalError(f"the connection was lost: {result.get_error_message()}")
     raise psycopg.errors.error_from_result(result)
 
 

@@ -8,48 +8,20 @@ import struct
 import threading
 import time
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 from waitress.adjustments import Adjustments
 
-from marketdata.api.failures import StartResponse, WsgiApp
+from marketdata.api.failures import StartResponse
 from marketdata.api.incoming import BODY_BYTES
 from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import WORKERS
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from tests.marketdata.api.conftest import eventually
-
-HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
-
-
-@contextmanager
-def connected(port: int) -> Iterator[socket.socket]:
-    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
-        yield connection
-
-
-def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
-    """One answer with a length: status, headers by lower-case name, body."""
-    data = b""
-    while b"\r\n\r\n" not in data:
-        more = connection.recv(65536)
-        assert more, f"closed after {data!r}"
-        data += more
-    head, _, body = data.partition(b"\r\n\r\n")
-    lines = head.decode().split("\r\n")
-    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
-    while len(body) < int(headers.get("content-length", 0)):
-        body += connection.recv(65536)
-    return int(lines[0].split()[1]), headers, body
-
-
-def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], bytes]:
-    with connected(port) as connection:
-        connection.sendall(raw)
-        return answer(connection)
+from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
 
 
 @pytest.mark.parametrize(
@@ -151,21 +123,6 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
     finally:
         for connection in connections:
             connection.close()
-
-
-@contextmanager
-def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[Listener]:
-    listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **limits)
-    listener.start()
-    try:
-        yield listener
-    finally:
-        listener.stop()
-
-
-def quick(_environ: object, start: StartResponse) -> list[bytes]:
-    start("200 OK", [("Content-Length", "2")])
-    return [b"ok"]
 
 
 def test_beyond_its_room_the_longest_idle_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:

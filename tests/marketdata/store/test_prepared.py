@@ -51,6 +51,14 @@ def test_statements_that_the_driver_let_go_are_prepared_anew(database: str) -> N
         assert told(connection) == told(connection) == [(b"again",)]
 
 
+def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:
+    """Behind a pooler the connection to the server may be one that another client of ours had."""
+    statement = b"SELECT 'known'::text"
+    assert prepared.rows(conn, statement, {}) == [(b"known",)]
+    del prepared._names[conn]
+    assert prepared.rows(conn, statement, {}) == [(b"known",)]
+
+
 @pytest.mark.parametrize(
     ("statement", "error"),
     [

@@ -1,0 +1,129 @@
+"""Answers as they leave the listener: their heads, their pieces, and the connection after them."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from typing import Any
+
+import pytest
+from waitress.adjustments import Adjustments
+
+from marketdata.api.failures import StartResponse
+from tests.marketdata.api.conftest import eventually
+from tests.marketdata.api.wire import HEALTH, answer, connected, listening, quick
+
+BODY = bytes(range(256)) * 16 * 1024
+"""4 MiB."""
+
+
+def head_of(port: int, raw: bytes) -> tuple[str, list[tuple[str, str]], bool]:
+    """Status line, headers in their order by lower-case name, and whether the connection is closed after the answer."""
+    with connected(port) as client:
+        client.sendall(raw)
+        client.settimeout(1)
+        data, is_closed = b"", False
+        try:
+            while not is_closed:
+                more = client.recv(65536)
+                is_closed = not more
+                data += more
+        except TimeoutError:
+            pass
+    status, *lines = data.partition(b"\r\n\r\n")[0].decode().split("\r\n")
+    pairs = (line.partition(": ") for line in lines)
+    return status, [(name.lower(), value) for name, _, value in pairs], is_closed
+
+
+@pytest.mark.parametrize(
+    ("raw", "line", "connection", "is_closed"),
+    [
+        (b"GET / HTTP/1.1\r\nHost: a\r\n\r\n", "HTTP/1.1 200 OK", None, False),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.1 200 OK", None, False),
+        (b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", "HTTP/1.1 200 OK", "close", True),
+        (b"GET / HTTP/1.0\r\n\r\n", "HTTP/1.0 200 OK", "close", True),
+        (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.0 200 OK", "Keep-Alive", False),
+    ],
+)
+def test_a_head_says_what_becomes_of_the_connection(
+    raw: bytes, line: str, connection: str | None, is_closed: bool
+) -> None:
+    with listening(quick) as listener:
+        status, headers, closed = head_of(listener.port, raw)
+    names = [name for name, _ in headers]
+    assert (status, dict(headers).get("connection"), closed) == (line, connection, is_closed)
+    assert names.count("date") == names.count("content-length") == 1
+    assert dict(headers)["content-length"] == "2"
+
+
+def test_a_head_without_its_body_keeps_the_connection() -> None:
+    def bare(_environ: object, start: StartResponse) -> list[bytes]:
+        start("200 OK", [("Content-Length", "7"), ("ETag", 'W/"1"')])
+        return []
+
+    with listening(bare) as listener:
+        status, headers, closed = head_of(listener.port, b"HEAD / HTTP/1.1\r\nHost: a\r\n\r\n")
+    assert (status, closed) == ("HTTP/1.1 200 OK", False)
+    assert dict(headers)["content-length"] == "7"
+
+
+def test_two_headers_of_one_name_both_arrive() -> None:
+    def doubled(_environ: object, start: StartResponse) -> list[bytes]:
+        start("200 OK", [("Content-Length", "2"), ("Vary", "Accept"), ("Vary", "Accept-Encoding")])
+        return [b"ok"]
+
+    with listening(doubled) as listener:
+        _, headers, _ = head_of(listener.port, HEALTH)
+    assert [value for name, value in headers if name == "vary"] == ["Accept", "Accept-Encoding"]
+
+
+def test_an_answer_that_goes_out_in_pieces_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The connection takes a part of it at once; the rest waits until the client reads, and the next answer follows."""
+    monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)])
+
+    def large(_environ: object, start: StartResponse) -> list[bytes]:
+        start("200 OK", [("Content-Length", str(len(BODY)))])
+        return [BODY]
+
+    with listening(large) as listener, connected(listener.port) as client:
+        for _ in range(3):
+            client.sendall(HEALTH)
+            threading.Event().wait(0.1)
+            status, _, body = answer(client)
+            assert (status, body == BODY) == (200, True)
+
+
+def test_a_worker_leaves_a_silent_connection_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
+    with listening(quick) as listener, connected(listener.port) as silent, connected(listener.port) as other:
+        for _ in range(3):
+            for client in (silent, other, other):
+                client.sendall(HEALTH)
+                assert answer(client)[2] == b"ok"
+            threading.Event().wait(0.05)
+
+
+def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else who comes anew would wait for those who linger."""
+    stays: list[Any] = []
+    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
+    monkeypatch.setattr("marketdata.api.listener.channel.Channel._receive", stays.append)
+    busy, let_go = threading.Event(), threading.Event()
+
+    def app(environ: dict[str, Any], start: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] == "/busy":
+            busy.set()
+            let_go.wait(30)
+        return quick(environ, start)
+
+    with listening(app) as listener, connected(listener.port) as first, connected(listener.port) as second:
+        second.sendall(HEALTH)
+        assert answer(second)[2] == b"ok"
+        eventually(lambda: len(stays) == 1)
+        first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert busy.wait(30)
+        for _ in range(3):
+            second.sendall(HEALTH)
+            assert answer(second)[2] == b"ok"
+        assert len(stays) == 1, "the other worker is taken"
+        let_go.set()

@@ -1,0 +1,55 @@
+"""A listener over any application, and clients that speak to it byte by byte."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import Any
+
+from marketdata.api.failures import StartResponse, WsgiApp
+from marketdata.api.listener import Listener
+
+HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
+
+
+@contextmanager
+def connected(port: int) -> Iterator[socket.socket]:
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=30)) as connection:
+        yield connection
+
+
+def answer(connection: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """One answer with a length: status, headers by lower-case name, body."""
+    data = b""
+    while b"\r\n\r\n" not in data:
+        more = connection.recv(65536)
+        assert more, f"closed after {data!r}"
+        data += more
+    head, _, body = data.partition(b"\r\n\r\n")
+    lines = head.decode().split("\r\n")
+    headers = {name.lower(): value for name, _, value in (line.partition(": ") for line in lines[1:])}
+    while len(body) < int(headers.get("content-length", 0)):
+        body += connection.recv(65536)
+    return int(lines[0].split()[1]), headers, body
+
+
+def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], bytes]:
+    with connected(port) as connection:
+        connection.sendall(raw)
+        return answer(connection)
+
+
+@contextmanager
+def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[Listener]:
+    listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **limits)
+    listener.start()
+    try:
+        yield listener
+    finally:
+        listener.stop()
+
+
+def quick(_environ: object, start: StartResponse) -> list[bytes]:
+    start("200 OK", [("Content-Length", "2")])
+    return [b"ok"]
