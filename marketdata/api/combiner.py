@@ -23,10 +23,6 @@ CAPACITY = 4096
 LARGEST = 1024
 """Items of one transaction; more would make the first of them wait long."""
 
-GATHER_SECONDS = 0.002
-"""How long those who were just answered together are waited for. They ask again at once, and a commit that takes them
-along is one flush less; half of them would else always wait for the commit of the other half."""
-
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
@@ -59,8 +55,6 @@ class Combiner(Generic[Item, Outcome]):
         self._largest = largest
         self._queue: deque[_Submission[Item, Outcome]] = deque()
         self._queued = 0
-        self._wanted = 1
-        """So many submissions wake the thread."""
         self._changed = threading.Condition()
         self._stopping = False
         self._thread: threading.Thread | None = None
@@ -92,33 +86,21 @@ class Combiner(Generic[Item, Outcome]):
                 raise Saturated("too many ticks wait to be stored; send again a little later, or in batches")
             self._queue.append(submission)
             self._queued += len(items)
-            if self._has_enough():
-                self._changed.notify()
+            self._changed.notify()
         submission.done.acquire()
         if submission.error is not None:
             raise submission.error
         return submission.outcomes
 
     def _run(self) -> None:
-        answered = 0
         while True:
             with self._changed:
-                if answered > 1:
-                    self._wait_for(len(self._queue) + answered, GATHER_SECONDS)
-                self._wait_for(1)
+                while not self._queue and not self._stopping:
+                    self._changed.wait()
                 if not self._queue:
                     return
                 group = self._take()
             self._store(group)
-            answered = len(group)
-
-    def _wait_for(self, submissions: int, seconds: float | None = None) -> None:
-        self._wanted = submissions
-        self._changed.wait_for(self._has_enough, seconds)
-        self._wanted = 1
-
-    def _has_enough(self) -> bool:
-        return len(self._queue) >= self._wanted or self._queued >= self._largest or self._stopping
 
     def _take(self) -> list[_Submission[Item, Outcome]]:
         """The oldest submissions that fit one transaction, at least one."""

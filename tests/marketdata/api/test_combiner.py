@@ -1,4 +1,4 @@
-"""Ingests that share a transaction: which come together, and how long they are waited for."""
+"""Ingests that share a transaction: which come together, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from marketdata.api import combiner
 from marketdata.api.combiner import Combiner
 from marketdata.errors import DatabaseUnavailable, Saturated
 from tests.marketdata.api.conftest import eventually
@@ -73,48 +72,14 @@ def test_who_comes_during_a_transaction_shares_the_next(combining: Combiner[int,
     assert [sorted(group) for group in store.groups] == [[1], [2, 3, 4]]
 
 
-def test_those_who_were_answered_together_are_waited_for(
-    combining: Combiner[int, int], store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(combiner, "GATHER_SECONDS", 30.0)
-    clients = [Clients(combining, [[1]])]
-    eventually(lambda: store.groups == [[1]])
-    clients.append(Clients(combining, [[2, 5], [3, 6]]))
-    eventually(lambda: combining.depth == 2)
-    store.let()
-    eventually(lambda: len(store.groups) == 2)
-    clients.append(Clients(combining, [[4]]))
-    eventually(lambda: combining.depth == 1)
-    store.let(2)
-    assert [each.join() for each in clients] == [[-1], [-6, -5, -3, -2], [-4]]
-    assert [sorted(group) for group in store.groups] == [[1], [2, 3], [4, 5, 6]]
-
-
-def test_they_are_not_waited_for_longer_than_a_moment(combining: Combiner[int, int], store: Store) -> None:
-    first = Clients(combining, [[1]])
-    eventually(lambda: store.groups == [[1]])
-    others = Clients(combining, [[2], [3]])
-    eventually(lambda: combining.depth == 2)
-    store.let(100)
-    assert (first.join(), others.join()) == ([-1], [-3, -2])
-    assert combining.submit([4]) == [-4]
-    assert [sorted(group) for group in store.groups] == [[1], [2, 3], [4]]
-
-
-def test_nobody_is_waited_for_when_a_transaction_is_full(
-    combining: Combiner[int, int], store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(combiner, "GATHER_SECONDS", 30.0)
+def test_a_transaction_takes_no_more_than_its_fill(combining: Combiner[int, int], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])
     others = Clients(combining, [[n] for n in range(2, 20)])
     eventually(lambda: combining.depth == 18)
-    store.let(100)
-    assert first.join() == [-1]
-    eventually(lambda: len(store.groups) == 2)
-    assert len(store.groups[1]) == 10
-    combining.stop()  # which takes the other eight without waiting
-    assert others.join() == [-n for n in range(19, 1, -1)]
+    store.let(3)
+    assert (first.join(), others.join()) == ([-1], [-n for n in range(19, 1, -1)])
+    assert [len(group) for group in store.groups] == [1, 10, 8]
 
 
 def test_what_is_too_much_is_refused_and_what_waits_at_the_end_is_stored(store: Store) -> None:
