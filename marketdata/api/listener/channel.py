@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from functools import lru_cache, partial
 from time import monotonic
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 from waitress.channel import HTTPChannel
 from waitress.task import ErrorTask, WSGITask
@@ -17,9 +17,6 @@ from waitress.utilities import build_http_date
 from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from marketdata.api.listener.parser import Bodies, Parser
 from marketdata.errors import MarketError, Saturated, TooLarge
-
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60
@@ -148,7 +145,7 @@ class _Socket(socket.socket):
     def recv(self, size: int, flags: int = 0) -> bytes:
         return super().recv(size, flags | socket.MSG_DONTWAIT)
 
-    def send(self, data: ReadableBuffer, flags: int = 0) -> int:
+    def send(self, data: Any, flags: int = 0) -> int:
         return super().send(data, flags | socket.MSG_DONTWAIT)
 
     def send_parts(self, *parts: bytes) -> int:

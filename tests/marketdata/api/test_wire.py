@@ -10,6 +10,7 @@ import pytest
 from waitress.adjustments import Adjustments
 
 from marketdata.api.failures import StartResponse
+from marketdata.api.listener.channel import Channel
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, connected, listening, quick
 
@@ -105,9 +106,13 @@ def test_a_worker_leaves_a_silent_connection_and_comes_back(monkeypatch: pytest.
 
 def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else who comes anew would wait for those who linger."""
-    stays: list[Any] = []
+    stays: list[Channel] = []
+
+    def stay(channel: Channel) -> None:
+        stays.append(channel)
+
     monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
-    monkeypatch.setattr("marketdata.api.listener.channel.Channel._receive", stays.append)
+    monkeypatch.setattr("marketdata.api.listener.channel.Channel._receive", stay)
     busy, let_go = threading.Event(), threading.Event()
 
     def app(environ: dict[str, Any], start: StartResponse) -> list[bytes]:
