@@ -74,7 +74,8 @@ def _fill_part(state: Path, ticks: int, symbols: int, writers: int, part: int) -
                 "SELECT 'CHART:' || n %% %(symbols)s, lpad(n::text, 12, '0'), "
                 "timestamptz '2024-01-01Z' + make_interval(secs => n * 366 * 86400.0 / %(ticks)s), "
                 "100 + (n * 7919 %% 5003) / 100.0, (n %% 1009) / 8.0 "
-                "FROM generate_series(%(first)s::bigint, %(last)s) AS n WHERE n %% %(symbols)s %% %(writers)s = %(part)s",
+                "FROM generate_series(%(first)s::bigint, %(last)s) AS n "
+                "WHERE n %% %(symbols)s %% %(writers)s = %(part)s",
                 {
                     "symbols": symbols, "ticks": ticks, "writers": writers, "part": part,
                     "first": first, "last": min(first + CHUNK, ticks) - 1,
