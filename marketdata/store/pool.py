@@ -80,7 +80,8 @@ _ARGUMENT = "22023"  # invalid_parameter_value
 _DETAILS: dict[type[e.MarketError], str] = {
     e.InvalidValue: "the database refuses a value of this request: it is out of the range of what can be stored",
     e.Conflict: "this conflicts with what the database holds",
-    e.DatabaseUnavailable: "the database does not answer; nothing of this request was kept, send it again",
+    # A connection may be lost after COMMIT arrived, and before its answer did.
+    e.DatabaseUnavailable: "the database does not answer; what was sent may or may not be kept, send it again as it is",
     e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
     e.Contended: "another transaction was in the way; nothing of this request was kept, send it again",
     e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; ask for less at a time",
