@@ -86,7 +86,13 @@ def _unit(char: str, face: Face) -> int:
     base = unicodedata.normalize("NFD", char)[0]
     if base != char:
         return _unit(base, face)
-    return _WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER
+    return max(_WIDE if unicodedata.east_asian_width(char) in "WF" else _OTHER, _CELL * _letters(char))
+
+
+def _letters(char: str) -> int:
+    """How many letters are drawn as this one: of Arabic's ligatures, some of which are whole phrases, those that they
+    are made of."""
+    return len(unicodedata.normalize("NFKD", char)) if "\ufbea" <= char <= "\ufdff" else 1
 
 
 class _Advances(dict[str, int]):
@@ -176,10 +182,11 @@ def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterato
 
 
 def _cells_of(char: str) -> int:
-    """One for what fonts for code have; any other character is as wide as its own font makes it, at most two."""
+    """One for what fonts for code have; any other character is as wide as its own font makes it: at most two, if it is
+    one letter."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
-    return 1 if _OF_CODE.match(char) else 2
+    return 1 if _OF_CODE.match(char) else max(2, _letters(char))
 
 
 def columns(room: float, em: float) -> int:
