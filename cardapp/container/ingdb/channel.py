@@ -95,6 +95,8 @@ class Channel:
             self._waiting.append(work)
             return
         self._busy = True
+        # An error within a wait of gdb's own, as for a copy that was killed, leaves it blocked: it heard of no stop.
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         try:
             work()
         finally:

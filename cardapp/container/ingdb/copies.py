@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import select
 import signal
 from pathlib import Path
 
 import gdb
+
+from cardapp.container.ingdb.descriptors import any_ended, close_memory_of_the_dead
 
 MOST = 32
 """Copies of stops; each is a process that shares its memory with the program until either of them writes."""
@@ -45,9 +46,11 @@ class Copies:
     def untouched(self) -> bool:
         """Whether there are copies and all is as we left it: the learner may use gdb's checkpoints as well."""
         current, listed = _listed()
-        if (current, listed) != (self._current, self._known) or current not in listed or _is_watched():
+        if (current, listed) != (self._current, self._known) or current not in listed:
             return False
-        if select.select(self._handles.values(), [], [], 0)[0]:
+        if _is_watched() or _is_one_of_several():
+            return False
+        if any_ended(self._handles.values()):
             return False  # something else ended one of them, which gdb goes on listing
         with contextlib.suppress(OSError):  # it may have been killed this moment
             return len(os.listdir(f"/proc/{listed[current]}/task")) == 1
@@ -81,6 +84,7 @@ class Copies:
             if number != FIRST:
                 self._drop(number)
         self._look()
+        close_memory_of_the_dead()
 
     def drop_all(self) -> None:
         """End every process but the one that the program runs in."""
@@ -126,6 +130,7 @@ class Copies:
         with contextlib.suppress(OSError):
             return (
                 not _is_watched()
+                and not _is_one_of_several()
                 and len(os.listdir(process / "task")) == 1
                 and all(os.readlink(file) in _PASSIVE | {terminal} for file in (process / "fd").iterdir())
                 and not any(_is_shared(line) for line in (process / "maps").read_text().splitlines())
@@ -156,6 +161,12 @@ def _is_watched() -> bool:
     """A hardware watchpoint is held by the process that it was set in."""
     plain = (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
     return any(each.type not in plain for each in gdb.breakpoints() if each.enabled)
+
+
+def _is_one_of_several() -> bool:
+    """Where the learner added an inferior, gdb 13 may take that for the copied one and leave breakpoints in the copy,
+    whose instructions then are others."""
+    return len(gdb.inferiors()) > 1
 
 
 def _awaits_alarm(process: Path) -> bool:

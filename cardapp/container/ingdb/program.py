@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-import select
 import shlex
 import signal
 import termios
@@ -15,6 +14,7 @@ from typing import Any
 
 import gdb
 
+from cardapp.container.ingdb.descriptors import any_ended
 from cardapp.container.ingdb.places import exit_signal, frame_with_source, place_of
 from cardapp.container.ingdb.run import Ended, Failure, Run
 
@@ -81,7 +81,7 @@ class Program:
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if hard else signal.SIGINT)
 
     def _is_gone(self) -> bool:
-        return self._pidfd is not None and bool(select.select([self._pidfd], [], [], 0)[0])
+        return self._pidfd is not None and any_ended([self._pidfd])
 
     def _id(self) -> str:
         return f"{self._life}-{self._changes}"
