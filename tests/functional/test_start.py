@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.functional.session_process import eventually
+
 ROOT = Path(__file__).resolve().parents[2]
 START = str(ROOT / "bin" / "start")
 SESSION = str(ROOT / "bin" / "card-session")
@@ -33,15 +35,15 @@ def card_environment(card_environment: dict[str, str]) -> Iterator[dict[str, str
 
 
 @contextmanager
-def started(environment: dict[str, str]) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """``bin/start`` in a process group of its own (as in a terminal), and what it printed until it was ready."""
+def started(environment: dict[str, str], until: str = READY) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    """``bin/start`` in a process group of its own (as in a terminal), and what it printed until this line, if any."""
     process = subprocess.Popen([START], env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True)
     assert process.stdout is not None
     try:
         printed = ""
-        for line in process.stdout:
+        while until and (line := process.stdout.readline()):
             printed += line
-            if line == READY:
+            if line == until:
                 break
         yield process, printed
     finally:
@@ -166,15 +168,27 @@ def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[
     assert left_over(environment) == []
 
 
+def services(environment: dict[str, str], module: str) -> list[int]:
+    """The processes that serve it with this environment."""
+    mine = f"MARKET_STATE_DIR={environment['MARKET_STATE_DIR']}".encode()
+    found = []
+    for place in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            if command.rstrip().endswith(module) and mine in (place / "environ").read_bytes():
+                found.append(int(place.name))
+    return found
+
+
+@pytest.mark.parametrize("when", ["ready", "starting"])
 @pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
-def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str) -> None:
-    with started(card_environment) as (process, _printed):
-        for place in Path("/proc").glob("[0-9]*"):
-            with suppress(OSError):
-                mine = f"MARKET_STATE_DIR={card_environment['MARKET_STATE_DIR']}".encode()
-                command = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-                if command.rstrip().endswith(module) and mine in (place / "environ").read_bytes():
-                    os.kill(int(place.name), signal.SIGKILL)
+def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
+    """While the session is being started too, when nothing waits for a service."""
+    with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
+        if when == "starting":
+            eventually(lambda: any("cardapp.container start" in command for command in left_over(card_environment)))
+        for each in services(card_environment, module):
+            os.kill(each, signal.SIGKILL)
         process.communicate(timeout=60)
         assert process.returncode == 128 + signal.SIGKILL
     assert gone_soon(card_environment)
