@@ -116,7 +116,7 @@ def _load(conn: Connection, version: Version, bare: Version, symbols: list[str],
     last = full[-max(1, len(full) // 10) :]
     yield Figure("the last tenth of it", f"{len(last) * BATCH / sum(last):,.0f} ticks/s", ">= 60 000")
     share = sum(bare_s for bare_s, _ in without) / sum(full_s for _, full_s in without)
-    yield Figure("share of the same ingest without rollups", f"{share:.2f}", ">= 0.75")
+    yield Figure("share of the same ingest without rollups", f"{share:.2f}")
 
 
 def _batch(symbol: str, first: int, rng: random.Random) -> list[Tick]:

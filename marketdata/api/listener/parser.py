@@ -53,8 +53,10 @@ class Parser(HTTPRequestParser):
         self._is_refused = False
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Refuse a request with both framings (RFC 9112, section 6.1)."""
+        """Refuse a request with both framings, and one that names no host (RFC 9112, sections 6.1 and 3.2)."""
         super().parse_header(header_plus)
+        if self.version == "1.1" and "HOST" not in self.headers:
+            raise ParsingError("HTTP/1.1 wants a Host header")
         if "TRANSFER_ENCODING" in self.headers:
             raise ParsingError("Transfer-Encoding needs HTTP/1.1")
         if self.chunked and "CONTENT_LENGTH" in self.headers:
