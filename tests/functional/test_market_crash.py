@@ -113,18 +113,20 @@ def kill_postgres(api: ApiProcess) -> None:
     os.kill(owner["postgres"], signal.SIGKILL)
 
 
+def restart_api(api: ApiProcess) -> None:
+    api.kill()
+    api.start()
+
+
 def test_what_was_acknowledged_is_there(api: ApiProcess, loops: Callable[..., int]) -> None:
     writers = [Writer(api, f"w{n}", size) for n, size in enumerate((1, 1, 20, 400))]
     writers += [Writer(api, f"r{n}", size, reorganises=True) for n, size in enumerate((2, 50))]
     pause = threading.Event()
-    for n in range(loops(quick=10, full=100)):
-        pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
-        if n % 2:
-            api.kill()
-            api.start()
-        else:
-            kill_postgres(api)
-        assert_recovers(api)
+    for _ in range(loops(quick=10, full=100)):
+        for kill in (kill_postgres, restart_api):
+            pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
+            kill(api)
+            assert_recovers(api)
     for writer in writers:
         writer.stop()
     assert [writer.trouble for writer in writers] == [[]] * len(writers)

@@ -189,8 +189,9 @@ def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str
             eventually(lambda: any("cardapp.container start" in command for command in left_over(card_environment)))
         for each in services(card_environment, module):
             os.kill(each, signal.SIGKILL)
-        process.communicate(timeout=60)
+        rest, _ = process.communicate(timeout=60)
         assert process.returncode == 128 + signal.SIGKILL
+        assert READY not in rest
     assert gone_soon(card_environment)
 
 

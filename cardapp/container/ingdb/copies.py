@@ -84,7 +84,7 @@ class Copies:
             if number != FIRST:
                 self._drop(number)
         self._look()
-        close_memory_of_the_dead()
+        close_memory_of_the_dead({*self._known.values(), *(each.pid for each in gdb.inferiors())})
 
     def drop_all(self) -> None:
         """End every process but the one that the program runs in."""

@@ -9,11 +9,11 @@ import contextlib
 import os
 import re
 import select
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from pathlib import Path
 
 _OWN = Path("/proc/self/fd")
-_MEMORY = re.compile(r"(/proc/\d+)/task/\d+/mem")
+_MEMORY = re.compile(r"/proc/(\d+)/task/\d+/mem")
 
 
 def any_ended(handles: Iterable[int]) -> bool:
@@ -24,19 +24,19 @@ def any_ended(handles: Iterable[int]) -> bool:
     return bool(waiting.poll(0))
 
 
-def close_memory_of_the_dead() -> None:
-    """gdb opens the memory of each copy that it makes, and closes it for the program alone. It never looks at that of a
-    process that is no more: a new one with the same number gets an entry of its own, or ends gdb."""
+def close_memory_of_the_dead(listed: Collection[int]) -> None:
+    """gdb opens the memory of each copy that it makes, and forgets to close it when the copy is let go. What it still
+    has ``listed`` it closes itself, though the process be dead; a process that it let go has no part in it any more."""
     for descriptor in os.listdir(_OWN):
         with contextlib.suppress(OSError):
             found = _MEMORY.fullmatch(os.readlink(_OWN / descriptor))
-            if found is not None and not _is_alive(Path(found[1])):
+            if found is not None and int(found[1]) not in listed and not _is_alive(found[1]):
                 os.close(int(descriptor))
 
 
-def _is_alive(process: Path) -> bool:
+def _is_alive(pid: str) -> bool:
     """One that ended stays a zombie until its parent asks for it, which may be never."""
     try:
-        return (process / "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
         return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from typing import Any
 
@@ -14,6 +15,10 @@ FREE_BYTES = 16 * 1024
 BODIES_BYTES = 128 * 1024 * 1024
 """Bytes of larger bodies under way at once: 16 of the largest. They lie in memory and temporary files before anybody
 could ask for a token."""
+
+
+_HOST = re.compile(r"[^\s,/?#@\\]*")
+"""Several Host headers come as one, with a comma and a space between them."""
 
 
 class Bodies:
@@ -53,10 +58,12 @@ class Parser(HTTPRequestParser):
         self._is_refused = False
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Refuse a request with both framings, and one that names no host (RFC 9112, sections 6.1 and 3.2)."""
+        """Refuse a request with both framings, and one that does not name one host (RFC 9112, sections 6.1, 3.2)."""
         super().parse_header(header_plus)
-        if self.version == "1.1" and "HOST" not in self.headers:
+        if self.version != "1.0" and "HOST" not in self.headers:
             raise ParsingError("HTTP/1.1 wants a Host header")
+        if not _HOST.fullmatch(self.headers.get("HOST", "")):
+            raise ParsingError("the Host header names no host, or several")
         if "TRANSFER_ENCODING" in self.headers:
             raise ParsingError("Transfer-Encoding needs HTTP/1.1")
         if self.chunked and "CONTENT_LENGTH" in self.headers:

@@ -29,6 +29,8 @@ from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening,
     [
         (b"nonsense\r\n\r\n", 400, "bad_request"),
         (b"GET /healthz HTTP/1.1\r\n\r\n", 400, "bad_request"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "bad_request"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a b/@\r\n\r\n", 400, "bad_request"),
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400, "bad_request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "bad_request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
