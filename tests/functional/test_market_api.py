@@ -17,6 +17,7 @@ from marketdata import token
 from marketdata.api.app import ROUTES
 from marketdata.settings import load
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
+from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
@@ -57,6 +58,21 @@ def test_the_first_steps_of_the_front_page(api: ApiProcess) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith('{"id":"a","status":"created"}')
     assert '"o":"2500.25"' in done.stdout
+
+
+def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
+    """Long before the half minute that a token is remembered for."""
+    second = ApiProcess(api.state_dir)
+    second.start()
+    try:
+        with closing(Client(api.port, ADMIN_SECRET)) as administrator:
+            _, made = administrator("POST", "/v1/admin/tokens", {"name": "two", "scope": "read"})
+            with closing(Client(second.port, made["token"])) as holder:
+                assert holder("GET", "/v1/symbols")[0] == 200
+                assert administrator("DELETE", f"/v1/admin/tokens/{made['id']}")[0] == 200
+                eventually(lambda: holder("GET", "/v1/symbols")[0] == 401, seconds=10)
+    finally:
+        second.stop()
 
 
 def test_every_endpoint_has_an_example() -> None:
