@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from marketdata import __version__, secretfile
 from marketdata.embedded import conninfo
-from marketdata.errors import MarketError, MissingRequirement, UsageError
+from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.lease import database
 from marketdata.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
@@ -181,7 +181,13 @@ def _interrupt(_number: int, _frame: object) -> None:
 def _db(_options: argparse.Namespace, settings: Settings) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set: there is no private PostgreSQL to own")
-    serve(settings.state_dir, announce=lambda: _say(f'psql "{conninfo(settings.state_dir)}"'))
+    way = f'psql "{conninfo(settings.state_dir)}"'
+    try:
+        serve(settings.state_dir, announce=lambda: _say(way))
+    except StateError as error:
+        if error.code != "owned":
+            raise
+        raise StateError(f"{error.detail}; while it is used: {way}", code=error.code) from error
 
 
 # -- the one-shot tasks ----------------------------------------------------------------------------------------------

@@ -92,7 +92,7 @@ def decoded(raw: bytes, decoder: json.JSONDecoder | None = None) -> Any:
         raise MalformedJson(f"the body is not UTF-8 (byte {error.start})") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
-        raise MalformedJson(f"the body is not JSON: {error.msg} at {place}") from error
+        raise MalformedJson(f"the body is not JSON: {error.msg} ({place})") from error
     except RecursionError as error:
         raise MalformedJson("the body is nested too deeply") from error
     except (ValueError, ArithmeticError) as error:

@@ -51,7 +51,9 @@ class _ProblemTask(ErrorTask):
         request: Any = self.request
         error = request.error
         kind = self._KINDS.get(error.code, BadRequest)
-        reply = problem(kind(f"the request cannot be read: {error.body}"))
+        most = self.channel.adj.max_request_body_size - 1
+        too_large = f"the body is larger than {most} bytes: send it in parts"
+        reply = problem(kind(too_large if kind is TooLarge else f"the request cannot be read: {error.body}"))
         assert isinstance(reply.body, bytes)
         self.status = status_line(reply.status)
         self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
