@@ -67,6 +67,11 @@ class TooLarge(MarketError):
 
     code = "too_large"
 
+    @classmethod
+    def body(cls, most: int) -> Self:
+        """Of a body of more than ``most`` bytes."""
+        return cls(f"the body is larger than {most} bytes: send it in parts")
+
 
 class UnsupportedMediaType(MarketError):
     """The body's media type is not one that the route takes."""

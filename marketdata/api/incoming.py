@@ -70,7 +70,7 @@ def raw_body(environ: Mapping[str, Any]) -> bytes:
     """The body as it was sent; :class:`TooLarge` past :data:`BODY_BYTES`."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if length > BODY_BYTES:
-        raise TooLarge(f"the body is larger than {BODY_BYTES} bytes: send it in parts")
+        raise TooLarge.body(BODY_BYTES)
     body: bytes = environ["wsgi.input"].read(length)
     return body
 

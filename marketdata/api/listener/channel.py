@@ -48,18 +48,20 @@ class _ProblemTask(ErrorTask):
     }
 
     def execute(self) -> None:
-        request: Any = self.request
-        error = request.error
-        kind = self._KINDS.get(error.code, BadRequest)
-        most = self.channel.adj.max_request_body_size - 1
-        too_large = f"the body is larger than {most} bytes: send it in parts"
-        reply = problem(kind(too_large if kind is TooLarge else f"the request cannot be read: {error.body}"))
+        reply = problem(self._refusal())
         assert isinstance(reply.body, bytes)
         self.status = status_line(reply.status)
         self.response_headers = [("Content-Type", reply.media_type), *reply.headers]
         self.set_close_on_finish()
         self.content_length = len(reply.body)
         self.write(reply.body)
+
+    def _refusal(self) -> MarketError:
+        request: Any = self.request
+        kind = self._KINDS.get(request.error.code, BadRequest)
+        if kind is TooLarge:
+            return TooLarge.body(self.channel.adj.max_request_body_size - 1)  # waitress refuses its limit itself
+        return kind(f"the request cannot be read: {request.error.body}")
 
 
 _PLAIN = {"Content-Length", "Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary"}

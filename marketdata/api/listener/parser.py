@@ -16,7 +16,6 @@ BODIES_BYTES = 128 * 1024 * 1024
 """Bytes of larger bodies under way at once: 16 of the largest. They lie in memory and temporary files before anybody
 could ask for a token."""
 
-
 _HOST = re.compile(r"[^\s,/?#@\\]*")
 """Several Host headers come as one, with a comma and a space between them."""
 
