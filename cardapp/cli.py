@@ -10,19 +10,20 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cardapp import __version__, layouts, rehearsal
+from cardapp import __version__
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
 from cardapp.output import read_to_its_end
-from cardapp.rehearsal import Finding
+from cardapp.publish import card_check, layouts
+from cardapp.publish.card_check import Finding
 from cardapp.settings import declared, load, unknown_names
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
 FORMATS = ("html", "latex", "pdf")
-"""What ``emit`` makes: the names of ``emission.EMITTERS``."""
+"""What ``emit`` makes: the names of ``export.EMITTERS``."""
 ENDINGS = {".html": "html", ".htm": "html", ".tex": "latex", ".pdf": "pdf"}
 """What the ending of a file's name says of its format."""
 
@@ -140,7 +141,7 @@ def _check(options: argparse.Namespace) -> int:
     catalog = Catalog(loaded.card)
     counts = ", ".join(f"{count} {level}s" for level, count in catalog.counts.items() if level != "card")
     print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
-    findings = [*rehearsal.layout_faults(loaded), *rehearsal.drifted(loaded, catalog)]
+    findings = [*card_check.layout_faults(loaded), *card_check.drifted(loaded, catalog)]
     for finding in findings:
         _report(finding)
     if findings:
@@ -153,7 +154,7 @@ def _check(options: argparse.Namespace) -> int:
 def _replay(loaded: LoadedCard, catalog: Catalog) -> int:
     bar = _Bar(len(catalog.snapshots))
     try:
-        findings = rehearsal.replay_all(loaded, catalog, bar.advance)
+        findings = card_check.replay_all(loaded, catalog, bar.advance)
     finally:
         bar.close()
     if findings:
@@ -202,7 +203,7 @@ class _Bar:
 
 
 def _emit(options: argparse.Namespace) -> int:
-    from cardapp import emission  # the other commands start without the emitters
+    from cardapp.publish import export
 
     _check_output(options.format, options.output)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was begun is ended and removed
@@ -210,10 +211,10 @@ def _emit(options: argparse.Namespace) -> int:
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:
         print(f"cardapp: layout {layout.id}: {warning.pointer} {warning.message}", file=sys.stderr)
-    emitted = emission.emit(loaded, layout, options.format, os.environ)
+    emitted = export.emit(loaded, layout, options.format, os.environ)
     for remark in emitted.remarks:
         print(f"cardapp: {remark}", file=sys.stderr)
-    emission.write(emitted.content, options.output)
+    export.write(emitted.content, options.output)
     return DONE
 
 
@@ -257,10 +258,10 @@ def _describe(layout: Layout) -> None:
 
 
 def _verify_events(_options: argparse.Namespace) -> int:
-    from cardapp.state import chain
+    from cardapp.state import hash_chain
 
     settings = load(os.environ)
-    report = chain.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
+    report = hash_chain.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
     if report.intact:
         return _say(f"{report.count} events, the chain is intact; head {report.head}")
     print(f"the chain breaks at event {report.broken_seq}: {report.reason}", file=sys.stderr)

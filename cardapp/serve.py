@@ -9,6 +9,7 @@ import time
 from datetime import UTC, datetime
 
 from cardapp import private
+from cardapp.card_loader import CardLoader
 from cardapp.session.checkpoint import Checkpoints
 from cardapp.session.control import Control
 from cardapp.session.editor import Editor
@@ -17,7 +18,6 @@ from cardapp.session.record import CheckpointRecord
 from cardapp.session.view import SessionView
 from cardapp.session.watch import SyncWatch
 from cardapp.settings import Settings
-from cardapp.shelf import Shelf
 from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web.app import make_app
@@ -41,23 +41,27 @@ class Service:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         private.make_directory(settings.state_dir, "CARD_STATE_DIR")
-        shelf = Shelf(settings.card_source)
+        card_loader = CardLoader(settings.card_source)
         self._database = Database.open(settings.state_database)
         self._link = SessionLink(settings.mcp_choice)
         self._checkpoints = Checkpoints(
-            shelf=shelf,
+            card_loader=card_loader,
             link=self._link,
             record=CheckpointRecord(self._database, now),
             timeout=settings.replay_timeout,
         )
-        control = Control(shelf=shelf, database=self._database, active=self._checkpoints.active, clock=now)
+        control = Control(card_loader=card_loader, database=self._database, active=self._checkpoints.active, clock=now)
         self._editor = Editor(self._link.editor_socket, self._link.target_reset, self._link.pane_fit)
         self._watch = SyncWatch(
-            shelf=shelf, link=self._link, checkpoints=self._checkpoints, control=control, database=self._database
+            card_loader=card_loader,
+            link=self._link,
+            checkpoints=self._checkpoints,
+            control=control,
+            database=self._database,
         )
         self.services = Services(
             settings=settings,
-            shelf=shelf,
+            card_loader=card_loader,
             database=self._database,
             checkpoints=self._checkpoints,
             editor=self._editor,

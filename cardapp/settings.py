@@ -17,6 +17,7 @@ from cardapp.errors import UsageError
 from cardapp.private import SOCKET_PATH_MAX
 
 ROOT = Path(__file__).resolve().parent.parent
+TEMPLATES = ROOT / "templates"
 
 
 _Number = TypeVar("_Number", int, float)

@@ -18,10 +18,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import __version__, secretfile
-from marketdata.embedded import conninfo
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
-from marketdata.lease import database
-from marketdata.owner import serve
+from marketdata.postgres.client import database
+from marketdata.postgres.cluster import conninfo
+from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
 

@@ -38,8 +38,8 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "output", "private", "schema", "predicate", "settings", "card", "layout", "layouts", "shelf", "mcp",
-        "neovim", "state", "session", "rehearsal", "press", "emission", "reports", "web", "serve", "cli", "__main__",
+        "errors", "output", "private", "schema", "predicate", "settings", "card", "layout", "card_loader", "mcp",
+        "neovim", "state", "session", "publish", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
     apart={"container": ("errors", "output", "private", "schema", "predicate", "card", "mcp", "neovim")},
@@ -52,8 +52,8 @@ CARD = House(
         "simple_websocket": ("web.listener",),
         "sqlite3": ("state",),
         "waitress": ("web.listener", "web.connections"),
-        "gdb": ("container.ingdb",),
-        "jsonschema": ("schema", "card.source", "layouts", "mcp.tool_schema", "web.schemas"),
+        "gdb": ("container.gdb_plugin",),
+        "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
     pure=("errors", "schema", "predicate", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
@@ -62,18 +62,13 @@ CARD = House(
 MARKET = House(
     package="marketdata",
     order=(
-        "errors", "settings", "tick", "interval", "token", "secretfile", "locks", "processes", "binaries", "embedded",
-        "lease", "owner", "store", "bootstrap", "api", "cli", "__main__",
+        "errors", "settings", "tick", "interval", "token", "secretfile", "postgres", "store", "bootstrap", "api", "cli",
+        "__main__",
     ),
     apart={},
     # The service works on any PostgreSQL: of the private one only the command line knows, which brings it up.
     imported_only_by={
-        "locks": ("lease", "owner"),
-        "processes": ("embedded", "lease", "owner"),
-        "binaries": ("embedded",),
-        "embedded": ("lease", "owner", "cli"),
-        "lease": ("owner", "cli"),
-        "owner": ("cli",),
+        "postgres": ("cli",),
         "bootstrap": ("cli",),
         "api": ("cli",),
         "cli": ("__main__",),
@@ -87,13 +82,16 @@ MARKET = House(
         "sqlite3": (),
         "waitress": ("api.listener",),
     },
-    pure=("errors", "tick", "interval", "token", "api.schemas", "api.quick", "api.revalidation", "api.compression"),
+    pure=(
+        "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
+        "api.compression",
+    ),
 )  # fmt: skip
 
 HOUSES = {house.package: house for house in (CARD, MARKET)}
 
 # gdb's own Python has none of our packages: this part lives on the standard library and on itself.
-IN_GDB = "container.ingdb"
+IN_GDB = "container.gdb_plugin"
 
 IMPURE_MODULES = {
     "asyncio", "concurrent", "http", "multiprocessing", "queue", "select", "selectors", "signal", "socket",
@@ -281,9 +279,9 @@ def test_a_circle_is_found() -> None:
         ("cardapp.web.app", "def late():\n    from cardapp import serve", "only ('cli',) may import serve"),
         ("cardapp.web.app", "from cardapp.container import control", "nothing may import container"),
         ("cardapp.container.host", "import cardapp.state", "container may not import state"),
-        ("cardapp.container.ingdb.channel", "from cardapp.errors import CardAppError", "loads container.ingdb only"),
-        ("cardapp.container.ingdb.channel", "import pynvim", "gdb's Python has no pynvim"),
-        ("cardapp.container.host", "import gdb", "gdb is imported only in container.ingdb"),
+        ("cardapp.container.gdb_plugin.channel", "from cardapp.errors import CardAppError", "gdb's Python loads"),
+        ("cardapp.container.gdb_plugin.channel", "import pynvim", "gdb's Python has no pynvim"),
+        ("cardapp.container.host", "import gdb", "gdb is imported only in container.gdb_plugin"),
         ("cardapp.session.editor", "import pynvim", "pynvim is imported only in neovim"),
         ("cardapp.neovim", "from cardapp.session import choice", "neovim may not import session"),
         ("cardapp.private", "from cardapp.settings import load", "private may not import settings"),
@@ -312,8 +310,12 @@ def test_a_circle_is_found() -> None:
         ("marketdata.store.pool", "from marketdata import bootstrap", "only ('cli',) may import bootstrap"),
         ("marketdata.tick", "from marketdata.store import ticks", "tick may not import store"),
         ("marketdata.errors", "from .settings import load", "errors may not import settings"),
-        ("marketdata.api.serve", "from marketdata.lease import database", "only ('owner', 'cli') may import lease"),
-        ("marketdata.bootstrap.version", "from ..embedded import conninfo", "may import embedded"),
+        (
+            "marketdata.api.serve",
+            "from marketdata.postgres.client import database",
+            "only ('cli',) may import postgres",
+        ),
+        ("marketdata.bootstrap.version", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),
         ("marketdata.api.helpers", "", "the name says nothing"),
         ("marketdata.store.ticks", "def f():" + "\n    g()" * FUNCTION_LINES, "a function wants to be two"),
@@ -332,12 +334,12 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
         ("cardapp.web.listener", "import waitress\nfrom cardapp.errors import CardAppError"),
         ("cardapp.state", "from . import database\nfrom ..card import model"),
         ("cardapp.container.host", "import threading\nfrom cardapp import neovim\nfrom cardapp.mcp import server"),
-        ("cardapp.container.ingdb.channel", "import gdb, json\nfrom cardapp.container.ingdb import values"),
+        ("cardapp.container.gdb_plugin.channel", "import gdb, json\nfrom cardapp.container.gdb_plugin import values"),
         ("cardapp.cli", "from cardapp import serve"),
         ("marketdata.api.listener", "import waitress, threading\nfrom marketdata.errors import MarketError"),
         ("marketdata.api", "from marketdata import token\nfrom . import app\nfrom ..store import tokens"),
         ("marketdata.store.pool", "import psycopg, psycopg_pool"),
-        ("marketdata.cli", "from marketdata.api import serve\nfrom marketdata import __version__, bootstrap, lease"),
+        ("marketdata.cli", "from marketdata.api import serve\nfrom marketdata import __version__, bootstrap, postgres"),
     ],
 )
 def test_what_the_rules_allow(name: str, source: str) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.press import FONT_PACKAGES, PACKAGES
+from cardapp.publish.lualatex import FONT_PACKAGES, PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "sha256sum", "true")

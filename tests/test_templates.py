@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cardapp import layouts
-from cardapp.layout import vocabulary
+from cardapp.layout import layout_options
 from cardapp.layout.html.colors import contrast
 from cardapp.layout.template import Layout, Output
+from cardapp.publish import layouts
 from cardapp.schema import pointer
 
 SCHEMA = json.loads(layouts.SCHEMA.read_text(encoding="utf-8"))
@@ -186,10 +186,10 @@ def test_shipped_layouts_say_every_token(layout: Layout) -> None:
     """They are what an author begins with, so nothing is left to the defaults."""
     document = json.loads((layouts.TEMPLATES / f"{layout.id}.json").read_text(encoding="utf-8"))
     tokens = document["tokens"]
-    assert set(tokens["colors"]) == set(vocabulary.COLORS)
-    assert set(tokens["typography"]["sizes_pt"]) == set(vocabulary.SIZES_PT)
-    assert set(document["components"]) == set(vocabulary.COMPONENTS)
-    assert document["limitations"].keys() == vocabulary.LIMITATIONS.keys()
+    assert set(tokens["colors"]) == set(layout_options.COLORS)
+    assert set(tokens["typography"]["sizes_pt"]) == set(layout_options.SIZES_PT)
+    assert set(document["components"]) == set(layout_options.COMPONENTS)
+    assert document["limitations"].keys() == layout_options.LIMITATIONS.keys()
 
 
 def test_text_can_be_read_on_its_background(layout: Layout) -> None:
@@ -216,9 +216,11 @@ def test_columns_stand_side_by_side_on_the_paper(layout: Layout) -> None:
 @pytest.mark.parametrize(
     "names",
     [
-        vocabulary.COMPONENTS, vocabulary.ROLES, vocabulary.VARIANTS, vocabulary.FORMATS, vocabulary.GEOMETRY_CM,
-        vocabulary.COLORS, vocabulary.SIZES_PT, vocabulary.WEIGHTS, vocabulary.FAMILIES, vocabulary.OPTIONS,
-        vocabulary.FLAGS, vocabulary.LIMITATIONS, vocabulary.FIVE_PARTS,
+        layout_options.COMPONENTS, layout_options.ROLES, layout_options.VARIANTS, layout_options.FORMATS,
+        layout_options.GEOMETRY_CM,
+        layout_options.COLORS, layout_options.SIZES_PT, layout_options.WEIGHTS,
+        layout_options.FAMILIES, layout_options.OPTIONS,
+        layout_options.FLAGS, layout_options.LIMITATIONS, layout_options.FIVE_PARTS,
     ],
     ids=lambda names: next(iter(names)),
 )  # fmt: skip

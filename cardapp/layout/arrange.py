@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from cardapp.layout import vocabulary
+from cardapp.layout import layout_options
 from cardapp.layout.geometry import Paper, grid
+from cardapp.layout.layout_options import ALL, GUTTER
 from cardapp.layout.notices import Notices
 from cardapp.layout.template import Arrangement, Column, Variant
-from cardapp.layout.vocabulary import ALL, GUTTER
 from cardapp.schema import shown
 
 _COLUMNS = ("left", GUTTER, "right")
@@ -36,7 +36,7 @@ class Arranger:
             message = f"have no effect: the emitters' own are used ({', '.join(self.names)})"
             notices.add(("tokens", "grid", "columns"), message)
         self._roles = {
-            side: notices.name(("tokens", "grid", side), given[side], vocabulary.ROLES, default)
+            side: notices.name(("tokens", "grid", side), given[side], layout_options.ROLES, default)
             for side, default in zip(_SIDES, _GRID, strict=True)
             if side in given
         }
@@ -51,7 +51,7 @@ class Arranger:
         mapped = self._block_map()
         found: dict[Variant, Arrangement] = {}
         for variant, names in self.columns.items():
-            made = grid(paper, names, vocabulary.FOLDS[variant], self._roles_of(variant))
+            made = grid(paper, names, layout_options.FOLDS[variant], self._roles_of(variant))
             found[variant] = Arrangement(made, _placed(made.columns, mapped))
         for side in self._roles:
             if not any(self._counts(side, variant, each, mapped) for variant, each in found.items()):
@@ -63,7 +63,7 @@ class Arranger:
         """The file's roles; where it gives none, and for the notes and the reading of ``classic``'s own columns, those
         of the emitter."""
         held = [name for name in self.columns[variant] if name != GUTTER]
-        is_reading = variant == "classic" and held == list(vocabulary.FOLDS[variant])
+        is_reading = variant == "classic" and held == list(layout_options.FOLDS[variant])
         roles = dict(zip(_SIDES, _READING if is_reading else _GRID, strict=True))
         if not is_reading or self._takes_own(variant):
             roles |= self._roles
@@ -77,7 +77,7 @@ class Arranger:
         if variant == "classic" and not self._takes_own(variant):
             return False
         *columns, at = arrangement.grid.columns if side == "right_role" else arrangement.grid.columns[::-1]
-        others = ([*columns, replace(at, role=role)] for role in vocabulary.ROLES)
+        others = ([*columns, replace(at, role=role)] for role in layout_options.ROLES)
         return any(
             _placed(sorted(other, key=lambda column: column.x), mapped) != arrangement.columns for other in others
         )
@@ -85,7 +85,7 @@ class Arranger:
     def _block_map(self) -> dict[str, str]:
         """What the file says of known components and columns."""
         given = self._document.get("block_map", {})
-        movable = [name for name in vocabulary.COMPONENTS if name not in vocabulary.UNPLACED]
+        movable = [name for name in layout_options.COMPONENTS if name not in layout_options.UNPLACED]
         self._notices.unknown(("block_map",), given, movable)
         known = (ALL, *self.names)
         found = {}
@@ -117,18 +117,18 @@ def _suits(variant: Variant, names: _Names) -> bool:
 
 def _folded(variant: Variant) -> _Names:
     """The emitter's own columns, a gutter between each two."""
-    columns = [name for column in vocabulary.FOLDS[variant] for name in (GUTTER, column)]
+    columns = [name for column in layout_options.FOLDS[variant] for name in (GUTTER, column)]
     return tuple(columns[1:])
 
 
 def _placed(columns: Sequence[Column], mapped: Mapping[str, str]) -> dict[str, str]:
     """The column of every component by the columns' roles and names, all of them for the rest; and over it that of
     ``block_map`` where it is one of the columns."""
-    found = dict.fromkeys(vocabulary.COMPONENTS, ALL)
+    found = dict.fromkeys(layout_options.COMPONENTS, ALL)
     for column in reversed(columns):
         if column.role:
-            found |= dict.fromkeys(vocabulary.ROLES[column.role][1], column.name)
+            found |= dict.fromkeys(layout_options.ROLES[column.role][1], column.name)
     for column in columns:
-        found |= dict.fromkeys(vocabulary.FIVE_PARTS.get(column.name, ()), column.name)
+        found |= dict.fromkeys(layout_options.FIVE_PARTS.get(column.name, ()), column.name)
     names = {ALL, *(column.name for column in columns)}
     return found | {part: column for part, column in mapped.items() if column in names}

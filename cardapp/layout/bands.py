@@ -6,9 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, pairwise
 
+from cardapp.layout.layout_options import ALL
 from cardapp.layout.sheets import Part
 from cardapp.layout.template import Column, Frame, Grid, Variant
-from cardapp.layout.vocabulary import ALL
 
 DIVIDER, BAR = 0.2, 0.5
 """How thick a line in a gutter and a bar above a column are, in mm."""

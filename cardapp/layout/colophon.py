@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Card, Identity
+from cardapp.layout.layout_options import LIMITATIONS
 from cardapp.layout.template import Layout
-from cardapp.layout.vocabulary import LIMITATIONS
 
 
 def sentences(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:

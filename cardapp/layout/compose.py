@@ -12,7 +12,7 @@ from itertools import groupby
 
 from cardapp.card.model import Card, Identity
 from cardapp.card.paging import page_index
-from cardapp.layout.drafts import Drafter, Sources
+from cardapp.layout.components import ComponentBuilder, Sources
 from cardapp.layout.flow import Flow
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
@@ -32,18 +32,18 @@ def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) ->
 
 def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pages: Mapping[str, int]) -> list[Sheet]:
     measure = Measure(layout)
-    drafter = Drafter(card, identity, layout, sources, measure)
+    builder = ComponentBuilder(card, identity, layout, sources, measure)
     flow = Flow(layout, measure)
-    for group in drafter.front():
+    for group in builder.front():
         flow.open("", 0, Header(card.title, "", "", False))
         flow.place(group)
     for task_number, task in enumerate(card.tasks, 1):
         for number, block in enumerate(task.blocks, 1):
             key = f"{task.id}/{block.id}"
             flow.open(key, pages[key], Header(card.title, task.title, block.title, False))
-            for group in drafter.block(task, task_number, block, number):
+            for group in builder.block(task, task_number, block, number):
                 flow.place(group)
-    for group in drafter.colophon():
+    for group in builder.colophon():
         flow.place(group)
     return flow.finished()
 

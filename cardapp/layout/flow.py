@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from cardapp.errors import InvalidLayout
-from cardapp.layout.drafts import Draft, Group
-from cardapp.layout.drafts import Row as DraftRow
+from cardapp.layout.components import CardComponent, Group
+from cardapp.layout.components import Row as DraftRow
+from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
+from cardapp.layout.layout_options import ALL
 from cardapp.layout.measure import Measure
-from cardapp.layout.pieces import ROUNDING, Cutter, Measured, Piece
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
 from cardapp.layout.template import Column, Frame, Layout
-from cardapp.layout.vocabulary import ALL
 
 _NO_FOOTER = Footer("", "", "", 0, 0)
 
@@ -68,7 +68,7 @@ class Flow:
         self._keep(found)
         while found.rest:
             if not found.parts:
-                self._give_up(found.rest[0][0].draft)
+                self._give_up(found.rest[0][0].component)
             self._open_next()
             found = self._attempt(found.rest, self._y, self._row)
             self._keep(found)
@@ -78,10 +78,10 @@ class Flow:
         height = -self._layout.grid.row_gap
         for row in rows:
             columns: dict[str, float] = {}
-            for draft, whole in row:
+            for component, whole in row:
                 if whole is None:
                     return False
-                name = self._columns[draft.kind].name
+                name = self._columns[component.kind].name
                 columns[name] = columns.get(name, 0.0) + whole.height + self._layout.grid.row_gap
             height += max(columns.values(), default=0.0)
         body = self._layout.grid.body
@@ -105,20 +105,21 @@ class Flow:
         self._parts += found.parts
         self._y, self._row = found.y, found.row
 
-    def _give_up(self, draft: Draft) -> None:
-        component = self._layout.components[draft.kind]
+    def _give_up(self, component: CardComponent) -> None:
+        shown = self._layout.components[component.kind]
         raise InvalidLayout.of(
-            f"/components/{draft.kind}",
-            f"does not fit a sheet: {draft.key or 'the card'} needs more than {self._layout.grid.body.height:.0f} mm "
-            f"in the column {component.column!r}: make its type ({component.size!r}) smaller, or the column wider",
+            f"/components/{component.kind}",
+            f"does not fit a sheet: {component.key or 'the card'} needs more than "
+            f"{self._layout.grid.body.height:.0f} mm "
+            f"in the column {shown.column!r}: make its type ({shown.size!r}) smaller, or the column wider",
         )
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
     def _bands(self, row: DraftRow) -> Iterator[_Row]:
         """A part that is as wide as the sheet stands in a row of its own."""
-        for is_wide, drafts in groupby(row, lambda draft: self._columns[draft.kind].name == ALL):
-            measured = tuple(map(self._cutter.measured, drafts))
+        for is_wide, components in groupby(row, lambda component: self._columns[component.kind].name == ALL):
+            measured = tuple(map(self._cutter.measured, components))
             if is_wide:
                 yield from ((each,) for each in measured)
             else:
@@ -139,34 +140,35 @@ class Flow:
         ends: dict[str, float] = {}
         full: set[str] = set()
         for measured in row:
-            column = self._columns[measured.draft.kind]
+            column = self._columns[measured.component.kind]
             top = ends.get(column.name, found.y)
             room = grid.body.y + grid.body.height - top
-            piece = None if column.name in full else self._cutter.take(measured, room)
-            if piece is None or piece.rest is not None:
+            fragment = None if column.name in full else self._cutter.take(measured, room)
+            if fragment is None or fragment.rest is not None:
                 full.add(column.name)
-                rest.append(measured if piece is None or piece.rest is None else self._cutter.measured(piece.rest))
-            if piece is not None:
-                found.parts.append(_part(piece, column, top, found.row))
-                ends[column.name] = top + piece.height + grid.row_gap
+                left = None if fragment is None else fragment.rest
+                rest.append(measured if left is None else self._cutter.measured(left))
+            if fragment is not None:
+                found.parts.append(_part(fragment, column, top, found.row))
+                ends[column.name] = top + fragment.height + grid.row_gap
         if ends:
             found.y, found.row = max(ends.values()), found.row + 1
         return tuple(rest)
 
 
-def _part(piece: Piece, column: Column, y: float, row: int) -> Part:
-    draft = piece.draft
+def _part(fragment: Fragment, column: Column, y: float, row: int) -> Part:
+    component = fragment.component
     return Part(
-        kind=draft.kind,
-        key=draft.key,
+        kind=component.kind,
+        key=component.key,
         column=column.name,
         row=row,
-        frame=Frame(column.x, y, column.width, piece.height),
-        content=piece.content,
-        caption=piece.caption,
-        mark=piece.mark,
-        continued=draft.continued,
-        continues=piece.rest is not None,
+        frame=Frame(column.x, y, column.width, fragment.height),
+        content=fragment.content,
+        caption=fragment.caption,
+        mark=fragment.mark,
+        continued=component.continued,
+        continues=fragment.rest is not None,
     )
 
 

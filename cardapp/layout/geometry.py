@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.errors import InvalidLayout
-from cardapp.layout import vocabulary
+from cardapp.layout import layout_options
 from cardapp.layout.notices import Notices
 from cardapp.layout.template import Column, Frame, Grid, Page
 
@@ -66,7 +66,7 @@ def _page(given: Mapping[str, Any], size: Mapping[str, float], notices: Notices)
 def _paper(form: str, size: Mapping[str, float], notices: Notices) -> tuple[str, tuple[float, float]]:
     """The format's name, and its sides in mm, the shorter one first."""
     own = sorted((size["page_width"], size["page_height"]))
-    if form in vocabulary.FORMATS:
+    if form in layout_options.FORMATS:
         for name in ("page_width", "page_height"):
             if size[name]:
                 message = f"has no effect: {form} has its size; another name of the format lets this one count"
@@ -74,8 +74,8 @@ def _paper(form: str, size: Mapping[str, float], notices: Notices) -> tuple[str,
     elif all(own):
         return form, (own[0], own[1])
     else:
-        form = notices.name((*_PAGE_PLACE, "format"), form, vocabulary.FORMATS, "A4")
-    return form, vocabulary.FORMATS[form]
+        form = notices.name((*_PAGE_PLACE, "format"), form, layout_options.FORMATS, "A4")
+    return form, layout_options.FORMATS[form]
 
 
 def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]:
@@ -100,9 +100,9 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
 
 def _geometry(given: Mapping[str, Any], columns: Iterable[str], notices: Notices) -> dict[str, float]:
     """Every known length in mm, and those of the columns that have one."""
-    known = dict.fromkeys((*vocabulary.GEOMETRY_CM, *columns))
+    known = dict.fromkeys((*layout_options.GEOMETRY_CM, *columns))
     notices.unknown(_GEOMETRY_PLACE, given, known)
-    size = {name: default * 10 for name, (_, default) in vocabulary.GEOMETRY_CM.items()}
+    size = {name: default * 10 for name, (_, default) in layout_options.GEOMETRY_CM.items()}
     for name in (name for name in given if name in known):
         if not 0 <= given[name] <= _MOST_CM:
             raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must lie in 0 to {_MOST_CM:g} cm")
@@ -118,7 +118,7 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
     columns, x = [], paper.body.x
     for name in names:
         width = size[name] if name in size else shared[name]
-        if name != vocabulary.GUTTER:
+        if name != layout_options.GUTTER:
             columns.append(Column(name, roles.get(name, ""), x, width))
         x += width
     if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _LEAST_COLUMN:

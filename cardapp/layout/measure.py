@@ -7,9 +7,9 @@ from functools import lru_cache
 
 from cardapp.layout import metrics
 from cardapp.layout.escape import visible
-from cardapp.layout.prose import Setting
 from cardapp.layout.sheets import CodeLine, Note, Row, Title
 from cardapp.layout.template import Component, Layout
+from cardapp.layout.text_fitting import Setting
 
 _MARK, _SPACE = 1, 1
 """Columns before a line of code: the mark of a stop, and the space behind mark or number."""

@@ -1,7 +1,7 @@
 """A layout file: from its document, valid by ``card-template.v1.schema.json``, to a :class:`Layout`.
 
-The schema leaves most of a file open. What is open and not in the vocabulary has no effect and becomes a warning that
-says what is known; sizes that leave no room for a card are refused.
+The schema leaves most of a file open. A name that ``layout_options.py`` does not list has no effect and becomes a
+warning that lists the known names; sizes that leave no room for a card are refused.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from cardapp.errors import InvalidLayout
-from cardapp.layout import vocabulary
+from cardapp.layout import layout_options
 from cardapp.layout.arrange import Arranger
 from cardapp.layout.diagram.model import LEAST_WIDTH
 from cardapp.layout.geometry import paper
+from cardapp.layout.layout_options import Look
 from cardapp.layout.measure import Measure
 from cardapp.layout.notices import Notices, Place
 from cardapp.layout.template import Arrangement, Component, Layout, Output, Typography
-from cardapp.layout.vocabulary import Look
 from cardapp.schema import shown
 
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")
@@ -46,7 +46,7 @@ def build(document: Mapping[str, Any]) -> Layout:
     components = _components(document.get("components"), arrangements["html"], typography, colors, notices)
     _unused(tokens, typography, components, notices)
     limitations = document.get("limitations", {})
-    notices.unknown(("limitations",), limitations, vocabulary.LIMITATIONS)
+    notices.unknown(("limitations",), limitations, layout_options.LIMITATIONS)
     layout = Layout(
         id=document["id"],
         name=document["name"],
@@ -61,7 +61,7 @@ def build(document: Mapping[str, Any]) -> Layout:
         html=html,
         latex=latex,
         arrangements=arrangements,
-        limitations={name: tuple(limitations[name]) for name in vocabulary.LIMITATIONS if name in limitations},
+        limitations={name: tuple(limitations[name]) for name in layout_options.LIMITATIONS if name in limitations},
         warnings=notices.all,
     )
     _refuse_narrow_diagrams(layout)
@@ -71,7 +71,7 @@ def build(document: Mapping[str, Any]) -> Layout:
 def _refuse_narrow_diagrams(layout: Layout) -> None:
     for arranged in map(layout.arranged, layout.arrangements):
         measure = Measure(arranged)
-        for kind in vocabulary.DIAGRAMS:
+        for kind in layout_options.DIAGRAMS:
             if kind in arranged.components and measure.width(kind) < LEAST_WIDTH:
                 raise InvalidLayout.of(
                     f"/block_map/{kind}",
@@ -86,17 +86,17 @@ def _refuse_narrow_diagrams(layout: Layout) -> None:
 def _typography(given: Mapping[str, Any], notices: Notices) -> Typography:
     place = _TYPOGRAPHY_PLACE
     notices.unknown(place, given, ("families", "sizes_pt", "line_height", "weights"))
-    sizes = _numbers((*place, "sizes_pt"), given, vocabulary.SIZES_PT, 9.0, (4, 72), notices)
-    heights = dict.fromkeys(sizes, vocabulary.OTHER_LINE_HEIGHT) | vocabulary.LINE_HEIGHT
-    heights = _numbers((*place, "line_height"), given, heights, vocabulary.OTHER_LINE_HEIGHT, (1, 3), notices)
+    sizes = _numbers((*place, "sizes_pt"), given, layout_options.SIZES_PT, 9.0, (4, 72), notices)
+    heights = dict.fromkeys(sizes, layout_options.OTHER_LINE_HEIGHT) | layout_options.LINE_HEIGHT
+    heights = _numbers((*place, "line_height"), given, heights, layout_options.OTHER_LINE_HEIGHT, (1, 3), notices)
     notices.unknown((*place, "line_height"), heights, sizes)
-    weights = _numbers((*place, "weights"), given, vocabulary.WEIGHTS, 400, (100, 900), notices)
-    notices.unknown((*place, "weights"), weights, vocabulary.WEIGHTS)
+    weights = _numbers((*place, "weights"), given, layout_options.WEIGHTS, 400, (100, 900), notices)
+    notices.unknown((*place, "weights"), weights, layout_options.WEIGHTS)
     return Typography(
         families=_families(given.get("families", {}), notices),
         sizes_pt=sizes,
         line_height={name: heights[name] for name in sizes},
-        weights={name: round(weights[name]) for name in vocabulary.WEIGHTS},
+        weights={name: round(weights[name]) for name in layout_options.WEIGHTS},
     )
 
 
@@ -118,9 +118,9 @@ def _numbers(
 def _families(given: Any, notices: Notices) -> dict[str, tuple[str, ...]]:
     place = (*_TYPOGRAPHY_PLACE, "families")
     given = notices.mapping(place, given)
-    notices.unknown(place, given, vocabulary.FAMILIES)
+    notices.unknown(place, given, layout_options.FAMILIES)
     found = {}
-    for name, default in vocabulary.FAMILIES.items():
+    for name, default in layout_options.FAMILIES.items():
         value = given.get(name, default)
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         if not names or not all(isinstance(each, str) and _FAMILY.fullmatch(each) for each in names):
@@ -134,7 +134,7 @@ def _families(given: Any, notices: Notices) -> dict[str, tuple[str, ...]]:
 
 
 def _colors(given: Mapping[str, str], notices: Notices) -> dict[str, str]:
-    found = {name: color for name, (_, color) in vocabulary.COLORS.items()}
+    found = {name: color for name, (_, color) in layout_options.COLORS.items()}
     for name, color in given.items():
         if _COLOR.fullmatch(color):
             found[name] = color.lower()
@@ -150,8 +150,8 @@ def _unused(
     """Names that a file makes up for colours and sizes have an effect where a component asks for them."""
     parts = components.values()
     colors = {color for part in parts for color in (part.color, part.background, part.rule) if color}
-    notices.unknown(("tokens", "colors"), tokens.get("colors", {}), (*vocabulary.COLORS, *sorted(colors)))
-    sizes = dict.fromkeys((*vocabulary.SIZES_PT, *(part.size for part in parts)))
+    notices.unknown(("tokens", "colors"), tokens.get("colors", {}), (*layout_options.COLORS, *sorted(colors)))
+    sizes = dict.fromkeys((*layout_options.SIZES_PT, *(part.size for part in parts)))
     notices.unknown((*_TYPOGRAPHY_PLACE, "sizes_pt"), typography.sizes_pt, sizes)
 
 
@@ -166,11 +166,11 @@ def _components(
     notices: Notices,
 ) -> dict[str, Component]:
     """The components that are shown: all, or those that the file names and does not set to false."""
-    known = vocabulary.COMPONENTS
+    known = layout_options.COMPONENTS
     given = dict.fromkeys(known, True) if given is None else given
     notices.unknown(("components",), given, known)
     shown_names = [name for name in known if given.get(name, False) is not False]
-    if set(shown_names) <= set(vocabulary.UNPLACED):
+    if set(shown_names) <= set(layout_options.UNPLACED):
         message = f"shows nothing of a block: name parts, or leave it out for all; known: {', '.join(known)}"
         notices.add(("components",), message)
     return {
@@ -182,9 +182,9 @@ def _components(
 def _component(
     name: str, given: Any, column: str, typography: Typography, colors: Mapping[str, str], notices: Notices
 ) -> Component:
-    look, place = vocabulary.COMPONENTS[name], ("components", name)
+    look, place = layout_options.COMPONENTS[name], ("components", name)
     options = {} if given is True else notices.mapping(place, given)
-    known = [option for option in (*vocabulary.OPTIONS, look.flag) if option and option not in look.without]
+    known = [option for option in (*layout_options.OPTIONS, look.flag) if option and option not in look.without]
     notices.unknown(place, options, known)
     options = {option: value for option, value in options.items() if option in known}
 
@@ -218,14 +218,14 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, not
     """The value of a component's own option; 0 of the components that do not have it."""
     if look.flag != option:
         return 0
-    default = vocabulary.FLAGS[option]
+    default = layout_options.FLAGS[option]
     value = options.get(option, default)
     if isinstance(default, bool):
         if isinstance(value, bool):
             return value
         notices.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
         return default
-    count = notices.number((*place, option), value, 0, vocabulary.MOST_ANSWER_LINES, default)
+    count = notices.number((*place, option), value, 0, layout_options.MOST_ANSWER_LINES, default)
     if count != int(count):
         notices.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used")
     return int(count)

@@ -1,7 +1,7 @@
 """A layout file as frozen dataclasses, with a default for every token (source: ``card-template.v1``).
 
 Lengths are in millimetres unless a name says otherwise, type sizes in points. Names of components, columns, roles,
-colours and sizes are those of ``vocabulary.py``.
+colours and sizes are those of ``layout_options.py``.
 """
 
 from __future__ import annotations

@@ -17,8 +17,8 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
-from cardapp.layout.html import house
-from cardapp.layout.vocabulary import COLORS
+from cardapp.layout.html import page_style
+from cardapp.layout.layout_options import COLORS
 from cardapp.reports.course import course
 from cardapp.reports.entry import Place, entry, moves
 from cardapp.reports.overview import overview
@@ -35,10 +35,10 @@ _COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
 
 STYLE = "".join(
     (
-        house.fonts(),
-        house.DESK,
-        f":root{{{house.properties(_COLORS)}}}\n",
-        house.on_dark_screen(_COLORS),
+        page_style.fonts(),
+        page_style.DESK,
+        f":root{{{page_style.properties(_COLORS)}}}\n",
+        page_style.on_dark_screen(_COLORS),
         svg.style(_COLORS),
         files(__package__).joinpath("lesson.css").read_text(encoding="utf-8"),
     )

@@ -9,26 +9,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardapp.state import kinds
+from cardapp.state import event_kinds
 
 Event = Mapping[str, Any]
 
-MOVES = frozenset({kinds.NAVIGATION_SET, kinds.NAVIGATION_MOVED})
+MOVES = frozenset({event_kinds.NAVIGATION_SET, event_kinds.NAVIGATION_MOVED})
 
 _PLAIN = {
-    kinds.NAVIGATION_SYNCED: "Page and program stand together",
-    kinds.CHECKPOINT_REJECTED: "The replay was rejected",
-    kinds.CHECKPOINT_CANCELLED: "The replay was cancelled",
-    kinds.CHECKPOINT_TIMEOUT: "The replay took too long",
-    kinds.EDITOR_RESET: "The program was reset",
-    kinds.EDITOR_REDRAW: "The editor was redrawn",
-    kinds.NOTE: "Note",
-    kinds.STRATEGY_ADDED: "A debugging strategy was added",
-    kinds.STRATEGY_REMOVED: "A debugging strategy was removed",
-    kinds.ANNOTATION_ADDED: "An annotation was added",
-    kinds.ANNOTATION_REMOVED: "An annotation was removed",
-    kinds.ANNOTATION_SHOWN: "Annotations were shown",
-    kinds.ANNOTATION_HIDDEN: "Annotations were hidden",
+    event_kinds.NAVIGATION_SYNCED: "Page and program stand together",
+    event_kinds.CHECKPOINT_REJECTED: "The replay was rejected",
+    event_kinds.CHECKPOINT_CANCELLED: "The replay was cancelled",
+    event_kinds.CHECKPOINT_TIMEOUT: "The replay took too long",
+    event_kinds.EDITOR_RESET: "The program was reset",
+    event_kinds.EDITOR_REDRAW: "The editor was redrawn",
+    event_kinds.NOTE: "Note",
+    event_kinds.STRATEGY_ADDED: "A debugging strategy was added",
+    event_kinds.STRATEGY_REMOVED: "A debugging strategy was removed",
+    event_kinds.ANNOTATION_ADDED: "An annotation was added",
+    event_kinds.ANNOTATION_REMOVED: "An annotation was removed",
+    event_kinds.ANNOTATION_SHOWN: "Annotations were shown",
+    event_kinds.ANNOTATION_HIDDEN: "Annotations were hidden",
 }
 
 _FLAGS = {
@@ -46,7 +46,7 @@ _FLAGS = {
 def is_noise(event: Event) -> bool:
     """Whether a report leaves the event out: scrolling and turning pages, without a picture pinned to it."""
     return (
-        event["kind"] == kinds.VIEWER_CHANGED
+        event["kind"] == event_kinds.VIEWER_CHANGED
         and not event["evidence"]
         and all(str(name).startswith("scroll.") for name in event["data"])
     )
@@ -57,22 +57,22 @@ def headline(event: Event, title: str) -> str:
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if kind == kinds.NAVIGATION_SET:
+    if kind == event_kinds.NAVIGATION_SET:
         return f"Went to “{title}”"
-    if kind == kinds.NAVIGATION_MOVED:
+    if kind == event_kinds.NAVIGATION_MOVED:
         return f"Moved {'back' if _number(data.get('moved')) < 0 else 'on'} to “{title}”"
-    if kind == kinds.CHECKPOINT_READY:
+    if kind == event_kinds.CHECKPOINT_READY:
         return f"The program stands at {_place(data.get('observed'), title)}"
-    if kind == kinds.CHECKPOINT_FAILED:
+    if kind == event_kinds.CHECKPOINT_FAILED:
         return "The program is not what the card says" if data.get("code") == "snapshot_drift" else "The replay failed"
-    if kind == kinds.SYNC_OFF:
+    if kind == event_kinds.SYNC_OFF:
         return f"Page and program parted: {str(data.get('reason', 'unknown reason')).replace('_', ' ')}"
-    if kind == kinds.PROGRESS_CHANGED:
+    if kind == event_kinds.PROGRESS_CHANGED:
         return f"Approved “{title}”" if data.get("to") == "approved" else f"“{title}” is pending again"
-    if kind == kinds.EVIDENCE_ADDED:
+    if kind == event_kinds.EVIDENCE_ADDED:
         goal = data.get("event_seq")
         return "A picture was added" if goal is None else f"A picture was added to entry {goal}"
-    if kind == kinds.VIEWER_CHANGED:
+    if kind == event_kinds.VIEWER_CHANGED:
         return "; ".join(_flag(name, value) for name, value in data.items()) or "The view was changed"
     return str(kind)
 
@@ -80,15 +80,20 @@ def headline(event: Event, title: str) -> str:
 def tone(event: Event) -> str:
     """How an event is coloured: good, bad, warn, note, done or quiet."""
     kind = event["kind"]
-    if kind == kinds.CHECKPOINT_READY:
+    if kind == event_kinds.CHECKPOINT_READY:
         return "good"
-    if kind == kinds.CHECKPOINT_FAILED:
+    if kind == event_kinds.CHECKPOINT_FAILED:
         return "bad"
-    if kind in (kinds.CHECKPOINT_REJECTED, kinds.CHECKPOINT_TIMEOUT, kinds.CHECKPOINT_CANCELLED, kinds.SYNC_OFF):
+    if kind in (
+        event_kinds.CHECKPOINT_REJECTED,
+        event_kinds.CHECKPOINT_TIMEOUT,
+        event_kinds.CHECKPOINT_CANCELLED,
+        event_kinds.SYNC_OFF,
+    ):
         return "warn"
-    if kind == kinds.PROGRESS_CHANGED:
+    if kind == event_kinds.PROGRESS_CHANGED:
         return "done" if event["data"].get("to") == "approved" else "quiet"
-    if kind in kinds.BACKEND_KINDS:
+    if kind in event_kinds.BACKEND_KINDS:
         return "quiet"
     return "note"
 

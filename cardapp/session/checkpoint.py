@@ -11,6 +11,7 @@ import threading
 from typing import Any
 
 from cardapp.card import navigation, proof
+from cardapp.card_loader import CardLoader, ServedCard
 from cardapp.errors import (
     CardAppError,
     CheckpointCancelled,
@@ -30,7 +31,6 @@ from cardapp.session.guard import Guard, expect_binding, expect_identity, expect
 from cardapp.session.link import SessionLink, failure
 from cardapp.session.operation import STAGES, Operation, drifted, ending
 from cardapp.session.record import CheckpointRecord
-from cardapp.shelf import Shelf, Shelved
 
 _UNWIND_SECONDS = 10.0
 _SESSION_MARGIN = 0.5
@@ -41,8 +41,8 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """Runs checkpoint operations, one at a time, each in the thread of the request that asked for it."""
 
-    def __init__(self, *, shelf: Shelf, link: SessionLink, record: CheckpointRecord, timeout: float) -> None:
-        self._shelf = shelf
+    def __init__(self, *, card_loader: CardLoader, link: SessionLink, record: CheckpointRecord, timeout: float) -> None:
+        self._card_loader = card_loader
         self._link = link
         self._record = record
         self._timeout = timeout
@@ -59,21 +59,21 @@ class Checkpoints:
 
     def status(self) -> dict[str, Any]:
         """``{generation, active, last}``."""
-        generation, last = self._record.last(self._shelf.current().identity.uuid)
+        generation, last = self._record.last(self._card_loader.current().identity.uuid)
         return {"generation": generation, "active": self.active(), "last": last}
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay ``request["snapshot_ref"]`` for a caller that pins generation, binding and identity."""
-        shelved = self._shelf.current()
-        key = _snapshot_key(shelved, request["snapshot_ref"])
-        return self._admit_and_run(shelved, key, request, actor=request.get("actor", "api"), synced=False)
+        served = self._card_loader.current()
+        key = _snapshot_key(served, request["snapshot_ref"])
+        return self._admit_and_run(served, key, request, actor=request.get("actor", "api"), synced=False)
 
     def sync(self, actor: str | None) -> dict[str, Any]:
         """Replay the checkpoint of the saved position, with binding and identity as they are now."""
-        shelved = self._shelf.current()
-        position = self._record.position(shelved)
-        key = navigation.sync_target(shelved.catalog, position)
-        return self._admit_and_run(shelved, key, None, actor=actor or position.actor, synced=True)
+        served = self._card_loader.current()
+        position = self._record.position(served)
+        key = navigation.sync_target(served.catalog, position)
+        return self._admit_and_run(served, key, None, actor=actor or position.actor, synced=True)
 
     def stop(self) -> None:
         """Admit nothing any more, and cancel what runs; its request ends with ``superseded``."""
@@ -87,37 +87,37 @@ class Checkpoints:
     # -- the gate --------------------------------------------------------------------------------------------------
 
     def _admit_and_run(
-        self, shelved: Shelved, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
+        self, served: ServedCard, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
     ) -> dict[str, Any]:
         guard = None
         try:
             try:
-                self._check_request(shelved, request)
-                guard = Guard(self._link, self._shelf)
-                self._check_session(guard, shelved, request)
-                operation = self._admit(guard, shelved, key, request)
+                self._check_request(served, request)
+                guard = Guard(self._link, self._card_loader)
+                self._check_session(guard, served, request)
+                operation = self._admit(guard, served, key, request)
             except CheckpointRejected as error:
-                self._record.refused(shelved, key, request["generation"] if request else None, error, actor)
+                self._record.refused(served, key, request["generation"] if request else None, error, actor)
                 raise
-            return self._run(operation, guard, shelved, actor=actor, synced=synced)
+            return self._run(operation, guard, served, actor=actor, synced=synced)
         finally:
             if guard is not None:
                 guard.close()
 
-    def _check_request(self, shelved: Shelved, request: dict[str, Any] | None) -> None:
+    def _check_request(self, served: ServedCard, request: dict[str, Any] | None) -> None:
         """What can be refused without asking the session."""
         if request is not None:
             self._check_generation(request["generation"])
-            expect_identity(request["expected_identity"], shelved.identity.as_json())
-        if self._shelf.source_sha256() != shelved.identity.source_sha256:
+            expect_identity(request["expected_identity"], served.identity.as_json())
+        if self._card_loader.source_sha256() != served.identity.source_sha256:
             raise CheckpointRejected(
                 "the card's source on the disk is not the one served: "
-                f"{self._shelf.fault or 'it just changed, look at the page again, then sync'}",
+                f"{self._card_loader.fault or 'it just changed, look at the page again, then sync'}",
                 code="source_changed",
             )
 
-    def _check_session(self, guard: Guard, shelved: Shelved, request: dict[str, Any] | None) -> None:
-        expect_same_card(shelved.identity.as_json(), guard.before)
+    def _check_session(self, guard: Guard, served: ServedCard, request: dict[str, Any] | None) -> None:
+        expect_same_card(served.identity.as_json(), guard.before)
         if request is not None:
             expect_binding(request["expected_binding"], guard.before.binding)
 
@@ -130,7 +130,7 @@ class Checkpoints:
                 extra={"generation": seen},
             )
 
-    def _admit(self, guard: Guard, shelved: Shelved, key: str, request: dict[str, Any] | None) -> Operation:
+    def _admit(self, guard: Guard, served: ServedCard, key: str, request: dict[str, Any] | None) -> Operation:
         """Take the generation, then the session: the running operation is cancelled and waited for."""
         with self._lock:
             if self._stopping:
@@ -140,7 +140,7 @@ class Checkpoints:
             operation = Operation(
                 generation=self._record.take_generation(request["generation"] if request else None),
                 snapshot_ref=key,
-                identity=shelved.identity.as_json(),
+                identity=served.identity.as_json(),
                 binding=guard.before.binding,
                 started_at=self._record.now(),
             )
@@ -152,14 +152,16 @@ class Checkpoints:
 
     # -- the transaction -------------------------------------------------------------------------------------------
 
-    def _run(self, operation: Operation, guard: Guard, shelved: Shelved, *, actor: str, synced: bool) -> dict[str, Any]:
+    def _run(
+        self, operation: Operation, guard: Guard, served: ServedCard, *, actor: str, synced: bool
+    ) -> dict[str, Any]:
         try:
-            reading = self._proved(operation, guard, shelved)
-            self._publish(operation, guard, shelved, reading, actor=actor, synced=synced)
+            reading = self._proved(operation, guard, served)
+            self._publish(operation, guard, served, reading, actor=actor, synced=synced)
         except Exception as error:
             told = error if isinstance(error, CardAppError) else _surprise(operation)
             operation.finish(ending(told), self._record.now(), told)
-            self._record.ended(shelved, operation, actor)
+            self._record.ended(served, operation, actor)
             told.extra["operation"] = operation.as_json()
             if told is error:
                 raise
@@ -171,26 +173,26 @@ class Checkpoints:
             operation.ended.set()
         return operation.as_json()
 
-    def _proved(self, operation: Operation, guard: Guard, shelved: Shelved) -> dict[str, Any]:
+    def _proved(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
         """The session's report of the stop, which is as the card says."""
-        reading = self._replay(operation, guard, shelved)
+        reading = self._replay(operation, guard, served)
         try:
-            self._verify(operation, guard, shelved, reading)
+            self._verify(operation, guard, served, reading)
         except SnapshotDrift:
             if reading["fresh"]:
                 raise
             # Only a program that was started anew can tell whether it is the card that is wrong.
-            reading = self._replay(operation, guard, shelved, fresh=True)
-            self._verify(operation, guard, shelved, reading)
+            reading = self._replay(operation, guard, served, fresh=True)
+            self._verify(operation, guard, served, reading)
         return reading
 
-    def _replay(self, operation: Operation, guard: Guard, shelved: Shelved, *, fresh: bool = False) -> dict[str, Any]:
+    def _replay(self, operation: Operation, guard: Guard, served: ServedCard, *, fresh: bool = False) -> dict[str, Any]:
         """Have the session bring the program to the stop; its report as the tool's output schema says."""
         key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
         # The session gives up first, so that its own, better told timeout arrives before ours cuts the line.
         own = max(remaining - _SESSION_MARGIN, remaining / 2)
-        snapshot, allocator = shelved.catalog.snapshots[key], shelved.card.allocator
+        snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
         asked = replay.arguments(
             operation.binding, operation.generation, key, snapshot, allocator, seconds=own, fresh=fresh
         )
@@ -215,9 +217,9 @@ class Checkpoints:
         reading: dict[str, Any] = result.structured
         return reading
 
-    def _verify(self, operation: Operation, guard: Guard, shelved: Shelved, reading: dict[str, Any]) -> None:
+    def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
         operation.stage = "verifying"
-        found = proof.checks(shelved.catalog.snapshots[operation.snapshot_ref], reading)
+        found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
         operation.observed = replay.observed(reading, found)
         guard.confirm()
         reason = proof.drift_reason(found)
@@ -228,7 +230,7 @@ class Checkpoints:
         self,
         operation: Operation,
         guard: Guard,
-        shelved: Shelved,
+        served: ServedCard,
         reading: dict[str, Any],
         *,
         actor: str,
@@ -240,7 +242,7 @@ class Checkpoints:
             if operation.cancel.is_set():
                 raise CheckpointCancelled("a newer checkpoint took the session over")
             operation.finish("ready", self._record.now())
-            self._record.ready(shelved, operation, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+            self._record.ready(served, operation, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
 
     # -- what went wrong -------------------------------------------------------------------------------------------
 
@@ -280,9 +282,9 @@ def _surprise(operation: Operation) -> CardAppError:
     return CardAppError("the checkpoint failed inside the service; its log tells more", code="internal_error")
 
 
-def _snapshot_key(shelved: Shelved, reference: str) -> str:
+def _snapshot_key(served: ServedCard, reference: str) -> str:
     """The full key of a snapshot given by its full key."""
-    item = shelved.catalog.find(reference)
+    item = served.catalog.find(reference)
     if item is None or item.level != "snapshot":
         raise InvalidValue.of("/snapshot_ref", f"{reference!r} is no snapshot; give task/block/phase/step/snapshot")
     return item.key

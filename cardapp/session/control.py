@@ -8,8 +8,8 @@ from typing import Any
 from cardapp.card import navigation
 from cardapp.card.catalog import Catalog, depth
 from cardapp.card.navigation import Position
+from cardapp.card_loader import CardLoader
 from cardapp.errors import LevelNotSyncable
-from cardapp.shelf import Shelf
 from cardapp.state import checkpoint as checkpoint_store
 from cardapp.state import events, publication, viewer
 from cardapp.state import navigation as navigation_store
@@ -23,20 +23,20 @@ class Control:
     def __init__(
         self,
         *,
-        shelf: Shelf,
+        card_loader: CardLoader,
         database: Database,
         active: Callable[[], dict[str, Any] | None],
         clock: Callable[[], str],
     ) -> None:
-        self._shelf = shelf
+        self._card_loader = card_loader
         self._database = database
         self._active = active
         self._clock = clock
 
     def state(self) -> dict[str, Any]:
         """The body of ``GET /api/control/state``; ``revision`` counts changes of what is published."""
-        shelved = self._shelf.current()
-        uuid = shelved.identity.uuid
+        served = self._card_loader.current()
+        uuid = served.identity.uuid
         active = self._active()
         with self._database.read() as conn:
             published = publication.load(conn, uuid)
@@ -44,11 +44,11 @@ class Control:
             generation = checkpoint_store.load_generation(conn)
             operation = active or checkpoint_store.load_operation(conn, uuid)
             viewer_revision = viewer.load(conn, uuid)[1]
-        position = navigation.repair(shelved.catalog, saved.position)
+        position = navigation.repair(served.catalog, saved.position)
         return {
             "sync": published.sync if published else "off",
             "reason": published.reason if published else None,
-            "at_position": published is not None and stands_at(shelved.catalog, position, published),
+            "at_position": published is not None and stands_at(served.catalog, position, published),
             "requested": position.sync_requested,
             "generation": generation,
             "key": published.key if published else None,
@@ -56,20 +56,20 @@ class Control:
             "checkpoint": _brief(operation),
             "navigation_revision": saved.revision,
             "viewer_revision": viewer_revision,
-            "card_revision": self._shelf.revision()["revision"],
+            "card_revision": self._card_loader.revision()["revision"],
             "revision": published.revision if published else 0,
         }
 
     def published_operation(self) -> str | None:
         """The operation that published what is shown now."""
         with self._database.read() as conn:
-            published = publication.load(conn, self._shelf.current().identity.uuid)
+            published = publication.load(conn, self._card_loader.current().identity.uuid)
         return published.operation_id if published else None
 
     def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
         """Inside a write: SYNC goes off, with its reason and its event. False when it was off already, or when another
         operation than ``operation_id`` has published since the reason came up."""
-        identity = self._shelf.current().identity
+        identity = self._card_loader.current().identity
         published = publication.load(tx, identity.uuid)
         if published is None or published.operation_id != operation_id:
             return False

@@ -10,11 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
 from cardapp.session.choice import Choice, SocketMark, mark
 from cardapp.session.link import SessionLink, binding_of, call_tool
-from cardapp.shelf import Shelf
 
 _LOOK_SECONDS = 3.0
 
@@ -35,9 +35,9 @@ class Witness:
 class Guard:
     """Holds one connection from the first look to the last; close it with ``close``."""
 
-    def __init__(self, link: SessionLink, shelf: Shelf) -> None:
+    def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
-        self._shelf = shelf
+        self._card_loader = card_loader
         choice = link.choice()
         # The mark is read before connecting: a socket rebound in between then shows up as a difference.
         before = mark(choice.socket)
@@ -60,7 +60,7 @@ class Guard:
             peer_start=client.peer_start,
             binding=binding_of(told),
             card=told["card"],
-            source_sha256=self._shelf.source_sha256(),
+            source_sha256=self._card_loader.source_sha256(),
         )
 
     def confirm(self) -> None:
@@ -72,7 +72,7 @@ class Guard:
 
     def _difference(self) -> tuple[str, str] | None:
         before = self.before
-        if self._shelf.source_sha256() != before.source_sha256:
+        if self._card_loader.source_sha256() != before.source_sha256:
             return "source_changed", "the card's source changed during the replay: look at the page again, then sync"
         try:
             choice = self._link.choice()

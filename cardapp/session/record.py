@@ -9,9 +9,9 @@ from typing import Any
 from cardapp.card import navigation
 from cardapp.card.navigation import Position
 from cardapp.card.progress import LastResult
+from cardapp.card_loader import ServedCard
 from cardapp.errors import CardAppError
 from cardapp.session.operation import Operation
-from cardapp.shelf import Shelved
 from cardapp.state import checkpoint as checkpoint_store
 from cardapp.state import events, publication
 from cardapp.state import navigation as navigation_store
@@ -34,11 +34,11 @@ class CheckpointRecord:
         with self._database.read() as conn:
             return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
 
-    def position(self, shelved: Shelved) -> Position:
+    def position(self, served: ServedCard) -> Position:
         """The saved position, or its nearest living ancestor."""
         with self._database.read() as conn:
-            saved = navigation_store.load(conn, shelved.identity.uuid)
-        return navigation.repair(shelved.catalog, saved.position)
+            saved = navigation_store.load(conn, served.identity.uuid)
+        return navigation.repair(served.catalog, saved.position)
 
     def take_generation(self, wanted: int | None) -> int:
         """Store ``wanted``, or the next one."""
@@ -46,36 +46,36 @@ class CheckpointRecord:
             taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
             return checkpoint_store.save_generation(tx, taken)
 
-    def refused(self, shelved: Shelved, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
+    def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
         """An operation refused at the gate leaves an event and nothing else."""
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
-            self._append(tx, shelved, "checkpoint.rejected", key, data, actor)
+            self._append(tx, served, "checkpoint.rejected", key, data, actor)
 
-    def ended(self, shelved: Shelved, operation: Operation, actor: str) -> None:
+    def ended(self, served: ServedCard, operation: Operation, actor: str) -> None:
         """An operation that did not end ready: what is published stays as it is."""
         with self._database.write() as tx:
-            self._save(tx, shelved, operation, actor)
+            self._save(tx, served, operation, actor)
 
     def ready(
-        self, shelved: Shelved, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
+        self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
     ) -> None:
         """Publish the operation's snapshot with SYNC ON; the next sync has then answered any request for one."""
-        uuid, key = shelved.identity.uuid, operation.snapshot_ref
+        uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
-            self._save(tx, shelved, operation, actor)
+            self._save(tx, served, operation, actor)
             publication.publish(
                 tx,
                 uuid,
                 key=key,
-                page_index=shelved.catalog.item(key).page_index,
+                page_index=served.catalog.item(key).page_index,
                 operation_id=operation.operation_id,
                 generation=operation.generation,
                 stop_id=stop_id,
                 binding=operation.binding,
                 instance=operation.binding["instance"],
                 socket=socket,
-                source_sha256=shelved.identity.source_sha256,
+                source_sha256=served.identity.source_sha256,
                 observed=operation.observed or {},
                 at=operation.finished_at or self.now(),
             )
@@ -84,22 +84,24 @@ class CheckpointRecord:
                 if saved.position.sync_requested:
                     position = replace(saved.position, sync_requested=False)
                     navigation_store.save(tx, uuid, position, self.now())
-                self._append(tx, shelved, "navigation.synced", key, {"generation": operation.generation}, actor)
+                self._append(tx, served, "navigation.synced", key, {"generation": operation.generation}, actor)
 
-    def _save(self, tx: Connection, shelved: Shelved, operation: Operation, actor: str) -> None:
-        uuid, key = shelved.identity.uuid, operation.snapshot_ref
+    def _save(self, tx: Connection, served: ServedCard, operation: Operation, actor: str) -> None:
+        uuid, key = served.identity.uuid, operation.snapshot_ref
         at = operation.finished_at or self.now()
         told = operation.as_json()
         checkpoint_store.save_operation(tx, uuid, told)
         checkpoint_store.save_result(
-            tx, uuid, shelved.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
+            tx, uuid, served.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
         )
         data = {
             name: told[name]
             for name in ("operation_id", "generation", "stage", "duration_ms", "code", "reason", "binding", "observed")
         }
-        self._append(tx, shelved, f"checkpoint.{operation.state}", key, data, actor)
+        self._append(tx, served, f"checkpoint.{operation.state}", key, data, actor)
 
-    def _append(self, tx: Connection, shelved: Shelved, kind: str, key: str, data: dict[str, Any], actor: str) -> None:
-        card = shelved.identity.as_json()
+    def _append(
+        self, tx: Connection, served: ServedCard, kind: str, key: str, data: dict[str, Any], actor: str
+    ) -> None:
+        card = served.identity.as_json()
         events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=self.now())

@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 import threading
 
+from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable, TooSlow
 from cardapp.session.checkpoint import Checkpoints
 from cardapp.session.control import Control
 from cardapp.session.link import SessionLink
-from cardapp.shelf import Shelf
 from cardapp.state import publication
 from cardapp.state.database import Database
 from cardapp.state.publication import Publication
@@ -26,9 +26,15 @@ class SyncWatch:
     """Owned by the service: ``start`` once, ``stop`` any number of times."""
 
     def __init__(
-        self, *, shelf: Shelf, link: SessionLink, checkpoints: Checkpoints, control: Control, database: Database
+        self,
+        *,
+        card_loader: CardLoader,
+        link: SessionLink,
+        checkpoints: Checkpoints,
+        control: Control,
+        database: Database,
     ) -> None:
-        self._shelf = shelf
+        self._card_loader = card_loader
         self._link = link
         self._checkpoints = checkpoints
         self._control = control
@@ -58,10 +64,10 @@ class SyncWatch:
 
     def _published(self) -> Publication | None:
         with self._database.read() as conn:
-            return publication.load(conn, self._shelf.current().identity.uuid)
+            return publication.load(conn, self._card_loader.current().identity.uuid)
 
     def _difference(self, published: Publication) -> str | None:
-        if self._shelf.source_digest() != published.source_sha256:
+        if self._card_loader.source_digest() != published.source_sha256:
             return "source_changed"
         try:
             if self._link.choice().socket != published.socket:

@@ -15,8 +15,8 @@ from urllib.parse import quote
 
 from cardapp import private
 from cardapp.errors import StateError
-from cardapp.state.failures import translating
 from cardapp.state.migrations import migrate
+from cardapp.state.sqlite_errors import translating
 from cardapp.state.writer import Writer
 
 Connection = sqlite3.Connection

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
-from cardapp.state.kinds import EVIDENCE_ADDED
+from cardapp.state.event_kinds import EVIDENCE_ADDED
 
 GENESIS = "0" * 64
 """The hash before the first entry."""

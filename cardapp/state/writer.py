@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from cardapp.errors import StateError
-from cardapp.state.failures import translated, translating
+from cardapp.state.sqlite_errors import translated, translating
 
 MAXIMUM_GROUP = 64
 """Writes per COMMIT; bounds how long the first of a group waits for the others."""

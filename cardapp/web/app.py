@@ -6,9 +6,9 @@ from functools import cache
 from typing import Any
 
 from cardapp.web import openapi
-from cardapp.web.exchange import JSON, Reply, Request, answer
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Intake
+from cardapp.web.http import JSON, Reply, Request, answer
 from cardapp.web.resources import checkpoint, editor, events, evidence, navigation, progress, reports, service, viewer
 from cardapp.web.route import Body, Route
 from cardapp.web.routing import routed

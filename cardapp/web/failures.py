@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from cardapp import errors as e
-from cardapp.web.exchange import PROBLEM, Reply, encode
+from cardapp.web.http import PROBLEM, Reply, encode
 
 log = logging.getLogger("cardapp.web")
 

@@ -20,8 +20,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cardapp.errors import ForbiddenOrigin, TooLarge, UnsupportedMediaType, WrongHost
-from cardapp.web.exchange import JSON
 from cardapp.web.failures import BadRequest, StartResponse, WsgiApp, problem_of, send
+from cardapp.web.http import JSON
 
 JSON_LIMIT = 64 * 1024
 

@@ -9,8 +9,8 @@ from typing import Any
 
 from cardapp import __version__
 from cardapp.web import schemas
-from cardapp.web.exchange import JSON, PROBLEM
 from cardapp.web.failures import problem_types
+from cardapp.web.http import JSON, PROBLEM
 from cardapp.web.route import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -6,7 +6,7 @@ import hashlib
 import re
 from dataclasses import replace
 
-from cardapp.web.exchange import Reply
+from cardapp.web.http import Reply
 
 _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from cardapp.web.exchange import JSON, Reply, Request
+from cardapp.web.http import JSON, Reply, Request
 
 Handler = Callable[[Request], Reply]
 Cache = Literal["no-cache", "no-store", "immutable"]

@@ -8,9 +8,9 @@ from typing import Any
 import bottle
 
 from cardapp.errors import NotFound
-from cardapp.web.exchange import Reply, Request
 from cardapp.web.failures import MethodNotAllowed, StartResponse, WsgiApp, reporting, send
-from cardapp.web.incoming import receive
+from cardapp.web.http import Reply, Request
+from cardapp.web.request_validation import receive
 from cardapp.web.revalidation import revalidated
 from cardapp.web.route import CACHE_CONTROL, Route
 from cardapp.web.services import Services

@@ -31,7 +31,7 @@ class LoadedCard(Protocol):
     def path(self) -> Path: ...
 
 
-class Shelf(Protocol):
+class CardLoader(Protocol):
     """Holds the card, loads it again when its source changes; ``fault`` is why the file on the disk is not served."""
 
     @property
@@ -107,7 +107,7 @@ class Services:
     """Everything a handler may use. ``clock`` gives the present as RFC 3339, UTC, milliseconds."""
 
     settings: Settings
-    shelf: Shelf
+    card_loader: CardLoader
     database: Database
     checkpoints: Checkpoints
     editor: Editor

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from marketdata.api.exchange import Reply, Request, answer
-from marketdata.api.incoming import instant, json_body
+from marketdata.api.http import Reply, Request, answer
+from marketdata.api.request_validation import instant, json_body
 from marketdata.store import tokens
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,5 +33,5 @@ def revoke_token(request: Request) -> Reply:
     services = request.services
     with services.pool.transaction() as connection:
         revoked = tokens.revoke(connection, request.path["id"])
-    services.gate.forget(revoked.id)
+    services.authenticator.forget(revoked.id)
     return answer(revoked.as_json())

@@ -6,8 +6,8 @@ from functools import cache
 from typing import Any
 
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
-from marketdata.api.exchange import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, Request, answer
 from marketdata.api.failures import WsgiApp
+from marketdata.api.http import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, Request, answer
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import routed
 from marketdata.api.services import Services

@@ -1,7 +1,7 @@
 """Who asks: bearer tokens (RFC 6750) checked against the database, and the admin secret.
 
-A token is looked up by its SHA-256 and then remembered for at most :data:`REMEMBERED_SECONDS`; a revocation reaches
-this memory through :mod:`marketdata.api.watch`. Every token that cannot be used is refused by one and the same answer.
+A token is looked up by its SHA-256 and then cached for at most :data:`CACHE_SECONDS`; a revocation removes it from the
+cache through :mod:`marketdata.api.revocation_listener`. Every unusable token gets the same answer.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from marketdata.api.route import Scope
 from marketdata.errors import Forbidden, InvalidRequest, Unauthorized
 from marketdata.store.tokens import Holder
 
-REMEMBERED_SECONDS = 30.0
-_REMEMBERED_MAX = 10_000
+CACHE_SECONDS = 30.0
+_CACHE_MAX = 10_000
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)", re.ASCII)
 
 ADMIN = "admin"
@@ -33,7 +33,7 @@ class Caller:
     scope: str
 
 
-class Gate:
+class Authenticator:
     """Recognises callers. ``find`` asks the database for the holder of a usable token by its SHA-256."""
 
     def __init__(
@@ -45,7 +45,7 @@ class Gate:
         self._find = find
         self._admin_digest = admin_digest
         self._clock = clock
-        self._remembered: dict[bytes, tuple[Caller, float]] = {}
+        self._cached: dict[bytes, tuple[Caller, float]] = {}
         self._generation = 0
         self._used: set[str] = set()
 
@@ -62,9 +62,9 @@ class Gate:
     def forget(self, identity: str | None = None) -> None:
         """Ask the database again for the token of that id, or for every one: what is being looked up now, too."""
         self._generation += 1
-        for key, (caller, _) in list(self._remembered.items()):
+        for key, (caller, _) in list(self._cached.items()):
             if identity is None or caller.id == identity:
-                self._remembered.pop(key, None)
+                self._cached.pop(key, None)
 
     def take_used(self) -> list[str]:
         """The ids of the tokens used since the last call."""
@@ -73,7 +73,7 @@ class Gate:
 
     def _recognise(self, text: str) -> Caller:
         digest = token.digest(text)
-        known = self._remembered.get(digest)
+        known = self._cached.get(digest)
         if known is not None and known[1] > self._clock():
             self._used.add(known[0].id)
             return known[0]
@@ -84,19 +84,19 @@ class Gate:
         generation, asked_at = self._generation, self._clock()
         holder = self._find(digest)
         if holder is None:
-            self._remembered.pop(digest, None)
+            self._cached.pop(digest, None)
             raise _unusable()
         caller = Caller(holder.id, holder.name, holder.scope)
         self._used.add(caller.id)
         # A revocation that was told while the database was asked may be newer than the answer.
         if generation == self._generation:
-            self._remember(digest, caller, asked_at + min(REMEMBERED_SECONDS, holder.seconds_left))
+            self._cache(digest, caller, asked_at + min(CACHE_SECONDS, holder.seconds_left))
         return caller
 
-    def _remember(self, digest: bytes, caller: Caller, until: float) -> None:
-        if len(self._remembered) >= _REMEMBERED_MAX:
-            self._remembered.clear()
-        self._remembered[digest] = (caller, until)
+    def _cache(self, digest: bytes, caller: Caller, until: float) -> None:
+        if len(self._cached) >= _CACHE_MAX:
+            self._cached.clear()
+        self._cached[digest] = (caller, until)
 
 
 def presented(authorization: str | None) -> str:

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-from marketdata.api.exchange import CSV, JSON, Reply, Request
-from marketdata.api.incoming import instant, query_of
-from marketdata.api.remembered import Answer
+from marketdata.api.http import CSV, JSON, Reply, Request
+from marketdata.api.request_validation import instant, query_of
+from marketdata.api.response_cache import Answer
 from marketdata.api.revalidation import matches, weak_tag
 from marketdata.errors import InvalidValue
 from marketdata.interval import RESOLUTIONS, time_zone_shift
@@ -28,7 +28,7 @@ def chart(request: Request) -> Reply:
     version = services.served.version()
     key = f"{version.candles_function}?{text}"
     media_type = _MEDIA_TYPES.get(asked["format"], JSON)
-    known = services.answers.get(key)
+    known = services.response_cache.get(key)
     wanted = request.environ.get("HTTP_IF_NONE_MATCH")
     if known is not None or wanted is not None:
         counter = services.counters.get((version, asked["symbol"]))
@@ -43,7 +43,7 @@ def chart(request: Request) -> Reply:
         found = candles.read(connection, version, **asked)
     state = found.state
     answer = Answer(_tag(version, state), found.head, found.tells_time)
-    services.answers.put(key, answer)
+    services.response_cache.put(key, answer)
     return Reply(answer.body(state.as_of), 200, media_type, (("ETag", answer.tag),))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import monotonic
 
-from marketdata.api.exchange import PROMETHEUS, Reply, Request, answer
+from marketdata.api.http import PROMETHEUS, Reply, Request, answer
 from marketdata.api.services import Services
 from marketdata.errors import MarketError
 from marketdata.store import coverage
@@ -14,7 +14,7 @@ from marketdata.store import coverage
 def healthz(request: Request) -> Reply:
     """200 while the process lives. The state of the database is what the watch over it last saw."""
     services = request.services
-    reason = services.watch.reason
+    reason = services.revocation_listener.reason
     return answer(
         {
             "status": "alive",
@@ -46,15 +46,15 @@ def metrics(request: Request) -> Reply:
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
         "marketdata_pool_available": ("Connections that are free.", pool.get("pool_available", 0)),
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
-        "marketdata_database_up": ("1 while the database answers.", int(services.watch.reason is None)),
-        "marketdata_remembered_bytes": ("Size of the remembered answers.", services.answers.size),
+        "marketdata_database_up": ("1 while the database answers.", int(services.revocation_listener.reason is None)),
+        "marketdata_remembered_bytes": ("Size of the remembered answers.", services.response_cache.size),
         "marketdata_backfill_lag_seconds": ("Time since the end of what was indexed.", _lags(services)),
     }
     return Reply(services.metrics.render(gauges).encode(), media_type=PROMETHEUS)
 
 
 def _lags(services: Services) -> Mapping[str, float]:
-    if services.watch.reason is not None or services.reads.stats().get("requests_waiting"):
+    if services.revocation_listener.reason is not None or services.reads.stats().get("requests_waiting"):
         return {}  # nobody should wait for the metrics when they are wanted most
     try:
         with services.reads.connection() as connection:

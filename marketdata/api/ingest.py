@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any
 
-from marketdata.api.exchange import JSON, NDJSON, Reply, Request, answer
-from marketdata.api.incoming import decoded, media_type, raw_body
+from marketdata.api.http import JSON, NDJSON, Reply, Request, answer
+from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.api.schemas import plain
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
 from marketdata.store.ticks import Outcome

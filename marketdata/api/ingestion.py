@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from time import monotonic
 
-from marketdata.api.combiner import Combiner
+from marketdata.api.group_commit import GroupCommit
 from marketdata.api.listener.loop import WORKERS
 from marketdata.api.metrics import Metrics
-from marketdata.api.served import Served
+from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Contended, Saturated
 from marketdata.store import ticks
 from marketdata.store.pool import Pool
@@ -36,7 +36,7 @@ _PATIENCE_SECONDS = 0.25
 class Ingestion:
     """``start`` once, ``stop`` any number of times."""
 
-    def __init__(self, pool: Pool, served: Served, metrics: Metrics, backlog: Callable[[], int]) -> None:
+    def __init__(self, pool: Pool, served: ServedVersion, metrics: Metrics, backlog: Callable[[], int]) -> None:
         self._pool = pool
         self._served = served
         self._metrics = metrics
@@ -44,18 +44,18 @@ class Ingestion:
         self._places = threading.Semaphore(AT_ONCE)
         self._moved_at = 0.0
         self._big = threading.Semaphore(BIG_AT_ONCE)
-        self._combiner: Combiner[Item, Outcome] = Combiner(self._apply)
+        self._group_commit: GroupCommit[Item, Outcome] = GroupCommit(self._apply)
 
     def start(self) -> None:
-        self._combiner.start()
+        self._group_commit.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        self._combiner.stop(timeout)
+        self._group_commit.stop(timeout)
 
     @property
     def depth(self) -> int:
         """Items that wait for the next transaction."""
-        return self._combiner.depth
+        return self._group_commit.depth
 
     def store(self, items: Sequence[Item]) -> Sequence[Outcome]:
         """Apply the items in their order; durable on return. :class:`Saturated` before anything grows without bound."""
@@ -63,7 +63,7 @@ class Ingestion:
             raise Saturated("too many requests wait; send again a little later, or in batches")
         self._take_place()
         try:
-            outcomes = self._combiner.submit(items) if len(items) <= SMALL else self._store_alone(items)
+            outcomes = self._group_commit.submit(items) if len(items) <= SMALL else self._store_alone(items)
         finally:
             self._moved_at = monotonic()
             self._places.release()

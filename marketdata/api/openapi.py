@@ -8,8 +8,8 @@ from typing import Any
 
 from marketdata import __version__
 from marketdata.api import schemas
-from marketdata.api.exchange import JSON, NDJSON, PROBLEM
 from marketdata.api.failures import problem_types
+from marketdata.api.http import JSON, NDJSON, PROBLEM
 from marketdata.api.route import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from marketdata.api.exchange import JSON, Headers, Reply, Request
+from marketdata.api.http import JSON, Headers, Reply, Request
 
 Handler = Callable[[Request], Reply]
 

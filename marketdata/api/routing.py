@@ -9,9 +9,9 @@ from time import perf_counter
 from typing import Any
 
 from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
-from marketdata.api.exchange import Reply, Request
 from marketdata.api.failures import MethodNotAllowed, StartResponse, WsgiApp, problem_of, send
-from marketdata.api.incoming import checked, query_of
+from marketdata.api.http import Reply, Request
+from marketdata.api.request_validation import checked, query_of
 from marketdata.api.revalidation import matches, weak_tag
 from marketdata.api.route import Route
 from marketdata.api.services import Services
@@ -91,7 +91,7 @@ def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
 def _handled(route: Route, path: Mapping[str, str], services: Services, environ: Mapping[str, Any]) -> Reply:
     caller = None
     if route.scope is not None:
-        caller = services.gate.admit(environ.get("HTTP_AUTHORIZATION"), route.scope)
+        caller = services.authenticator.admit(environ.get("HTTP_AUTHORIZATION"), route.scope)
     if path:
         checked("PathParameters", dict(path), "the path")
     query = query_of(environ.get("QUERY_STRING", ""), route.query)

@@ -11,16 +11,16 @@ from time import monotonic
 
 from marketdata import secretfile, token
 from marketdata.api.app import make_app
-from marketdata.api.auth import Gate
-from marketdata.api.incoming import BODY_BYTES
+from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.listener import Listener
 from marketdata.api.metrics import Metrics
-from marketdata.api.remembered import Remembered
-from marketdata.api.served import Served
+from marketdata.api.request_coalescing import RequestCoalescing
+from marketdata.api.request_validation import BODY_BYTES
+from marketdata.api.response_cache import ResponseCache
+from marketdata.api.revocation_listener import RevocationListener
+from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
-from marketdata.api.together import Together
-from marketdata.api.watch import Watch
 from marketdata.errors import DatabaseUnavailable, MissingRequirement, UsageError, VersionMissing
 from marketdata.settings import Settings
 from marketdata.store import candles, tokens
@@ -50,20 +50,20 @@ class Service:
         self._pool = Pool(url, application_name="marketdata-api")
         read_url = settings.database_read_url
         self._reads = Pool(read_url, application_name="marketdata-api-read") if read_url else self._pool
-        self._served = Served(settings, self._pool)
+        self._served = ServedVersion(settings, self._pool)
         metrics = Metrics()
-        gate = Gate(self._find, admin)
+        authenticator = Authenticator(self._find, admin)
         self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
-        self._watch = Watch(url, gate, self._served.refresh)
+        self._revocation_listener = RevocationListener(url, authenticator, self._served.refresh)
         self.services = Services(
             pool=self._pool,
             reads=self._reads,
             served=self._served,
-            gate=gate,
-            watch=self._watch,
+            authenticator=authenticator,
+            revocation_listener=self._revocation_listener,
             ingestion=self._ingestion,
-            answers=Remembered(),
-            counters=Together(self._counters),
+            response_cache=ResponseCache(),
+            counters=RequestCoalescing(self._counters),
             metrics=metrics,
             backlog=self._backlog,
             started_at=monotonic(),
@@ -82,7 +82,7 @@ class Service:
         try:
             self._find_version()
             self._ingestion.start()
-            self._watch.start()
+            self._revocation_listener.start()
             self._listener.start()
         except BaseException:
             self.stop()
@@ -92,7 +92,7 @@ class Service:
         """Accept nothing more, answer what runs, store what is queued, close what was used."""
         self._listener.stop(timeout)
         self._ingestion.stop(timeout)
-        self._watch.stop(timeout)
+        self._revocation_listener.stop(timeout)
         self._pool.close()
         self._reads.close()
 

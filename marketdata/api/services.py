@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from marketdata.api.auth import Gate
+from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.metrics import Metrics
-from marketdata.api.remembered import Remembered
-from marketdata.api.served import Served
-from marketdata.api.together import Together
-from marketdata.api.watch import Watch
+from marketdata.api.request_coalescing import RequestCoalescing
+from marketdata.api.response_cache import ResponseCache
+from marketdata.api.revocation_listener import RevocationListener
+from marketdata.api.served_version import ServedVersion
 from marketdata.store.candles import Counter
 from marketdata.store.pool import Pool
 from marketdata.store.version import Version
@@ -24,12 +24,12 @@ class Services:
 
     pool: Pool
     reads: Pool
-    served: Served
-    gate: Gate
-    watch: Watch
+    served: ServedVersion
+    authenticator: Authenticator
+    revocation_listener: RevocationListener
     ingestion: Ingestion
-    answers: Remembered
-    counters: Together[tuple[Version, str], Counter]
+    response_cache: ResponseCache
+    counters: RequestCoalescing[tuple[Version, str], Counter]
     metrics: Metrics
     backlog: Callable[[], int]
     started_at: float

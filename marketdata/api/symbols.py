@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from marketdata.api.exchange import Reply, Request, answer
-from marketdata.api.incoming import instant, json_body
+from marketdata.api.http import Reply, Request, answer
+from marketdata.api.request_validation import instant, json_body
 from marketdata.errors import InvalidValue, NotFound
 from marketdata.store import coverage, leases, symbols
 from marketdata.store.coverage import Range

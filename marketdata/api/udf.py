@@ -10,7 +10,7 @@ import json
 from time import time
 from typing import Any
 
-from marketdata.api.exchange import TEXT, Reply, Request, answer
+from marketdata.api.http import TEXT, Reply, Request, answer
 from marketdata.errors import MarketError
 from marketdata.interval import RESOLUTIONS, SECOND
 from marketdata.store import candles, symbols

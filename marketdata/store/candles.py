@@ -37,9 +37,9 @@ def _quoted(column: str) -> str:
 # SQL with the store's own names in braces: what is made of the rows c of the candles function.
 # Binance tells takers' volumes too, which are not kept: 0.
 _BODIES: dict[Format, str] = {
-    # One concatenation of ready texts: where told is kept, all else of the query costs more than this.
+    # One concatenation of ready texts: where json_prefix is kept, all else of the query costs more than this.
     "object": f"""string_agg(
-        coalesce(c.told, concat(
+        coalesce(c.json_prefix, concat(
             '{{{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
             '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP}))
         || CASE WHEN c.finalized THEN ',"closed":true,"finalized":true'
@@ -223,7 +223,7 @@ def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
                  AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
-                       told, ord)
+                       json_prefix, ord)
         ) k WHERE {OF_SYMBOL}"""
 
 
@@ -245,10 +245,10 @@ def _told(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralStr
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
                    coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest
         ) b CROSS JOIN LATERAL (
-            SELECT earliest, latest, count(*) AS found, {last}(c.bucket) AS last, string_agg(c.told || CASE
+            SELECT earliest, latest, count(*) AS found, {last}(c.bucket) AS last, string_agg(c.json_prefix || CASE
                 WHEN c.bucket > now() - interval '{_LEVELS[interval]} s' THEN ',"closed":false,"finalized":false}}}}'
                 WHEN c.max_block IS NULL OR c.max_block <= s.finalized_block THEN ',"closed":true,"finalized":true}}}}'
                 ELSE ',"closed":true,"finalized":false}}}}' END, ',' {order}) AS body
-            FROM (SELECT bucket, told, max_block FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
+            FROM (SELECT bucket, json_prefix, max_block FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
                   ORDER BY bucket {taken} LIMIT %(limit)s) c
         ) k WHERE {OF_SYMBOL}"""

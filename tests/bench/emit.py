@@ -23,9 +23,9 @@ from statistics import median
 from time import perf_counter, process_time
 from typing import Any
 
-from cardapp import layouts
 from cardapp.card.source import SOURCE_NAME, load_card
-from cardapp.emission import emit
+from cardapp.publish import layouts
+from cardapp.publish.export import emit
 from cardapp.settings import ROOT
 from tests.bench.figures import Figure, table
 

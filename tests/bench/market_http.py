@@ -23,7 +23,7 @@ from typing import Any
 
 import psycopg
 
-from marketdata.embedded import conninfo
+from marketdata.postgres.cluster import conninfo
 from tests.bench.figures import Figure, spread, table
 from tests.bench.market_load import BATCH
 from tests.functional.market_process import ROOT, ApiProcess

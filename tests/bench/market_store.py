@@ -26,7 +26,7 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from marketdata.interval import DAY, SECOND, WIDTHS, bucket_open
-from marketdata.lease import Lease
+from marketdata.postgres.client import Lease
 from marketdata.store import candles, migrations, ticks
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version

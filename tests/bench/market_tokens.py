@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 
 from marketdata import token
-from marketdata.embedded import conninfo
+from marketdata.postgres.cluster import conninfo
 from marketdata.store import tokens
 from tests.bench.figures import Figure, median_ms, table
 from tests.functional.market_process import ApiProcess, Client

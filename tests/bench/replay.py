@@ -47,7 +47,7 @@ def built(stage: Stage) -> Path:
 
 def _measure(stage: Stage) -> list[Figure]:
     loaded = load_card(stage.card)
-    snapshots = stage.service.services.shelf.current().catalog.snapshots
+    snapshots = stage.service.services.card_loader.current().catalog.snapshots
     chosen = list(snapshots)[:: max(len(snapshots) // ROUNDS, 1)][:ROUNDS]
     program = built(stage)
     first = _replay(stage, chosen[0])

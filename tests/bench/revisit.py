@@ -22,7 +22,7 @@ def measure() -> list[Figure]:
 
 
 def _measure(stage: Stage) -> list[Figure]:
-    snapshots = list(stage.service.services.shelf.current().catalog.snapshots)
+    snapshots = list(stage.service.services.card_loader.current().catalog.snapshots)
     chosen = random.Random(1)
     few = chosen.sample(snapshots, SNAPSHOTS)
     first = [_visit(stage, key, "rerun") for key in few]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.cli import main
-from cardapp.layouts import TEMPLATES
+from cardapp.publish.layouts import TEMPLATES
 from cardapp.state import events
 from cardapp.state.database import Database
 from tests.functional.serving import make_card

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from playwright.sync_api import Browser
 
-from cardapp import layouts
 from cardapp.card.model import Card
 from cardapp.layout.compose import compose
+from cardapp.publish import layouts
 from tests.cardapp.layout.cards import SOURCES, growing
 from tests.cardapp.layout.hostile import FILE, IDENTITY, hostile_cards
 from tests.cardapp.layout.html.test_document import assert_all_survives, assert_nothing_injected

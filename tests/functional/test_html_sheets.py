@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
-from cardapp import layouts
 from cardapp.layout.compose import compose
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.sheets import Document
+from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 from tests.functional.sheet_page import SheetPage, assert_in_place, assert_near, assert_readable, sheet_page
 

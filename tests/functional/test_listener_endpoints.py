@@ -86,11 +86,11 @@ def test_every_row_answers_as_documented(
     route: Route, connection: http.client.HTTPConnection, service: Service
 ) -> None:
     if route.path == "/api/navigation/sync":  # at the card's level it would be refused for that
-        place = service.services.shelf.current().catalog.at("step")[0].key.split("/")
+        place = service.services.card_loader.current().catalog.at("step")[0].key.split("/")
         names = ("task_id", "block_id", "phase_id", "step_id")
         position = {**dict(zip(names, place, strict=True)), "focus_level": "step"}
         assert ask(connection, "PUT", "/api/navigation/current", position)[0] == 200
-    step = service.services.shelf.current().catalog.at("step")[0].key.replace("/", ".")
+    step = service.services.card_loader.current().catalog.at("step")[0].key.replace("/", ".")
     path = route.path.replace("{itemId}", step).replace("{name}", f"{'0' * 64}.png")
     body = BODIES.get(route.body.schema, {}) if route.body is not None else None
     kind = "image/png" if route.path == "/api/evidence" else "application/json"

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from marketdata.embedded import conninfo
+from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
 from tests.functional.market_process import ApiProcess, Client

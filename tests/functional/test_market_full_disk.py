@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from marketdata.embedded import conninfo
+from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from tests.functional import small_disk

@@ -14,13 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Work
 
-from cardapp import layouts
 from cardapp.card.model import Card
 from cardapp.errors import CardAppError, TypesettingFailed
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import render
 from cardapp.layout.sheets import Document
-from cardapp.press import PACKAGES, Pressed, press
+from cardapp.publish import layouts
+from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset
 from tests.cardapp.layout.hostile import FILE, IDENTITY, SNIPPETS, hostile_cards, shipped
 
 pytestmark = pytest.mark.functional
@@ -60,20 +60,20 @@ def small(
     return replace(card, title=title, text=texts, tasks=(task,)), {FILE: list(source)}
 
 
-def set_(card: Card, sources: dict[str, list[str]], layout: str, cache: Path) -> tuple[Document, Pressed]:
+def set_(card: Card, sources: dict[str, list[str]], layout: str, cache: Path) -> tuple[Document, TypesetPdf]:
     document = compose(card, IDENTITY, layouts.find(layout).arranged("latex"), sources)
-    return document, press(render(document), cache)
+    return document, typeset(render(document), cache)
 
 
-def assert_sound(document: Document, pressed: Pressed, folder: Path) -> str:
+def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> str:
     """Every sheet is a page, nothing is too wide or too high, what no font has is named; the PDF's text."""
-    wide = re.findall(r"^Overfull \\hbox \(([0-9.]+)pt.*", pressed.log, re.MULTILINE)
+    wide = re.findall(r"^Overfull \\hbox \(([0-9.]+)pt.*", typeset_pdf.log, re.MULTILINE)
     assert [size for size in wide if float(size) > 2] == []
-    lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", pressed.log, re.M)}
-    assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, pressed.named))
+    lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", typeset_pdf.log, re.M)}
+    assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, typeset_pdf.named))
     # The colophon lists what no font has, which nobody knew before: it may have been set smaller for that.
-    assert [told for told in pressed.remarks if not re.match("colophon .* was set smaller", told)] == []
-    (folder / "card.pdf").write_bytes(pressed.pdf)
+    assert [told for told in typeset_pdf.remarks if not re.match("colophon .* was set smaller", told)] == []
+    (folder / "card.pdf").write_bytes(typeset_pdf.pdf)
     told = subprocess.run(
         ["pdftotext", "-raw", folder / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
@@ -85,16 +85,16 @@ def assert_sound(document: Document, pressed: Pressed, folder: Path) -> str:
 def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)
-    document, pressed = set_(*made_up, "karta-5b", cache)
-    told = "".join(assert_sound(document, pressed, tmp_path).split())
+    document, typeset_pdf = set_(*made_up, "karta-5b", cache)
+    told = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
     for trick in (r"\input{/etc/passwd}", r"\end{document}", "<script>alert(1)</script>", "$x$", "100%of$x_1^2$&#1~"):
         assert trick in told, trick
 
 
 def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
-    document, pressed = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
-    told = "".join(assert_sound(document, pressed, tmp_path).split())
+    document, typeset_pdf = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
+    told = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
     assert told.count("%") == 10_000
     assert told.count("allworkandnoplay") >= 500
 
@@ -128,9 +128,10 @@ def test_a_family_that_is_not_here_is_told_of_and_set_in_noto(
     layout = layouts.find("karta-5a").arranged("latex")
     typography = replace(layout.typography, families={"text": ("No Such Family",), "code": ("Noto Sans Mono",)})
     document = compose(card, IDENTITY, replace(layout, typography=typography), sources)
-    pressed = press(render(document), cache)
-    assert [remark.partition(";")[0] for remark in pressed.remarks] == ["there is no font family No Such Family here"]
-    (tmp_path / "card.pdf").write_bytes(pressed.pdf)
+    typeset_pdf = typeset(render(document), cache)
+    remarks = [remark.partition(";")[0] for remark in typeset_pdf.remarks]
+    assert remarks == ["there is no font family No Such Family here"]
+    (tmp_path / "card.pdf").write_bytes(typeset_pdf.pdf)
     command = ["pdffonts", str(tmp_path / "card.pdf")]
     fonts = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()[2:]
     assert fonts
@@ -155,7 +156,7 @@ def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: 
     target = tmp_path / "target"
     said = attack.replace("{TARGET}", str(target))
     with pytest.raises(CardAppError):
-        press(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", cache)
+        typeset(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", cache)
     assert not target.exists()
 
 
@@ -167,4 +168,4 @@ def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, cac
     head, opening, rest = render(document).partition(rf"\begin{{CardPart}}{{{kind} {key}}}")
     tex = head + opening + rest.replace("\n", f"\n{fault}\n", 1)
     with pytest.raises(TypesettingFailed, match=rf"LaTeX failed in {kind} {key} ?\(line \d+\): "):
-        press(tex, cache)
+        typeset(tex, cache)

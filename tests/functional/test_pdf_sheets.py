@@ -18,14 +18,14 @@ from xml.etree import ElementTree
 import pypdf
 import pytest
 
-from cardapp import layouts
 from cardapp.card.catalog import Catalog
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import CARD, render
 from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame
 from cardapp.layout.text import Block, Bullets, Quote
-from cardapp.press import PACKAGES, Pressed, press
+from cardapp.publish import layouts
+from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 from tests.cardapp.layout.test_text import text_of
 
@@ -71,7 +71,7 @@ class Sheets:
 
     document: Document
     tex: str
-    pressed: Pressed
+    typeset_pdf: TypesetPdf
     path: Path
 
     def poppler(self, program: str, *options: str) -> str:
@@ -93,10 +93,10 @@ def made(pair: Pair, folder: Path, lane: int) -> Sheets:
     loaded = shipped(card)
     document = compose(loaded.card, loaded.identity, layouts.find(layout).arranged("latex"), loaded.sources())
     tex = render(document)
-    pressed = press(tex, folder / f"cache-{lane}")
+    typeset_pdf = typeset(tex, folder / f"cache-{lane}")
     path = folder / f"{card}-{layout}.pdf"
-    path.write_bytes(pressed.pdf)
-    return Sheets(document, tex, pressed, path)
+    path.write_bytes(typeset_pdf.pdf)
+    return Sheets(document, tex, typeset_pdf, path)
 
 
 @pytest.fixture(scope="module")
@@ -123,8 +123,8 @@ def sheets(request: pytest.FixtureRequest, runs: dict[Pair, Future[Sheets]]) -> 
 
 
 def test_latex_has_nothing_to_complain_of(sheets: Sheets) -> None:
-    log = sheets.pressed.log
-    assert sheets.pressed.remarks == sheets.pressed.named == ()
+    log = sheets.typeset_pdf.log
+    assert sheets.typeset_pdf.remarks == sheets.typeset_pdf.named == ()
     for size in re.findall(r"^Overfull \\[hv]box \(([0-9.]+)pt", log, re.MULTILINE):
         assert float(size) <= 2
     assert re.findall(r"^(?:Missing character|.*Warning: |! ).*", log, re.MULTILINE) == []
@@ -217,7 +217,7 @@ def test_fonts_are_embedded_and_can_be_searched(sheets: Sheets) -> None:
 
 def test_bookmarks_and_links_lead_where_they_say(sheets: Sheets) -> None:
     document = sheets.document
-    reader = pypdf.PdfReader(io.BytesIO(sheets.pressed.pdf))
+    reader = pypdf.PdfReader(io.BytesIO(sheets.typeset_pdf.pdf))
     pages = {page.indirect_reference.idnum: at for at, page in enumerate(reader.pages) if page.indirect_reference}
     items = {item.key: item for item in Catalog(document.card).items}
     led = {name: pages[place.page.idnum] for name, place in reader.named_destinations.items()}
@@ -246,7 +246,7 @@ def outline(entries: list[object], depth: int = 0) -> Iterator[tuple[int, str]]:
 
 def test_the_file_says_what_it_is(sheets: Sheets) -> None:
     card, identity = sheets.document.card, sheets.document.identity
-    reader = pypdf.PdfReader(io.BytesIO(sheets.pressed.pdf))
+    reader = pypdf.PdfReader(io.BytesIO(sheets.typeset_pdf.pdf))
     assert reader.metadata is not None
     assert reader.metadata.title == card.title
     assert identity.source_sha256 in str(reader.metadata["/Keywords"])

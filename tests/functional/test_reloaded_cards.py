@@ -59,7 +59,7 @@ def told(file: Path) -> dict[str, Any]:
 def test_every_endpoint_serves_whatever_becomes_of_the_card(
     service: Service, loops: Callable[..., int], caplog: pytest.LogCaptureFixture
 ) -> None:
-    file = service.services.shelf.current().path
+    file = service.services.card_loader.current().path
     sound: Any = json.loads(file.read_bytes())
     api = Api.tcp(service.listener.port)
 

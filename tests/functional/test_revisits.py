@@ -70,7 +70,7 @@ def within(session: RunningSession, expression: str) -> str:
     """What the expression gives inside gdb, of its ``visits``."""
     told = session.path / "told"
     told.unlink(missing_ok=True)
-    found = "visits = next(each for each in gc.get_objects() if type(each).__name__ == 'Visits')"
+    found = "visits = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
     session.gdb(f"python import gc; {found}; print({expression}, file=open('{told}', 'w'), flush=True)")
     return eventually(lambda: told.exists() and told.read_text().strip())
 
@@ -212,7 +212,7 @@ def test_a_copy_that_something_else_killed_leads_to_a_run(session: RunningSessio
     before = [visit(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
     # Where the program began, where it stands, copies of the start of main and of the three stops; what it ran in
     # before is ended after the answer.
-    eventually(lambda: within(session, "len(visits._copies._numbers), visits._copies._left") == "4 []")
+    eventually(lambda: within(session, "len(replays._checkpoints._numbers), replays._checkpoints._left") == "4 []")
     eventually(lambda: len(programs(session)) == 6)
     os.kill(sorted(programs(session))[index], signal.SIGKILL)
     for methods in (["rerun"] * 3, ["fork"] * 3):
@@ -291,7 +291,7 @@ def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> No
     eventually(lambda: len(programs(session)) <= 36)
     eventually(lambda: handles(session) == set(programs(session)))
     # The pages of output of each copy but that of the stop where it stands.
-    assert within(session, "len(visits._screens)") == "31"
+    assert within(session, "len(replays._screens)") == "31"
     session.ask("target_reset")
     eventually(lambda: not programs(session))
     assert handles(session) == set()
@@ -303,7 +303,7 @@ def test_gdb_holds_no_more_files_after_many_visits(session: RunningSession, loop
         for _ in range(loops(quick=20, full=200)):
             visit(session, LATER)
             visit(session, FIRST)
-        eventually(lambda: within(session, "visits._copies._left") == "[]")
+        eventually(lambda: within(session, "replays._checkpoints._left") == "[]")
         held.append(descriptors(session))
     assert held[1] <= held[0] + 5  # a connection or a copy that is on its way
 

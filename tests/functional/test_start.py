@@ -95,7 +95,7 @@ def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str]
         assert fetched(printed, "The market data API answers at ", "/ready")
         assert_the_shown_way_leads_to_a_candle(printed)
         running = " ".join(left_over(card_environment))
-        assert all(each in running for each in ("cardapp.container.host", "marketdata.owner", "/postgres -D"))
+        assert all(each in running for each in ("cardapp.container.host", "marketdata.postgres.owner", "/postgres -D"))
         os.killpg(process.pid, number)
         process.communicate(timeout=60)
         assert process.returncode == 0

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
-from marketdata.lease import Lease
+from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
 
 
@@ -27,13 +27,13 @@ def postgres() -> Iterator[str]:
     """The connection string of the run's cluster, as its superuser. Tests work in ``database`` or ``new_database``."""
     with (
         tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        Lease(Path(folder), linger=False) as lease,
+        Client(Path(folder), linger=False) as client,
     ):
-        with psycopg.connect(lease.conninfo, autocommit=True) as connection:
+        with psycopg.connect(client.conninfo, autocommit=True) as connection:
             # A killed process loses nothing by it, only a machine that fails would; and every test is quicker.
             connection.execute("ALTER SYSTEM SET fsync = off")
             connection.execute("SELECT pg_reload_conf()")
-        yield lease.conninfo
+        yield client.conninfo
 
 
 @pytest.fixture(scope="session")

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.marketdata.lease_process import SECONDS, Watched, kill
 
 from marketdata import secretfile
-from tests.marketdata.lease_process import SECONDS, Watched, kill
 
 pytestmark = pytest.mark.functional
 

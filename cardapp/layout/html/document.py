@@ -11,9 +11,9 @@ from cardapp.layout.bands import Band, bands
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.style import style
+from cardapp.layout.layout_options import ALL
 from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet
 from cardapp.layout.template import Layout
-from cardapp.layout.vocabulary import ALL
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"

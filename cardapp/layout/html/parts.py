@@ -10,11 +10,11 @@ from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.prose import Prose as Writer
 from cardapp.layout.html.prose import words
+from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.metrics import longer_than_a_line
 from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Layout
-from cardapp.layout.vocabulary import COMPONENTS
 
 
 class Parts:

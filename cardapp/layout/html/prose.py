@@ -9,8 +9,8 @@ from itertools import groupby
 
 from cardapp.layout.escape import html
 from cardapp.layout.metrics import INDENTED_LEVELS, longer_than_a_line
-from cardapp.layout.prose import Setting, indent
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
+from cardapp.layout.text_fitting import Setting, indent
 
 _DEEPEST_HEADING = 6
 _BLANKS = re.compile(r"([ \t\n]+)")

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from cardapp.layout import metrics, vocabulary
+from cardapp.layout import layout_options, metrics
 from cardapp.layout.diagram import svg
-from cardapp.layout.html import house
+from cardapp.layout.html import page_style
 from cardapp.layout.measure import TICK_BOX
 from cardapp.layout.template import Component, Layout, Typography
 
@@ -37,8 +37,8 @@ def style(layout: Layout) -> str:
     """The whole style sheet, fonts included."""
     return "".join(
         (
-            house.fonts(),
-            house.DESK,
+            page_style.fonts(),
+            page_style.DESK,
             *_tokens(layout),
             svg.style(layout.colors),
             _file("sheet.css"),
@@ -57,7 +57,7 @@ def _tokens(layout: Layout) -> Iterator[str]:
     """The layout's tokens as custom properties; ``--u`` is a millimetre of the sheet on whatever shows it."""
     page, type_ = layout.page, layout.typography
     yield f":root{{--u:{page.width_px / page.width:.5f}px;"
-    yield f"--width:{page.width:g};--height:{page.height:g};{house.properties(layout.colors)}"
+    yield f"--width:{page.width:g};--height:{page.height:g};{page_style.properties(layout.colors)}"
     yield f"--text:{_family(type_, 'text')};--code:{_family(type_, 'code')};"
     yield f"--regular:{type_.weights['regular']};--strong:{type_.weights['strong']};"
     for name in type_.sizes_pt:
@@ -72,7 +72,7 @@ def _tokens(layout: Layout) -> Iterator[str]:
 def _family(type_: Typography, name: str) -> str:
     """The families in their order, at last the embedded one of the sheets' widths unless a generic one of another kind
     is named; the signs that they lack come from ours before the reader's."""
-    own, kind = vocabulary.FAMILIES[name]
+    own, kind = layout_options.FAMILIES[name]
     named = [family for family in type_.families[name] if family not in _GENERIC and _FAMILY.fullmatch(family)]
     generic = [family for family in type_.families[name] if family in _GENERIC]
     embedded = [own] if own not in named and set(generic) <= {kind} else []
@@ -116,6 +116,6 @@ def _media(layout: Layout) -> Iterator[str]:
     # The sheet has its margins inside: with others around it, the browser would add lines of its own there.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
     yield f"@media screen{{:root{{--height:{page.height_px * page.width / page.width_px:.5f}}}}}\n"
-    yield house.on_dark_screen(layout.colors)
+    yield page_style.on_dark_screen(layout.colors)
     yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
     yield f"@media screen and (max-width:{page.width_px + _DESK_PX:g}px){{{_file('narrow.css')}}}\n"

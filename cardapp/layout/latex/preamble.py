@@ -9,9 +9,9 @@ from importlib.resources import files
 from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import tikz
 from cardapp.layout.latex.fonts import FILES, fallbacks, styles
+from cardapp.layout.layout_options import FAMILIES
 from cardapp.layout.template import Layout, Typography
 from cardapp.layout.tex_escape import line
-from cardapp.layout.vocabulary import FAMILIES
 
 _COMMANDS, _FONTS = (files(__package__).joinpath(name).read_text("utf-8") for name in ("card.tex", "fonts.tex"))
 _WHITE = "#ffffff"

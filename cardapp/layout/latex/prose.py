@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cardapp.layout import metrics
-from cardapp.layout.prose import Setting, indent
 from cardapp.layout.tex_escape import code, text, url
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
+from cardapp.layout.text_fitting import Setting, indent
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import Any
 from cardapp.card import allocator as model
 from cardapp.state import publication
 from cardapp.state.publication import Publication
-from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.http import Reply, Request, answer
 
 
 def status(request: Request) -> Reply:
@@ -22,7 +22,7 @@ def activate(request: Request) -> Reply:
 
 def allocator(request: Request) -> Reply:
     """The arena at the published checkpoint, and the difference to the one before it."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         published = publication.load(conn, loaded.identity.uuid)
     if loaded.card.allocator is None:

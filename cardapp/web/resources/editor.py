@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from cardapp.state import events, kinds
+from cardapp.state import event_kinds, events
 from cardapp.state.database import Connection
-from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
 
 
@@ -32,7 +32,7 @@ def reset(request: Request) -> Reply:
     published = services.control.published_operation()
     outcome = services.editor.reset()
     with services.database.write() as tx:
-        actor = _record(tx, request, kinds.EDITOR_RESET, outcome)
+        actor = _record(tx, request, event_kinds.EDITOR_RESET, outcome)
         services.control.switch_off(tx, published, "target_reset", actor=actor)
     return answer(outcome)
 
@@ -41,12 +41,12 @@ def redraw(request: Request) -> Reply:
     """Fit the host pane and the grid, then draw everything anew."""
     sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
     with request.services.database.write() as tx:
-        _record(tx, request, kinds.EDITOR_REDRAW, sizes)
+        _record(tx, request, event_kinds.EDITOR_REDRAW, sizes)
     return answer(sizes)
 
 
 def _record(tx: Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
-    loaded = request.services.shelf.current()
+    loaded = request.services.card_loader.current()
     actor: str = request.body.get("actor", "api")
     key, card = key_of_saved(tx, loaded), loaded.identity.as_json()
     events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=request.services.clock())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cardapp.state import events as store
-from cardapp.web.exchange import Reply, Request, answer, created
+from cardapp.web.http import Reply, Request, answer, created
 from cardapp.web.resources.navigation import key_of_saved
 
 
@@ -23,7 +23,7 @@ def page(request: Request) -> Reply:
 
 def append(request: Request) -> Reply:
     """Append a note, or an entry of a client's own kind, at the saved position."""
-    services, loaded, body = request.services, request.services.shelf.current(), request.body
+    services, loaded, body = request.services, request.services.card_loader.current(), request.body
     with services.database.write() as tx:
         event = store.append(
             tx,

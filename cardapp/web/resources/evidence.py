@@ -11,9 +11,9 @@ from cardapp.errors import FieldError, InvalidValue, TooLarge
 from cardapp.state import events
 from cardapp.state import evidence as store
 from cardapp.web import schemas
-from cardapp.web.exchange import Reply, Request, created
 from cardapp.web.failures import BadRequest
-from cardapp.web.incoming import checked, typed
+from cardapp.web.http import Reply, Request, created
+from cardapp.web.request_validation import checked, typed
 from cardapp.web.resources.navigation import key_of_saved
 
 FORM = "multipart/form-data"
@@ -28,7 +28,7 @@ class _Form(bottle.BaseRequest):  # type: ignore[misc]
 
 def add(request: Request) -> Reply:
     """Store the picture, then pin it; the file is on the disk before its row is."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     data, fields = _sent(request.environ, request.query)
     limit = services.settings.evidence_max_bytes
     if len(data) > limit:

@@ -11,10 +11,10 @@ from cardapp.card import navigation as rules
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
-from cardapp.state import events, kinds, publication
+from cardapp.state import event_kinds, events, publication
 from cardapp.state import navigation as store
 from cardapp.state.database import Connection
-from cardapp.web.exchange import Reply, Request, answer, encode
+from cardapp.web.http import Reply, Request, answer, encode
 from cardapp.web.resources.revisions import expect
 from cardapp.web.services import LoadedCard, Services
 
@@ -28,7 +28,7 @@ def shortcuts(request: Request) -> Reply:
 
 def catalog(request: Request) -> Reply:
     """All valid positions; the body of a card revision is made once."""
-    loaded = request.services.shelf.current()
+    loaded = request.services.card_loader.current()
     return Reply(_catalog_body(loaded.identity, loaded.catalog))
 
 
@@ -40,7 +40,7 @@ def _catalog_body(identity: Identity, catalog: Catalog) -> bytes:
 
 def current(request: Request) -> Reply:
     """The position, what is published, and the checkpoint status."""
-    return answer(describe(request.services, request.services.shelf.current()))
+    return answer(describe(request.services, request.services.card_loader.current()))
 
 
 def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
@@ -52,18 +52,18 @@ def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
 
 def set_current(request: Request) -> Reply:
     """Save a position; nothing is started."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
         expect(request.body, store.load(tx, loaded.identity.uuid).revision)
-        _save(tx, services, loaded, position, kinds.NAVIGATION_SET, {"sync_requested": position.sync_requested})
+        _save(tx, services, loaded, position, event_kinds.NAVIGATION_SET, {"sync_requested": position.sync_requested})
         stored = _stored(tx, loaded)
     return answer(_shown(services, loaded, stored))
 
 
 def move(request: Request) -> Reply:
     """Walk the cursor along a level; nothing is started, and at an end nothing is saved."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     delta = request.body["delta"]
     with services.database.write() as tx:
         saved = store.load(tx, loaded.identity.uuid)
@@ -73,7 +73,7 @@ def move(request: Request) -> Reply:
         if moved.moved:
             reached = replace(moved.position, actor=request.body.get("actor", "api"))
             data = {"level": level, "delta": delta, "moved": moved.moved}
-            _save(tx, services, loaded, reached, kinds.NAVIGATION_MOVED, data)
+            _save(tx, services, loaded, reached, event_kinds.NAVIGATION_MOVED, data)
         stored = _stored(tx, loaded)
     return answer({**_shown(services, loaded, stored), "moved": moved.moved, "at_end": moved.at_end})
 

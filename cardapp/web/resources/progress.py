@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from cardapp.card import progress as rules
-from cardapp.state import checkpoint, events, kinds
+from cardapp.state import checkpoint, event_kinds, events
 from cardapp.state import progress as store
-from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.revisions import expect
 
 
 def overview(request: Request) -> Reply:
     """All items, and the summary with what the replays have shown."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         statuses = store.load_all(conn, loaded.identity.uuid)
         results = checkpoint.load_results(conn, loaded.identity.uuid)
@@ -20,7 +20,7 @@ def overview(request: Request) -> Reply:
 
 def update(request: Request) -> Reply:
     """Set one item's status with its note and actor; answers the item."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     step = rules.step_of(loaded.catalog, request.path["itemId"])
     item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body
     status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
@@ -31,7 +31,13 @@ def update(request: Request) -> Reply:
         after = store.set(tx, uuid, item, status, note, actor, at)
         data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}
         events.append(
-            tx, kind=kinds.PROGRESS_CHANGED, actor=actor, key=step.key, card=loaded.identity.as_json(), data=data, at=at
+            tx,
+            kind=event_kinds.PROGRESS_CHANGED,
+            actor=actor,
+            key=step.key,
+            card=loaded.identity.as_json(),
+            data=data,
+            at=at,
         )
         result = checkpoint.load_result(tx, uuid, step.key)
     return answer(rules.item_json(step, after, result))

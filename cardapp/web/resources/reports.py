@@ -8,10 +8,10 @@ from typing import Any
 from cardapp.card import progress as rules
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import checkpoint, events, evidence, kinds, progress
+from cardapp.state import checkpoint, event_kinds, events, evidence, progress
 from cardapp.state.database import Connection
-from cardapp.web.exchange import Reply, Request
 from cardapp.web.gate import ADDRESS
+from cardapp.web.http import Reply, Request
 from cardapp.web.resources.navigation import key_of_saved
 from cardapp.web.services import LoadedCard
 
@@ -22,10 +22,10 @@ _PIECE = 64 * 1024
 
 def teams(request: Request) -> Reply:
     """The present report as Markdown that pastes well into a chat."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
-        notes = events.latest(conn, limit=teams_report.NOTES, kind=kinds.NOTE, card_id=loaded.identity.id)
+        notes = events.latest(conn, limit=teams_report.NOTES, kind=event_kinds.NOTE, card_id=loaded.identity.id)
     report = teams_report.render(
         identity=loaded.identity,
         card=loaded.card,
@@ -46,7 +46,7 @@ def lesson(request: Request) -> Reply:
 
 
 def _lesson(request: Request) -> Iterator[str]:
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     root = services.settings.evidence_dir
     with services.database.read() as conn:
         yield from lesson_report.render(

@@ -8,7 +8,7 @@ from typing import Any
 from cardapp import __version__
 from cardapp.errors import CardAppError
 from cardapp.state import events
-from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources import navigation, viewer
 from cardapp.web.services import Services
 
@@ -19,7 +19,7 @@ def welcome(request: Request) -> Reply:
         {
             "name": "cardapp",
             "version": __version__,
-            "card": request.services.shelf.current().card.title,
+            "card": request.services.card_loader.current().card.title,
             "about": "The HTTP API of a card. There is no page yet: read the description, or GET /api/state.",
             "links": {"description": "/api/openapi.json", "state": "/api/state", "health": "/api/health"},
         }
@@ -29,8 +29,8 @@ def welcome(request: Request) -> Reply:
 def health(request: Request) -> Reply:
     """Whether the parts that every request needs work; always 200 while the service answers."""
     services = request.services
-    services.shelf.current()  # looks at the file: the fault is then that of the file as it is now
-    parts = {"database": _database(services), "card": _part(services.shelf.fault)}
+    services.card_loader.current()  # looks at the file: the fault is then that of the file as it is now
+    parts = {"database": _database(services), "card": _part(services.card_loader.fault)}
     return answer(
         {
             "status": "ok" if all(part["ok"] for part in parts.values()) else "degraded",
@@ -44,12 +44,12 @@ def health(request: Request) -> Reply:
 
 def identity(request: Request) -> Reply:
     """Which card, in which revision."""
-    return answer(request.services.shelf.current().identity.as_json())
+    return answer(request.services.card_loader.current().identity.as_json())
 
 
 def card_revision(request: Request) -> Reply:
     """Changes with any file of the card."""
-    return answer(request.services.shelf.revision())
+    return answer(request.services.card_loader.revision())
 
 
 def session(request: Request) -> Reply:
@@ -64,7 +64,7 @@ def control(request: Request) -> Reply:
 
 def state(request: Request) -> Reply:
     """Everything that a page shows first."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     shown = navigation.describe(services, loaded)
     return answer(
         {

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import viewer as rules
-from cardapp.state import events, kinds
+from cardapp.state import event_kinds, events
 from cardapp.state import viewer as store
 from cardapp.state.database import Connection
-from cardapp.web.exchange import Reply, Request, answer
+from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
 from cardapp.web.resources.revisions import expect
 from cardapp.web.services import LoadedCard, Services
@@ -16,7 +16,7 @@ from cardapp.web.services import LoadedCard, Services
 
 def state(request: Request) -> Reply:
     """The viewer state with its revision."""
-    return answer(describe(request.services, request.services.shelf.current()))
+    return answer(describe(request.services, request.services.card_loader.current()))
 
 
 def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
@@ -28,7 +28,7 @@ def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
 
 def update(request: Request) -> Reply:
     """Deep-merge what was sent; only a flag or the page makes an event, and no change makes no revision."""
-    services, loaded = request.services, request.services.shelf.current()
+    services, loaded = request.services, request.services.card_loader.current()
     patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
     with services.database.write() as tx:
         present, revision = _load(tx, loaded)
@@ -40,7 +40,7 @@ def update(request: Request) -> Reply:
             if merged.noteworthy:
                 events.append(
                     tx,
-                    kind=kinds.VIEWER_CHANGED,
+                    kind=event_kinds.VIEWER_CHANGED,
                     actor=request.body.get("actor", "api"),
                     key=key_of_saved(tx, loaded),
                     card=loaded.identity.as_json(),

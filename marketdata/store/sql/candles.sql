@@ -116,7 +116,7 @@ BEGIN
         RETURN QUERY
         SELECT name, label, c.bucket, c.bucket + width, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
                c.vwap, c.bucket + width <= now(),
-               c.bucket + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), c.told
+               c.bucket + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), c.json_prefix
         FROM (
             (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
              ORDER BY bucket LIMIT wanted)
@@ -190,11 +190,11 @@ BEGIN
     SELECT name, label, f.opened, {bucket_end}(f.opened, width, shift), coalesce(f.open, f.carried), coalesce(f.high, f.carried),
            coalesce(f.low, f.carried), f.carried, coalesce(f.volume, 0), coalesce(f.quote, 0), coalesce(f.n, 0), f.vwap,
            {bucket_end}(f.opened, width, shift) <= now(), coalesce(f.finalized, {bucket_end}(f.opened, width, shift) <= now()),
-           f.told
+           f.json_prefix
     FROM (
         SELECT g.*, coalesce(first_value(g.close) OVER (PARTITION BY g.run ORDER BY g.opened), before) AS carried
         FROM (
-            SELECT s.local - shift AS opened, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.finalized, c.told,
+            SELECT s.local - shift AS opened, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.finalized, c.json_prefix,
                    count(c.close) OVER (ORDER BY s.local) AS run
             FROM generate_series(earliest + shift, latest + shift, width) AS s (local)
             LEFT JOIN {candles}(name, label, earliest, latest, wanted::integer, 'none', shift_minutes) c ON c.t = s.local - shift

@@ -36,7 +36,7 @@ CREATE FUNCTION {rollups_insert}() RETURNS trigger LANGUAGE plpgsql SECURITY DEF
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
         INSERT INTO {symbols} AS s (symbol, version)
-        SELECT DISTINCT symbol, 1 FROM came ORDER BY symbol
+        SELECT DISTINCT symbol, 1 FROM new_rows ORDER BY symbol
         ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
     END IF;
     INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
@@ -49,7 +49,7 @@ BEGIN
                max(ts) AS last_ts, (array_agg(seq))[count(*)] AS last_seq, (array_agg(id))[count(*)] AS last_id,
                max(block_number) AS max_block
         FROM (SELECT date_bin('1 min', ts, '1969-01-06Z') AS bucket, ts, seq, symbol, id, price, size, block_number
-              FROM came ORDER BY bucket, symbol, ts, seq, id) ordered
+              FROM new_rows ORDER BY bucket, symbol, ts, seq, id) ordered
         GROUP BY bucket, symbol
     ), quarter AS MATERIALIZED (
         SELECT wider AS bucket, symbol, (array_agg(open))[1] AS open, max(high) AS high, min(low) AS low,
@@ -112,10 +112,10 @@ DECLARE
     level record;
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
-        UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM gone);
+        UPDATE {symbols} SET version = version + 1 WHERE symbol IN (SELECT symbol FROM old_rows);
     END IF;
     DELETE FROM {rollups} r
-    USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM gone) touched
+    USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM old_rows) touched
     WHERE r.symbol = touched.symbol AND r.res = 60 AND r.bucket = touched.bucket;
     INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
@@ -124,7 +124,7 @@ BEGIN
            {vwap}(sum(price * size), sum(size)), count(*), min(ts), (array_agg(seq ORDER BY ts, seq, id))[1], (array_agg(id ORDER BY ts, seq, id))[1],
            max(ts), (array_agg(seq ORDER BY ts DESC, seq DESC, id DESC))[1], (array_agg(id ORDER BY ts DESC, seq DESC, id DESC))[1],
            max(block_number)
-    FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM gone) touched
+    FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM old_rows) touched
     CROSS JOIN LATERAL (
         SELECT ts, seq, id, price, size, block_number FROM {ticks} t
         WHERE t.symbol = touched.symbol AND t.ts >= touched.bucket AND t.ts < touched.bucket + interval '1 min'
@@ -135,7 +135,7 @@ BEGIN
                                        (14400, 3600, interval '4 hours'), (86400, 14400, interval '24 hours')) AS l (res, below, width)
     LOOP
         DELETE FROM {rollups} r
-        USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM gone) touched
+        USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM old_rows) touched
         WHERE r.symbol = touched.symbol AND r.res = level.res AND r.bucket = touched.bucket;
         INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
@@ -145,7 +145,7 @@ BEGIN
                min(first_ts), (array_agg(first_seq ORDER BY b.bucket))[1], (array_agg(first_id ORDER BY b.bucket))[1],
                max(last_ts), (array_agg(last_seq ORDER BY b.bucket DESC))[1], (array_agg(last_id ORDER BY b.bucket DESC))[1],
                max(max_block)
-        FROM (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM gone) touched
+        FROM (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM old_rows) touched
         CROSS JOIN LATERAL (
             SELECT r.bucket, open, high, low, close, volume, quote, n,
                    first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
@@ -161,7 +161,7 @@ END $$;
 
 CREATE TRIGGER {ticks_guard} BEFORE INSERT OR DELETE OR UPDATE OR TRUNCATE ON {ticks}
     FOR EACH STATEMENT EXECUTE FUNCTION {ticks_guard}();
-CREATE TRIGGER {rollups_insert} AFTER INSERT ON {ticks} REFERENCING NEW TABLE AS came
+CREATE TRIGGER {rollups_insert} AFTER INSERT ON {ticks} REFERENCING NEW TABLE AS new_rows
     FOR EACH STATEMENT EXECUTE FUNCTION {rollups_insert}();
-CREATE TRIGGER {rollups_delete} AFTER DELETE ON {ticks} REFERENCING OLD TABLE AS gone
+CREATE TRIGGER {rollups_delete} AFTER DELETE ON {ticks} REFERENCING OLD TABLE AS old_rows
     FOR EACH STATEMENT EXECUTE FUNCTION {rollups_delete}();

@@ -44,7 +44,7 @@ CREATE TABLE {rollups} (
     last_id   text COLLATE "C" NOT NULL,
     -- The row's JSON but for its end, closed and finalized, which depend on when it is asked. An expression, not a function:
     -- PostgreSQL would parse that anew with every statement, for every partition.
-    told      text COLLATE "C" GENERATED ALWAYS AS (
+    json_prefix text COLLATE "C" GENERATED ALWAYS AS (
         '{{"t":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint
         || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
         || ',"o":"' || open || '","h":"' || high || '","l":"' || low || '","c":"' || close || '","v":"' || volume
@@ -110,8 +110,8 @@ CREATE TABLE {candle} (
     vwap      numeric,
     closed    boolean NOT NULL,
     finalized boolean NOT NULL,
-    told      text COLLATE "C",
+    json_prefix text COLLATE "C",
     PRIMARY KEY (symbol, bucket, t)
 );
-COMMENT ON COLUMN {candle}.told IS 'The beginning of the row''s JSON, where it is kept ready.';
+COMMENT ON COLUMN {candle}.json_prefix IS 'The beginning of the row''s JSON, where it is kept ready.';
 COMMENT ON TABLE {candle} IS 'Always empty: the row type of the candles function.';

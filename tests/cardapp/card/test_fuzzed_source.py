@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from cardapp.card import source
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card, parse_card
+from cardapp.card_loader import CardLoader
 from cardapp.errors import InvalidCard
 from cardapp.predicate import predicate
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import ROOT
-from cardapp.shelf import Shelf
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
 
 CARDS = ("arena", "calc")
@@ -99,7 +99,7 @@ def test_any_bytes_are_refused(raw: bytes) -> None:
 def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
     file = tmp_path / "card_source.json"
     file.write_text(json.dumps(document(name)))
-    shelf = Shelf(tmp_path)
+    card_loader = CardLoader(tmp_path)
 
     @settings(
         max_examples=loops(quick=20, full=300),
@@ -109,13 +109,13 @@ def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: P
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
         file.write_bytes(mutation.of(document(name)))
-        shelved = shelf.current()
-        assert shelf.revision()["revision"]
+        served = card_loader.current()
+        assert card_loader.revision()["revision"]
         try:
-            assert shelved.identity == load_card(tmp_path).identity
-            assert shelf.fault is None
+            assert served.identity == load_card(tmp_path).identity
+            assert card_loader.fault is None
         except InvalidCard:
-            assert shelf.fault is not None
+            assert card_loader.fault is not None
 
     check()
 

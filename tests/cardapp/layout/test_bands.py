@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from cardapp import layouts
 from cardapp.layout.bands import BAR, Band, bands
 from cardapp.layout.compose import compose
+from cardapp.layout.layout_options import ALL
 from cardapp.layout.template import Layout, Variant
-from cardapp.layout.vocabulary import ALL
+from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import shipped
 
 

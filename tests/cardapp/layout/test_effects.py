@@ -10,15 +10,15 @@ from typing import Any
 
 import pytest
 
-from cardapp import layouts
 from cardapp.card.model import Block, CodeRange, Phase, Snapshot, Step, Stop, Task
 from cardapp.errors import InvalidLayout
-from cardapp.layout import vocabulary
+from cardapp.layout import layout_options
 from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as html
 from cardapp.layout.latex.document import render as latex
 from cardapp.layout.source import build
 from cardapp.layout.template import Grid
+from cardapp.publish import layouts
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card
 
 FILES = {path.stem: json.loads(path.read_text("utf-8")) for path in layouts.shipped()}
@@ -132,10 +132,10 @@ def test_every_colour_and_size_is_used(name: str) -> None:
     """They are all told in the head of a file, so that alone would be no effect."""
     page, paper = UNCHANGED[name]
     used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
-    for color in vocabulary.COLORS.keys() - {"paper"}:
+    for color in layout_options.COLORS.keys() - {"paper"}:
         assert re.search(rf"var\(--(diagram-)?{color.replace('_', '-')}[,)]", page), color
         assert re.search(rf"\b{color}\b|diagram-{color.replace('_', '-')}\b", used), color
-    for size in vocabulary.SIZES_PT:
+    for size in layout_options.SIZES_PT:
         assert f"var(--{size}-size)" in page
         assert f"var(--{size}-line)" in page
 
@@ -154,7 +154,7 @@ def _warned(**changes: Any) -> dict[str, str]:
 
 def test_a_role_that_places_no_part_is_told() -> None:
     assert _warned() == {}
-    mapped = dict.fromkeys(vocabulary.COMPONENTS.keys() - set(vocabulary.UNPLACED), "left")
+    mapped = dict.fromkeys(layout_options.COMPONENTS.keys() - set(layout_options.UNPLACED), "left")
     found = _warned(block_map=mapped)
     assert sorted(found) == ["/tokens/grid/left_role", "/tokens/grid/right_role"]
     assert all(message.startswith("has no effect") for message in found.values())
@@ -171,11 +171,11 @@ def test_a_family_of_other_widths_is_told() -> None:
     assert told[f"{place}text"].startswith('"Comic Sans MS": sheets are reckoned with the widths of Noto Sans:')
 
 
-@pytest.mark.parametrize("name", vocabulary.COMPONENTS)
+@pytest.mark.parametrize("name", layout_options.COMPONENTS)
 def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
-    look = vocabulary.COMPONENTS[name]
-    for option in (*vocabulary.OPTIONS, *vocabulary.FLAGS):
-        has = option not in look.without if option in vocabulary.OPTIONS else option == look.flag
+    look = layout_options.COMPONENTS[name]
+    for option in (*layout_options.OPTIONS, *layout_options.FLAGS):
+        has = option not in look.without if option in layout_options.OPTIONS else option == look.flag
         value = {"size": "body", "label": "L", "answer_lines": 1} | dict.fromkeys(FLAGS, True)
         told = _warned(components={"text": True, name: {option: value.get(option, "ink")}})
         assert told.keys() == (set() if has else {f"/components/{name}/{option}"})
@@ -193,7 +193,7 @@ def test_a_name_is_told_as_known_once() -> None:
     told = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
     known = told.partition("known: ")[2].split(", ")
     assert known == list(dict.fromkeys(known))
-    assert set(vocabulary.COLORS) <= set(known)
+    assert set(layout_options.COLORS) <= set(known)
 
 
 def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
@@ -252,21 +252,26 @@ def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
 @pytest.mark.parametrize(
     ("place", "value", "at", "known"),
     [
-        ("tokens__grid__left_role", "leader", "/tokens/grid/left_role", vocabulary.ROLES),
-        ("components__aside", {}, "/components/aside", vocabulary.COMPONENTS),
-        ("components__goal__colour", "ink", "/components/goal/colour", vocabulary.OPTIONS),
-        ("components__goal__color", "pink", "/components/goal/color", vocabulary.COLORS),
-        ("components__goal__size", "huge", "/components/goal/size", vocabulary.SIZES_PT),
+        ("tokens__grid__left_role", "leader", "/tokens/grid/left_role", layout_options.ROLES),
+        ("components__aside", {}, "/components/aside", layout_options.COMPONENTS),
+        ("components__goal__colour", "ink", "/components/goal/colour", layout_options.OPTIONS),
+        ("components__goal__color", "pink", "/components/goal/color", layout_options.COLORS),
+        ("components__goal__size", "huge", "/components/goal/size", layout_options.SIZES_PT),
         ("block_map__goal", "middle", "/block_map/goal", ("all", "left", "right")),
         ("block_map__header", "left", "/block_map/header", ("goal", "question")),
-        ("tokens__page__format", "B5", "/tokens/page/format", vocabulary.FORMATS),
+        ("tokens__page__format", "B5", "/tokens/page/format", layout_options.FORMATS),
         ("tokens__page__colour", 1, "/tokens/page/colour", ("format", "width_px")),
-        ("tokens__grid__geometry_cm__middle", 1, "/tokens/grid/geometry_cm/middle", ("left", *vocabulary.GEOMETRY_CM)),
-        ("tokens__grid__geometry_cm__middle", -1, "/tokens/grid/geometry_cm/middle", vocabulary.GEOMETRY_CM),
-        ("tokens__typography__weights__bold", 700, "/tokens/typography/weights/bold", vocabulary.WEIGHTS),
-        ("tokens__typography__sizes_pt__huge", 40, "/tokens/typography/sizes_pt/huge", vocabulary.SIZES_PT),
-        ("tokens__colors__pink", "#ff00ff", "/tokens/colors/pink", vocabulary.COLORS),
-        ("limitations__paper", [], "/limitations/paper", vocabulary.LIMITATIONS),
+        (
+            "tokens__grid__geometry_cm__middle",
+            1,
+            "/tokens/grid/geometry_cm/middle",
+            ("left", *layout_options.GEOMETRY_CM),
+        ),
+        ("tokens__grid__geometry_cm__middle", -1, "/tokens/grid/geometry_cm/middle", layout_options.GEOMETRY_CM),
+        ("tokens__typography__weights__bold", 700, "/tokens/typography/weights/bold", layout_options.WEIGHTS),
+        ("tokens__typography__sizes_pt__huge", 40, "/tokens/typography/sizes_pt/huge", layout_options.SIZES_PT),
+        ("tokens__colors__pink", "#ff00ff", "/tokens/colors/pink", layout_options.COLORS),
+        ("limitations__paper", [], "/limitations/paper", layout_options.LIMITATIONS),
     ],
 )
 def test_an_unknown_name_is_told_with_those_that_are_known(place: str, value: Any, at: str, known: Any) -> None:
@@ -283,7 +288,7 @@ def test_every_token_has_a_default(part: str) -> None:
     with_default, given = build(least), build(least | {"tokens": {part: {}}})
     assert with_default == given
     assert with_default.warnings == ()
-    assert with_default.colors.keys() == vocabulary.COLORS.keys()
+    assert with_default.colors.keys() == layout_options.COLORS.keys()
     _made(least)
 
 

@@ -14,10 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cardapp import layouts
 from cardapp.card.source import load_card
-from cardapp.emission import emit
 from cardapp.errors import InvalidLayout
+from cardapp.publish import layouts
+from cardapp.publish.export import emit
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
 from tests.functional.serving import make_card
 

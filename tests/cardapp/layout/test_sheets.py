@@ -13,18 +13,18 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import Phase as Stage
 from hypothesis import strategies as st
 
-from cardapp import layouts
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout import metrics
+from cardapp.layout.components import ComponentBuilder
 from cardapp.layout.compose import compose
-from cardapp.layout.drafts import Drafter
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.source import build
 from cardapp.layout.template import Layout, Output
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
+from cardapp.publish import layouts
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card, cards
 from tests.cardapp.layout.hostile import SHIPPED, shipped
 
@@ -154,14 +154,14 @@ def held(content: Content) -> list[Any]:
 
 def whole(of: Card, layout: str) -> dict[tuple[str, str], list[Any]]:
     """What the card has to show, before it is put on sheets, by kind and key."""
-    drafter = Drafter(of, IDENTITY, ARRANGED[layout], SOURCES, Measure(ARRANGED[layout]))
-    groups = [*drafter.front(), *drafter.colophon()]
+    builder = ComponentBuilder(of, IDENTITY, ARRANGED[layout], SOURCES, Measure(ARRANGED[layout]))
+    groups = [*builder.front(), *builder.colophon()]
     for task_number, task in enumerate(of.tasks, 1):
         for number, block in enumerate(task.blocks, 1):
-            groups += drafter.block(task, task_number, block, number)
+            groups += builder.block(task, task_number, block, number)
     found: dict[tuple[str, str], list[Any]] = defaultdict(list)
-    for draft in (draft for group in groups for row in group for draft in row):
-        found[draft.kind, draft.key] += held(draft.content)
+    for component in (component for group in groups for row in group for component in row):
+        found[component.kind, component.key] += held(component.content)
     return found
 
 

@@ -15,10 +15,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardapp.errors import NotFound
-from cardapp.layout.html import house
-from cardapp.layout.vocabulary import COLORS
+from cardapp.layout.html import page_style
+from cardapp.layout.layout_options import COLORS
 from cardapp.reports import lesson
-from cardapp.state import kinds
+from cardapp.state import event_kinds
 from cardapp.state.events import GENESIS, Head
 
 Make = Callable[..., dict[str, Any]]
@@ -145,7 +145,7 @@ def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: M
 
 
 def test_it_has_the_colours_and_the_fonts_of_the_sheets_and_their_head_and_foot(parts: dict[str, Any]) -> None:
-    assert house.fonts() in lesson.STYLE
+    assert page_style.fonts() in lesson.STYLE
     for name, (_use, value) in COLORS.items():
         assert f"--{name.replace('_', '-')}:{value};" in lesson.STYLE
     text = made(parts, [])
@@ -182,7 +182,7 @@ def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: 
 
 
 def test_every_entry_tells_when_who_and_where_and_links_there(parts: dict[str, Any], event: Make) -> None:
-    for kind in sorted(kinds.BACKEND_KINDS | {"note", "x-quiz"}):
+    for kind in sorted(event_kinds.BACKEND_KINDS | {"note", "x-quiz"}):
         data = {"viewer.editor.sync": True} if kind == "viewer.changed" else {}
         read = Read(made(parts, [event(kind, data=data, actor="Ada L.", key="t1/b1/p1/s1/end")]))
         assert len(read.entries) == 1, kind
@@ -403,7 +403,7 @@ def test_nothing_typed_becomes_markup(parts: dict[str, Any], event: Make) -> Non
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(
-    st.sampled_from(sorted(kinds.BACKEND_KINDS)) | st.just("note") | st.just("x-a"),
+    st.sampled_from(sorted(event_kinds.BACKEND_KINDS)) | st.just("note") | st.just("x-a"),
     st.text(),
     st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text()), max_size=3),
 )

@@ -14,7 +14,7 @@ from cardapp.card.navigation import FRESH
 from cardapp.errors import InvalidValue, StateError
 from cardapp.state import events, migrations, navigation
 from cardapp.state.database import Database, read_only
-from cardapp.state.failures import translated
+from cardapp.state.sqlite_errors import translated
 
 AT = "2025-03-01T10:00:00.000Z"
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from cardapp.errors import InvalidValue
-from cardapp.state import events, kinds
+from cardapp.state import event_kinds, events
 from cardapp.state.database import Database
 
 Add = Callable[..., dict[str, Any]]
@@ -200,4 +200,4 @@ def test_the_backends_kinds_are_those_of_the_contract() -> None:
         "strategy": {"added", "removed"},
         "annotation": {"added", "removed", "shown", "hidden"},
     }
-    assert {f"{group}.{name}" for group, names in groups.items() for name in names} == kinds.BACKEND_KINDS
+    assert {f"{group}.{name}" for group, names in groups.items() for name in names} == event_kinds.BACKEND_KINDS

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from cardapp import settings as settings_module
+from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable
 from cardapp.session.control import Control
-from cardapp.shelf import Shelf
 from cardapp.state import publication
 from cardapp.state.database import Database
 from cardapp.web import schemas
@@ -218,9 +218,9 @@ def services(
         {"CARD_STATE_DIR": str(state_dir), "CARD_SOURCE": str(card_file), "CARD_EVIDENCE_MAX_BYTES": "200000"}
     )
     database = Database.open(settings.state_database)
-    shelf = Shelf(card_file)
-    control = Control(shelf=shelf, database=database, active=lambda: None, clock=clock)
-    yield Services(settings, shelf, database, checkpoints, editor, sessions, control, clock)
+    card_loader = CardLoader(card_file)
+    control = Control(card_loader=card_loader, database=database, active=lambda: None, clock=clock)
+    yield Services(settings, card_loader, database, checkpoints, editor, sessions, control, clock)
     database.close()
 
 
@@ -229,7 +229,7 @@ def publish(services: Services) -> Callable[..., None]:
     """Publish a snapshot as a finished checkpoint does."""
 
     def publish(key: str, reading: dict[str, Any] | None = None, *, generation: int = 1) -> None:
-        loaded = services.shelf.current()
+        loaded = services.card_loader.current()
         with services.database.write() as tx:
             publication.publish(
                 tx,

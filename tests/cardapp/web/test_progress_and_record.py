@@ -12,9 +12,9 @@ import pytest
 import webtest
 
 from cardapp.card.progress import LastResult
-from cardapp.state import checkpoint, kinds, progress
+from cardapp.state import checkpoint, event_kinds, progress
 from cardapp.state import events as record
-from cardapp.state.chain import verify
+from cardapp.state.hash_chain import verify
 from cardapp.web.services import Services
 
 ITEM = "/api/progress/t1.b1.p1.s1"
@@ -73,7 +73,7 @@ def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services
 
 def test_one_item_is_set_without_reading_the_others(api: Any, services: Services) -> None:
     """All writers wait meanwhile, and a card may have thousands of steps."""
-    uuid = services.shelf.current().identity.uuid
+    uuid = services.card_loader.current().identity.uuid
 
     def work() -> int:
         """What SQLite's machine does for one item, in its own instructions."""
@@ -118,7 +118,8 @@ def test_a_note_is_appended_at_the_position(api: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "kind", [*sorted(kinds.BACKEND_KINDS), "", "notes", "x-", "x--a", "X-a", "x-Ü", "note\n", "x-a\n", "x-" + "a" * 63]
+    "kind",
+    [*sorted(event_kinds.BACKEND_KINDS), "", "notes", "x-", "x--a", "X-a", "x-Ü", "note\n", "x-a\n", "x-" + "a" * 63],
 )
 def test_a_client_cannot_append_a_kind_of_the_service(api: Any, kind: str) -> None:
     body = {"kind": kind, "actor": "me", "text": "t"}
@@ -141,7 +142,7 @@ def test_the_record_is_read_in_pages_and_by_kind_and_key(api: Any) -> None:
 
 
 def test_a_page_of_large_entries_is_a_few_megabytes_and_the_next_one_goes_on(api: Any, services: Services) -> None:
-    loaded, large = services.shelf.current(), {"text": "x" * 60_000}
+    loaded, large = services.card_loader.current(), {"text": "x" * 60_000}
     with services.database.write() as tx:
         for _ in range(100):
             record.append(tx, kind="note", actor="me", key="", card=loaded.identity.as_json(), data=large, at=AT)

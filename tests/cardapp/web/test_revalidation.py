@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.web.exchange import Reply
+from cardapp.web.http import Reply
 from cardapp.web.revalidation import entity_tag, matches, revalidated
 
 

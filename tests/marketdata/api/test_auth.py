@@ -115,8 +115,8 @@ def test_unknown_and_known_unusable_tokens_take_the_same_way(
 
 def test_a_wrong_checksum_is_refused_before_the_database(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
-    gate = api.service.services.gate
-    monkeypatch.setattr(gate, "_find", asked.append)
+    authenticator = api.service.services.authenticator
+    monkeypatch.setattr(authenticator, "_find", asked.append)
     good = token.generate()
     bad = good[:-1] + ("0" if good[-1] != "0" else "1")
     api("POST", "/v1/ingest/tick", {}, authorization=f"Bearer {bad}", status=401)

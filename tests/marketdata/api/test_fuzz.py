@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
-from marketdata.api.exchange import JSON, NDJSON
+from marketdata.api.http import JSON, NDJSON
 from marketdata.api.route import Route
 from tests.marketdata.api.conftest import Api
 

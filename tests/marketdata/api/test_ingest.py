@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.api import ingest, schemas
-from marketdata.api.incoming import BODY_BYTES, decoded
+from marketdata.api.request_validation import BODY_BYTES, decoded
 from marketdata.errors import InvalidValue
 from tests.marketdata.api.conftest import Api
 

@@ -15,9 +15,9 @@ import pytest
 from waitress.adjustments import Adjustments
 
 from marketdata.api.failures import StartResponse
-from marketdata.api.incoming import BODY_BYTES
 from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import WORKERS
+from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from tests.marketdata.api.conftest import eventually

@@ -130,14 +130,14 @@ def test_saturation_is_told_before_anything_grows(api: Api, tick: Make, monkeypa
         patch.setattr(ingestion, "_backlog", lambda: 1000)
         assert api("POST", INGEST, tick(), status=429).headers["Retry-After"] == "1"
     with monkeypatch.context() as patch:
-        patch.setattr(ingestion._combiner, "_capacity", 0)
+        patch.setattr(ingestion._group_commit, "_capacity", 0)
         api.problem("POST", INGEST, tick(), status=429, code="saturated")
 
 
 @pytest.fixture
 def long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A token is remembered for longer than anything here waits: what is forgotten was forgotten for another reason."""
-    monkeypatch.setattr(auth, "REMEMBERED_SECONDS", 3600.0)
+    monkeypatch.setattr(auth, "CACHE_SECONDS", 3600.0)
 
 
 @pytest.mark.usefixtures("long_memory")
@@ -147,7 +147,7 @@ def test_a_revocation_reaches_another_process_at_once(api: Api, service_settings
     try:
         made = api("POST", "/v1/admin/tokens", {"name": "two", "scope": "read"}, status=201).json
         there = Api(other, made["token"], made["token"])
-        eventually(lambda: other.services.watch.reason is None)
+        eventually(lambda: other.services.revocation_listener.reason is None)
         there.get("/v1/symbols")
         api("DELETE", f"/v1/admin/tokens/{made['id']}", status=200)
         eventually(lambda: there("GET", "/v1/symbols").status_int == 401)
@@ -170,7 +170,7 @@ def test_use_is_noted_lazily(api: Api, service_settings: Settings, database: str
     text = new_token(database, "read", "lazy")
     one = Service(service_settings)
     one.start()
-    eventually(lambda: one.services.watch.reason is None)
+    eventually(lambda: one.services.revocation_listener.reason is None)
     Api(one, text, text).get("/v1/symbols")
 
     def noted() -> bool:

@@ -17,7 +17,7 @@ from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
-from marketdata.lease import Lease
+from marketdata.postgres.client import Lease
 from marketdata.store import candles, migrations, ticks
 from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect, translate

@@ -15,7 +15,7 @@ from cardapp.layout.diagram import activity, paint, states, svg, tikz
 from cardapp.layout.diagram.arena import Arena, Stretch
 from cardapp.layout.diagram.memory import memory_map
 from cardapp.layout.diagram.model import Diagram, Room
-from cardapp.layout.vocabulary import COLORS
+from cardapp.layout.layout_options import COLORS
 
 SVG = "{http://www.w3.org/2000/svg}"
 PALETTE = {name: value for name, (_use, value) in COLORS.items()}

@@ -11,17 +11,17 @@ from itertools import pairwise
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from cardapp import layouts
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.html.document import render
 from cardapp.layout.html.prose import Prose
-from cardapp.layout.prose import Setting
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
 from cardapp.layout.text import parse
+from cardapp.layout.text_fitting import Setting
+from cardapp.publish import layouts
 from tests.cardapp.layout.cards import growing
 from tests.cardapp.layout.hostile import FILE, IDENTITY, SHIPPED, hostile_cards, shipped
 from tests.cardapp.layout.markup import Element, read

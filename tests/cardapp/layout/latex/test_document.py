@@ -14,7 +14,6 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from cardapp import layouts
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
 from cardapp.layout import tex_escape as escape
@@ -23,6 +22,7 @@ from cardapp.layout.escape import visible
 from cardapp.layout.latex.document import CARD, place_of, render
 from cardapp.layout.sheets import Document
 from cardapp.layout.text import parse
+from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import FILE, IDENTITY, ROOT, SHIPPED, hostile_cards, shipped
 from tests.cardapp.layout.test_text import text_of
 from tests.cardapp.layout.tex import Read, address, read, shown

@@ -5,7 +5,7 @@ local M = {}
 -- gdb reads nothing of the learner's own set-up. The C library's debug information is left out: it is read anew at
 -- every run (a quarter of a second where it is installed) and makes `step` walk into the library.
 local function gdb_command()
-  local open = ('python import sys; sys.path.insert(0, %s); from cardapp.container.ingdb import channel; channel.open(%s)'):format(
+  local open = ('python import sys; sys.path.insert(0, %s); from cardapp.container.gdb_plugin import channel; channel.open(%s)'):format(
     vim.fn.json_encode(vim.env.CARDAPP_ROOT),
     vim.fn.json_encode(vim.env.CARDAPP_GDB_SOCKET)
   )

@@ -1,0 +1,185 @@
+"""A card's parts in reading order, before they have a place: what there is to show, and what belongs together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
+from cardapp.layout.colophon import sentences
+from cardapp.layout.diagram import activity, arena, memory, states
+from cardapp.layout.diagram.model import LEAST_HEIGHT, Diagram, Room
+from cardapp.layout.escape import visible
+from cardapp.layout.measure import Measure
+from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Prose, Question, Title
+from cardapp.layout.template import Layout
+from cardapp.layout.text import Paragraph, Run, parse
+
+_ABOVE = 45.0
+"""In mm, what a diagram leaves of a sheet for the titles above it."""
+
+Sources = Mapping[str, Sequence[str]]
+"""The lines of each source file, without their ends."""
+
+
+class CardComponent(NamedTuple):
+    """A part without a place, or what is left of one (``continued``). ``subject`` stands in the caption behind the
+    component's label."""
+
+    kind: Kind
+    key: str
+    content: Content
+    subject: str = ""
+    continued: bool = False
+
+
+Row = tuple[CardComponent, ...]
+"""Parts in reading order; they stand side by side where their columns differ."""
+Group = tuple[Row, ...]
+"""Rows that stay on one sheet where they fit one."""
+
+
+class ComponentBuilder:
+    """Makes the components of one card: of the components that the layout shows, those that have something to show."""
+
+    def __init__(self, card: Card, identity: Identity, layout: Layout, sources: Sources, measure: Measure) -> None:
+        self._card = card
+        self._identity = identity
+        self._layout = layout
+        self._sources = sources
+        self._measure = measure
+
+    def front(self) -> Iterator[Group]:
+        """The card's title, text and activity; nothing where the layout shows none of them."""
+        card = self._card
+        yield from self._grouped(
+            self._title("card_title", "", card.title, ""),
+            [
+                *self._prose("intro", "", card.text),
+                *self._drawn("overview", "", lambda room: activity.of_card(card, room)),
+            ],
+        )
+
+    def block(self, task: Task, task_number: int, block: Block, number: int) -> Iterator[Group]:
+        """A block from its title on; before that of a task's first block stands the task's."""
+        key, counted = f"{task.id}/{block.id}", f"{task_number}.{number}"
+        of_task = (
+            [*self._title("task_title", task.id, task.title, str(task_number))],
+            [*self._prose("intro", task.id, task.text)],
+        )
+        of_block = (
+            self._title("block_title", key, block.title, counted),
+            [
+                *self._prose("goal", key, block.goal),
+                *self._prose("intro", key, block.text),
+                *self._drawn("activity", key, lambda room: activity.of_block(key, block, room)),
+                *self._drawn("states", key, lambda room: self._states(key, block, room)),
+            ],
+        )
+        yield from self._grouped(*(of_task if number == 1 else ()), *of_block)
+        for place, phase in enumerate(block.phases, 1):
+            yield from self._phase(phase, f"{key}/{phase.id}", f"{counted}.{place}")
+
+    def colophon(self) -> Iterator[Group]:
+        """What made the sheets, and what they cannot show."""
+        said = sentences(self._card, self._identity, self._layout)
+        blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in said)
+        yield from self._grouped([CardComponent("colophon", "", Prose(blocks))])
+
+    def _grouped(self, *rows: Iterable[CardComponent]) -> Iterator[Group]:
+        """The rows as one group, without those parts that the layout does not show."""
+        shown = [tuple(component for component in row if component.kind in self._layout.components) for row in rows]
+        if any(shown):
+            yield tuple(row for row in shown if row)
+
+    # -- phases, steps and snapshots -------------------------------------------------------------------------------
+
+    def _phase(self, phase: Phase, key: str, number: str) -> Iterator[Group]:
+        opening = (self._title("phase_title", key, phase.title, number), self._prose("intro", key, phase.text))
+        for place, step in enumerate(phase.steps, 1):
+            row = self._step(step, f"{key}/{step.id}", f"{number}.{place}")
+            yield from self._grouped(*(opening if place == 1 else ()), row)
+
+    def _step(self, step: Step, key: str, number: str) -> Iterator[CardComponent]:
+        yield from self._title("step_title", key, step.title, number)
+        yield from self._prose("text", key, step.text)
+        yield from self._code(step, key)
+        for snapshot in step.snapshots:
+            yield from self._snapshot(snapshot, f"{key}/{snapshot.id}")
+        if step.question and (shown := self._layout.components.get("question")):
+            yield CardComponent("question", key, Question(parse(step.question), shown.answer_lines))
+
+    def _snapshot(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
+        recipe, title = self._card.allocator, visible(snapshot.title)
+        found = arena.promised(recipe, snapshot) if recipe is not None else None
+        if found is not None:
+            yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
+        if snapshot.expect and "machine" in self._layout.components:
+            yield CardComponent("machine", key, Machine(self._measure.rows(snapshot.expect)), title)
+        if "notes" in self._layout.components:
+            yield CardComponent("notes", key, Notes(tuple(self._notes(snapshot))))
+
+    # -- one kind of part each -------------------------------------------------------------------------------------
+
+    def _title(self, kind: Kind, key: str, text: str, number: str) -> list[CardComponent]:
+        level = kind.removesuffix("_title")
+        return [CardComponent(kind, key, Title(level, visible(text), number))]  # type: ignore[arg-type]
+
+    def _prose(self, kind: Kind, key: str, markdown: str) -> list[CardComponent]:
+        blocks = parse(markdown)
+        return [CardComponent(kind, key, Prose(blocks))] if blocks else []
+
+    def _drawn(
+        self, kind: Kind, key: str, draw: Callable[[Room], tuple[Diagram, ...]], subject: str = ""
+    ) -> Iterator[CardComponent]:
+        if kind in self._layout.components:
+            room = Room(self._measure.width(kind), max(LEAST_HEIGHT, self._layout.grid.body.height - _ABOVE))
+            yield from (CardComponent(kind, key, diagram, subject) for diagram in draw(room))
+
+    def _states(self, key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
+        return states.of_block(key, block, room, values=self._layout.components["states"].values)
+
+    def _code(self, step: Step, key: str) -> Iterator[CardComponent]:
+        code = step.code
+        if code is None or "code" not in self._layout.components:
+            return
+        file, source = visible(code.file), self._sources.get(code.file)
+        lines = f"line {code.first}" if code.first == code.last else f"lines {code.first}–{code.last}"
+        missing = ""
+        if source is None:
+            missing = "This file cannot be read."
+        elif len(source) < code.last:
+            missing = f"This file has only {len(source)} lines."
+        gutter = self._measure.gutter(code.last)
+        shown = () if source is None else source[code.first - 1 : code.last]
+        content = Code(file, gutter, self._measure.code_lines(shown, code.first, _stops(step, key), gutter), missing)
+        yield CardComponent("code", key, content, f"{file}, {lines}")
+
+    def _notes(self, snapshot: Snapshot) -> Iterator[Note]:
+        text, code = _place(snapshot.stop)
+        yield Note(text, self._measure.note_pieces(code))
+        for number, expression in enumerate(snapshot.watch):
+            yield Note("" if number else "Watch", self._measure.note_pieces(expression))
+
+
+def _stops(step: Step, key: str) -> dict[int, list[str]]:
+    """The snapshots of a step that stop in the file of its code, by the number of their line."""
+    found: dict[int, list[str]] = {}
+    for snapshot in step.snapshots:
+        if step.code is not None and snapshot.stop.file == step.code.file and snapshot.stop.line is not None:
+            found.setdefault(snapshot.stop.line, []).append(f"{key}/{snapshot.id}")
+    return found
+
+
+def _place(stop: Stop) -> tuple[str, str]:
+    """Where the program stands, in words and as code."""
+    time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
+    if stop.function is not None:
+        return f"When this function is entered{time}", f"{stop.function}()"
+    return f"Before line {stop.line} of {visible(stop.file or '')}{time}", (stop.text or "").strip(" \t")
+
+
+def _ordinal(number: int) -> str:
+    if number % 100 in (11, 12, 13):
+        return f"{number}th"
+    return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"

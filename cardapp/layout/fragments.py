@@ -1,0 +1,186 @@
+"""What of a component fits into a room: the fragment that stays, and the component that is left for the next sheet."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, TypeVar
+
+from cardapp.layout import text_fitting
+from cardapp.layout.components import CardComponent
+from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.measure import Measure
+from cardapp.layout.metrics import ANSWER_LINE, BLANK, TABLE_GAP
+from cardapp.layout.sheets import (
+    CONTINUED,
+    CONTINUES,
+    Code,
+    CodeLine,
+    Content,
+    Machine,
+    Note,
+    Notes,
+    Prose,
+    Question,
+    Row,
+    Title,
+)
+
+ROUNDING = 1e-6
+"""By how much, in mm, a fragment may be higher than its room."""
+
+_Item = TypeVar("_Item")
+
+
+class Fragment(NamedTuple):
+    """What fits of a component, with the texts above and below it, and its whole height in mm. ``rest`` is what is
+    left."""
+
+    component: CardComponent
+    content: Content
+    caption: str
+    mark: str
+    height: float
+    rest: CardComponent | None
+
+
+class Measured(NamedTuple):
+    """A component, and the fragment that holds all of it; None where the component is higher than a sheet."""
+
+    component: CardComponent
+    whole: Fragment | None
+
+
+_Cut = tuple[Content | None, float, Content | None]
+"""What fits (None: nothing), its height, and what is left (None: nothing)."""
+
+
+class Cutter:
+    """Cuts the components of one layout, whose sheets have ``height`` mm for parts."""
+
+    def __init__(self, measure: Measure, height: float) -> None:
+        self._measure = measure
+        self._height = height
+
+    def measured(self, component: CardComponent) -> Measured:
+        fragment = self._fragment(component, self._height)
+        return Measured(component, None if fragment is None or fragment.rest is not None else fragment)
+
+    def take(self, measured: Measured, room: float) -> Fragment | None:
+        """The fragment of the component that fits into ``room`` mm; None where nothing of it does."""
+        whole = measured.whole
+        if whole is not None and whole.height <= room + ROUNDING:
+            return whole
+        return self._fragment(measured.component, room)
+
+    def _fragment(self, component: CardComponent, room: float) -> Fragment | None:
+        caption = self._caption(component)
+        around = 2 * self._measure.padding(component.kind) + self._measure.label_height(component.kind, caption)
+        content, height, left = self._cut(component, room - around, self._height - around)
+        mark = ""
+        if left is not None:
+            mark = CONTINUES
+            around += self._measure.label_height(component.kind, mark)
+            content, height, left = self._cut(component, room - around, self._height - around)
+        if content is None:
+            return None
+        rest = None if left is None else component._replace(content=left, continued=True)
+        return Fragment(component, content, caption, mark, height + around, rest)
+
+    def _caption(self, component: CardComponent) -> str:
+        said = " · ".join(filter(None, [self._measure.component(component.kind).label, component.subject]))
+        return " ".join(filter(None, [said, CONTINUED if component.continued else ""]))
+
+    def _cut(self, component: CardComponent, room: float, most: float) -> _Cut:
+        """What fits into ``room``, where an empty sheet has room for ``most``."""
+        match component.content:
+            case Title() as title:
+                return _whole(title, self._measure.title_height(component.kind, title), room)
+            case Diagram() as diagram:
+                return _whole(diagram, diagram.height, room)
+            case Prose(blocks):
+                taken = text_fitting.take(blocks, room, self._measure.setting(component.kind))
+                rest = Prose(taken.rest) if taken.rest else None
+                return Prose(taken.blocks) if taken.blocks else None, taken.height, rest
+            case Question() as question:
+                return self._cut_question(question, room)
+            case Code() as code:
+                return self._cut_code(code, room, most)
+            case Machine(rows):
+                return _cut_items(rows, (room, most), self._row_height, self._split_row, Machine)
+            case Notes(entries):
+                return _cut_items(entries, (room, most), self._note_height, self._split_note, Notes)
+
+    def _cut_question(self, question: Question, room: float) -> _Cut:
+        taken = text_fitting.take(question.blocks, room, self._measure.setting("question"))
+        fits = 0 if taken.rest else min(question.answer_lines, int((room - taken.height) / ANSWER_LINE + ROUNDING))
+        left = question.answer_lines - fits
+        kept = Question(taken.blocks, fits) if taken.blocks or fits else None
+        rest = Question(taken.rest, left) if taken.rest or left else None
+        return kept, taken.height + fits * ANSWER_LINE, rest
+
+    def _cut_code(self, code: Code, room: float, most: float) -> _Cut:
+        line = self._measure.line(self._measure.component("code").size)
+        note = self._measure.label_height("code", code.missing)
+        if not code.lines:
+            return _whole(code, note, room)
+        kept, height, rest = _cut_items(
+            code.lines,
+            (room - note, most - note),
+            lambda each: len(each.pieces) * line,
+            lambda each, limit: _split_line(each, int(limit / line + ROUNDING)),
+            lambda lines: code._replace(lines=lines),
+        )
+        return kept, height + note, rest
+
+    def _row_height(self, row: Row) -> float:
+        line = self._measure.line(self._measure.component("machine").size)
+        return max(len(row.expression) * line, len(row.value) * line if row.value else BLANK) + TABLE_GAP
+
+    def _split_row(self, row: Row, room: float) -> tuple[Row, Row] | None:
+        most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)
+        if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
+            return None
+        # No value is a box to fill in; one that was shown whole leaves an empty line.
+        rest = row.value[most:] or ("",) * bool(row.value)
+        return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], rest)
+
+    def _note_height(self, note: Note) -> float:
+        size = self._measure.component("notes").size
+        return self._measure.note_lines(note) * self._measure.line(size) + TABLE_GAP
+
+    def _split_note(self, note: Note, room: float) -> tuple[Note, Note] | None:
+        size = self._measure.component("notes").size
+        words = self._measure.note_lines(note._replace(code=()))
+        most = int((room - TABLE_GAP) / self._measure.line(size) + ROUNDING) - words
+        return (note._replace(code=note.code[:most]), Note("", note.code[most:])) if most >= 1 else None
+
+
+def _whole(content: Content, height: float, room: float) -> _Cut:
+    return (content, height, None) if height <= room + ROUNDING else (None, 0.0, content)
+
+
+def _cut_items(
+    items: tuple[_Item, ...],
+    rooms: tuple[float, float],
+    height_of: Callable[[_Item], float],
+    split: Callable[[_Item, float], tuple[_Item, _Item] | None],
+    made: Callable[[tuple[_Item, ...]], Content],
+) -> _Cut:
+    """Whole items; a fragment only of one that is higher than an empty sheet. ``rooms`` are the heights free on this
+    sheet and on an empty one."""
+    (room, most), height = rooms, 0.0
+    for place, item in enumerate(items):
+        more = height_of(item)
+        if height + more > room + ROUNDING:
+            pieces = split(item, room) if place == 0 and more > most + ROUNDING else None
+            if pieces is not None:
+                return made(pieces[:1]), height_of(pieces[0]), made((pieces[1], *items[1:]))
+            return made(items[:place]) if place else None, height, made(items[place:])
+        height += more
+    return made(items), height, None
+
+
+def _split_line(line: CodeLine, most: int) -> tuple[CodeLine, CodeLine] | None:
+    if most < 1 or len(line.pieces) <= most:
+        return None
+    return line._replace(pieces=line.pieces[:most]), line._replace(pieces=line.pieces[most:])

@@ -1,0 +1,111 @@
+"""Checking a card: its source and the drift of its places, and on request every snapshot replayed for real."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.card import drift, proof
+from cardapp.card.catalog import Catalog
+from cardapp.card.source import LoadedCard
+from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable
+from cardapp.layout.compose import compose
+from cardapp.publish import layouts
+from cardapp.session import replay
+from cardapp.session.link import SessionLink, binding_of
+
+_REPLAY_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fault: the key of the place, a stable code, and a sentence."""
+
+    key: str
+    code: str
+    message: str
+
+
+def layout_faults(loaded: LoadedCard) -> list[Finding]:
+    """Why the card cannot be laid out, on the screen or on paper: no layout, a faulty one, or one without the room."""
+    try:
+        layout = layouts.find(loaded.card.layout)
+        for arranged in (layout.arranged("html"), layout.arranged("latex")):
+            compose(loaded.card, loaded.identity, arranged, loaded.sources())
+    except InvalidLayout as error:
+        return [Finding("", error.code, error.detail)]
+    return []
+
+
+def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:
+    """The places of the card that do not fit its C files."""
+    return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, loaded.sources())]
+
+
+def replay_all(loaded: LoadedCard, catalog: Catalog, told: Callable[[str, Finding | None], None]) -> list[Finding]:
+    """Replay every snapshot in a session of its own; ``told`` hears of each as it ends (None: proved)."""
+    findings = []
+    with _session(loaded) as link:
+        binding = binding_of(link.binding())
+        for number, key in enumerate(catalog.snapshots, 1):
+            finding = _replay(link, binding, loaded, catalog, key, number)
+            if finding is not None:
+                findings.append(finding)
+            told(key, finding)
+    return findings
+
+
+def _replay(
+    link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
+) -> Finding | None:
+    snapshot = catalog.snapshots[key]
+    asked = replay.arguments(
+        binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS, fresh=True
+    )
+    try:
+        reading = link.call(replay.TOOL, asked, seconds=_REPLAY_SECONDS + 5)
+    except SessionUnavailable:
+        raise
+    except CardAppError as error:
+        return Finding(key, error.code, error.detail)
+    reason = proof.drift_reason(proof.checks(snapshot, reading))
+    if reason is not None:
+        return Finding(key, "snapshot_drift", reason)
+    unread = [name for name in snapshot.watch if reading["values"][name]["value"] is None]
+    if unread:
+        return Finding(key, "unreadable_watch", f"{unread[0]}: {reading['values'][unread[0]]['error']}")
+    return None
+
+
+@contextmanager
+def _session(loaded: LoadedCard) -> Iterator[SessionLink]:
+    """A session in a state directory of its own, stopped and removed at the end whatever happens."""
+    with tempfile.TemporaryDirectory(prefix="card-check-", dir="/tmp") as folder:
+        environment = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
+        environment["CARD_STATE_DIR"] = folder
+        link = SessionLink(Path(folder) / "mcp-choice.json")
+        try:
+            _card_session(environment, "start", "--name", "check", str(loaded.path))
+            yield link
+        finally:
+            link.close()
+            _card_session(environment, "stop", "check", check=False)
+
+
+def _card_session(environment: dict[str, str], *arguments: str, check: bool = True) -> None:
+    """Run the session tool as a program: the session's code is never imported on this side."""
+    command = [sys.executable, "-P", "-m", "cardapp.container", *arguments]
+    ended = subprocess.run(
+        command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
+    )
+    if check and ended.returncode != 0:
+        said = (ended.stderr or ended.stdout).strip()
+        if ended.returncode == 3:
+            raise MissingRequirement(said)
+        raise CardAppError(said, code="session_failed")

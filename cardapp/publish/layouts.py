@@ -1,0 +1,81 @@
+"""The layout files: those that ship in ``templates/``, found by their id, and any other by its path."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+
+from jsonschema.protocols import Validator
+
+from cardapp.errors import InvalidLayout, NoLayout
+from cardapp.layout.source import build
+from cardapp.layout.template import Layout
+from cardapp.schema import decode, field_errors, validator
+from cardapp.settings import TEMPLATES
+
+SCHEMA = TEMPLATES / "card-template.v1.schema.json"
+MAX_LAYOUT_BYTES = 1024 * 1024
+
+
+def shipped() -> list[Path]:
+    """The files that ship, by their names; an id is the name without its ending."""
+    return sorted(TEMPLATES.glob("karta-*.json"))
+
+
+def known_ids() -> list[str]:
+    return [path.stem for path in shipped()]
+
+
+def path_of(layout_id: str) -> Path:
+    """Where the shipped layout of this id lies; :class:`NoLayout` names those that there are."""
+    if layout_id not in known_ids():
+        message = f"the layout {layout_id!r} is not known; known: {', '.join(known_ids())}"
+        raise NoLayout(f"{message}. The name of a layout file ends with .json")
+    return TEMPLATES / f"{layout_id}.json"
+
+
+def find(argument: str) -> Layout:
+    """The layout that a command line means: an id, or else the path of a file (it ends with .json, or has a slash)."""
+    is_path = argument.endswith(".json") or "/" in argument
+    return load(Path(argument) if is_path else path_of(argument))
+
+
+def load(path: Path) -> Layout:
+    """Read and check the file at ``path``; :class:`InvalidLayout` names every fault, :class:`NoLayout` that it is not
+    there."""
+    try:
+        with open(path, "rb") as file:
+            raw = file.read(MAX_LAYOUT_BYTES + 1)
+    except FileNotFoundError as error:
+        known = ", ".join(known_ids())
+        raise NoLayout(f"there is no layout file {path}: name a file, or a layout that ships ({known})") from error
+    except IsADirectoryError as error:
+        raise NoLayout(f"{path} is a folder: name a layout file in it, which ends with .json") from error
+    except OSError as error:
+        raise InvalidLayout(f"{path} cannot be read: {error.strerror}") from error
+    return parse(raw, str(path))
+
+
+def parse(raw: bytes, name: str) -> Layout:
+    """The layout in ``raw``; ``name`` is what messages call it."""
+    if len(raw) > MAX_LAYOUT_BYTES:
+        raise InvalidLayout(f"{name} is larger than {MAX_LAYOUT_BYTES} bytes")
+    try:
+        document = decode(raw)
+    except ValueError as error:
+        raise InvalidLayout(f"{name} {error}") from error
+    faults = field_errors(_checker(), document)
+    if faults:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        message = f"{name}: {faults[0].pointer or '/'} {faults[0].message}{more}"
+        raise InvalidLayout(message, errors=faults)
+    try:
+        return build(document)
+    except InvalidLayout as error:
+        raise InvalidLayout(f"{name}: {error.detail}", errors=error.errors) from error
+
+
+@cache
+def _checker() -> Validator:
+    return validator(json.loads(SCHEMA.read_text("utf-8")))

@@ -1,0 +1,127 @@
+"""From what was sent to checked values: queries against their schemas, bodies as JSON or lines of it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from decimal import Decimal
+from functools import lru_cache
+from types import MappingProxyType
+from typing import Any, NoReturn
+from urllib.parse import parse_qsl
+
+from marketdata.api import schemas
+from marketdata.api.compiled_schemas import accepts
+from marketdata.api.http import JSON
+from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
+from marketdata.tick import microseconds
+
+BODY_BYTES = 8 * 1024 * 1024
+
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_CHARSET = re.compile(r';\s*charset\s*=\s*"?utf-8"?\s*', re.IGNORECASE | re.ASCII)
+
+
+@lru_cache(maxsize=2048)
+def query_of(text: str, schema: str) -> Mapping[str, Any]:
+    """The query's parameters with the types of ``schema``, its defaults filled in; each name may stand once.
+
+    A query is a function of its text, so what is asked again and again is checked once.
+    """
+    properties = schemas.definition(schema).get("properties", {})
+    found: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=50) if text else []
+    except ValueError as error:
+        raise InvalidValue("the query string is not percent-encoded UTF-8, or has more than 50 parameters") from error
+    for name, value in pairs:
+        if name in found:
+            message = "stands twice in the query"
+            raise InvalidValue(f"{name[:80]} {message}", errors=(FieldError(schemas.pointer([name]), message),))
+        found[name] = _typed(value, properties.get(name, {}))
+    if not accepts(schema)(found):
+        checked(schema, found, "the query")
+    defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
+    return MappingProxyType(defaults | found)
+
+
+def checked(schema: str, value: Any, what: str) -> None:
+    """Raise :class:`InvalidValue` with every fault of ``value``; ``what`` is what the message calls it."""
+    faults = schemas.faults(schema, value)
+    if faults:
+        place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        raise InvalidValue(f"{place} {faults[0].message}{more}", errors=faults)
+
+
+def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
+    """The body's media type, which must be an allowed one, in UTF-8 and without a coding."""
+    sent, _, parameters = environ.get("CONTENT_TYPE", "").partition(";")
+    name: str = sent.strip().lower()
+    if name not in allowed or (parameters and not _CHARSET.fullmatch(";" + parameters)):
+        raise UnsupportedMediaType(f"send Content-Type: {' or '.join(allowed)}, in UTF-8")
+    if environ.get("HTTP_CONTENT_ENCODING", "identity").lower() != "identity":
+        raise UnsupportedMediaType("send the body without a Content-Encoding")
+    return name
+
+
+def raw_body(environ: Mapping[str, Any]) -> bytes:
+    """The body as it was sent; :class:`TooLarge` past :data:`BODY_BYTES`."""
+    length = int(environ.get("CONTENT_LENGTH") or 0)
+    if length > BODY_BYTES:
+        raise TooLarge.body(BODY_BYTES)
+    body: bytes = environ["wsgi.input"].read(length)
+    return body
+
+
+def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
+    """A small JSON body, valid by ``schema``; no name may stand twice in an object."""
+    media_type(environ, (JSON,))
+    value = decoded(raw_body(environ), _strict)
+    checked(schema, value, "the body")
+    found: dict[str, Any] = value
+    return found
+
+
+def decoded(raw: bytes, decoder: json.JSONDecoder | None = None) -> Any:
+    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`, so their text is what counts."""
+    try:
+        value = (decoder or _quick).decode(raw.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        raise MalformedJson(f"the body is not UTF-8 (byte {error.start})") from error
+    except json.JSONDecodeError as error:
+        place = f"line {error.lineno}, column {error.colno}"
+        raise MalformedJson(f"the body is not JSON: {error.msg} ({place})") from error
+    except RecursionError as error:
+        raise MalformedJson("the body is nested too deeply") from error
+    except (ValueError, ArithmeticError) as error:
+        raise MalformedJson(f"the body is not JSON: {error}") from error
+    return value
+
+
+def instant(value: Any) -> int:
+    """A time that the schema ``Instant`` takes, in microseconds since 1970."""
+    return microseconds(schemas.plain(value) if isinstance(value, Decimal) else value)
+
+
+def _typed(value: str, schema: Mapping[str, Any]) -> str | int:
+    """A query's text as the integer that its schema takes; left as text, the schema refuses or takes it."""
+    wanted = schemas.resolved(dict(schema)).get("type", ())
+    return int(value) if "integer" in wanted and _INTEGER.fullmatch(value) else value
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A name that stands twice would let two readers of the same body see two requests."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return found
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no JSON value")
+
+
+_quick = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
+_strict = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique)

@@ -1,0 +1,165 @@
+"""Where a card's sheets are written: whole or not at all, and with a message that names the place."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import resource
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from cardapp.cli import FORMATS, main
+from cardapp.publish.export import EMITTERS
+from tests.cardapp.layout.hostile import ROOT
+
+CALC = str(ROOT / "etc" / "cards" / "calc")
+
+
+def emit(*options: str, form: str = "latex") -> int:
+    return main(["emit", CALC, "--format", form, *options])
+
+
+def test_the_command_knows_every_format() -> None:
+    assert tuple(EMITTERS) == FORMATS
+
+
+@pytest.mark.parametrize(("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Set this with lualatex")])
+def test_a_format_goes_to_a_file_or_to_standard_output(
+    form: str, begins: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    output = tmp_path / "card"
+    assert emit("-o", str(output), form=form) == 0
+    assert capfdbinary.readouterr() == (b"", b"")
+    assert output.read_text("utf-8").startswith(begins)
+    assert emit("-o", "-", form=form) == 0
+    assert capfdbinary.readouterr().out == output.read_bytes()
+    assert emit(form=form) == 0
+    assert capfdbinary.readouterr().out == output.read_bytes()
+
+
+def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path) -> None:
+    own, named = tmp_path / "own", tmp_path / "named"
+    assert emit("-o", str(own)) == emit("--layout", "karta-5b", "-o", str(named)) == 0
+    assert r"\paperwidth=210mm" in own.read_text("utf-8")
+    assert r"\paperwidth=297mm" in named.read_text("utf-8")
+
+
+def test_what_was_there_is_replaced_and_keeps_its_rights_and_links(tmp_path: Path) -> None:
+    old, link = tmp_path / "old.tex", tmp_path / "link.tex"
+    old.write_text("old")
+    old.chmod(0o604)
+    link.symlink_to(old)
+    assert emit("-o", str(link)) == 0
+    assert link.is_symlink()
+    assert old.read_text("utf-8").startswith("% Set this")
+    assert stat.S_IMODE(old.stat().st_mode) == 0o604
+    assert sorted(os.listdir(tmp_path)) == ["link.tex", "old.tex"]
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        ("none/card.tex", "No such file or directory"),
+        ("file/card.tex", "Not a directory"),
+        ("folder", "Is a directory"),
+        ("/dev/full", "No space left on device"),
+    ],
+)
+def test_a_place_that_cannot_be_written_is_named(
+    output: str, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("kept")
+    (tmp_path / "folder").mkdir()
+    place = str(tmp_path / output)
+    assert emit("-o", place) == 2
+    assert capsys.readouterr().err == f"cardapp: {place} cannot be written: {said}\n"
+    assert sorted(os.listdir(tmp_path)) == ["file", "folder"]
+
+
+@pytest.mark.parametrize("before", [None, "the sheets of last year"])
+def test_a_disk_that_is_full_half_way_leaves_what_was_there(before: str | None, tmp_path: Path) -> None:
+    output = tmp_path / "card.tex"
+    if before is not None:
+        output.write_text(before)
+    done = subprocess.run(
+        [sys.executable, "-P", "-B", "-m", "cardapp", "emit", CALC, "--format", "latex", "-o", str(output)],
+        cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000)),
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stderr == f"cardapp: {output} cannot be written: File too large\n"
+    assert os.listdir(tmp_path) == ([] if before is None else ["card.tex"])
+    assert before is None or output.read_text() == before
+
+
+@pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex"], ["layouts"]])
+def test_a_reader_that_goes_away_is_no_fault(command: list[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "cardapp", *command], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(60) == 128 + signal.SIGPIPE
+
+
+def test_a_closed_standard_output_is_no_fault() -> None:
+    command = f"exec {sys.executable} -P -m cardapp layouts >&-"
+    done = subprocess.run(["sh", "-c", command], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("command", [["emit", CALC, "--format", "latex", "-o", "/dev/null"], ["layouts"]])
+def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: list[str]) -> None:
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    others = setup["options.extras_require"]["card"].replace("-", "_").split("\n")
+    unwanted = {line.split()[0] for line in others if line and not line.startswith("#")}
+    code = f"import sys; from cardapp.cli import main; main({command!r}); print(*sys.modules, sep='\\n')"
+    done = subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=ROOT, env={"PYTHONPATH": str(ROOT)},
+        capture_output=True, text=True, timeout=60, check=True,
+    )  # fmt: skip
+    loaded = set(done.stdout.splitlines())
+    assert "jsonschema" in loaded
+    assert len(unwanted) > 2
+    assert unwanted & loaded == set()
+
+
+def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert emit("--layout", "karta-nope") == 2
+    assert capsys.readouterr().err == (
+        "cardapp: the layout 'karta-nope' is not known; known: karta-5a, karta-5b, karta-blank, karta-classic, "
+        "karta-mixed. The name of a layout file ends with .json\n"
+    )
+    assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
+    said = f"cardapp: {tmp_path} is a folder: name a layout file in it, which ends with .json\n"
+    assert capsys.readouterr().err == said * 2
+
+
+def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    assert emit(form="pdf") == 2
+    assert capsys.readouterr() == (
+        "", "cardapp: a PDF is not for a terminal: name a file with -o FILE, or send it into a pipe\n"
+    )  # fmt: skip
+    assert emit(form="latex") == 0
+
+
+@pytest.mark.parametrize(
+    ("name", "says"), [("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)]
+)
+def test_an_ending_of_another_format_is_told(
+    name: str, says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / name
+    assert emit("-o", str(output), form="LaTeX") == 0
+    assert output.read_text("utf-8").startswith("% Set this")
+    told = f"cardapp: {output} is written as latex; its ending says {says}\n" if says else ""
+    assert capsys.readouterr().err == told

@@ -1,0 +1,80 @@
+"""The served card follows its file, survives half-done edits, and its revision follows contents, not times."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cardapp.card.source import load_card
+from cardapp.card_loader import CardLoader
+from cardapp.errors import InvalidCard
+from tests.functional.serving import make_card
+
+
+@pytest.fixture
+def card(tmp_path: Path) -> Path:
+    return make_card(tmp_path / "card")
+
+
+def edit(card: Path, old: str, new: str) -> None:
+    source = card / "card_source.json"
+    source.write_text(source.read_text().replace(old, new))
+
+
+def test_an_edited_source_is_served_at_once(card: Path) -> None:
+    card_loader = CardLoader(card)
+    before = card_loader.current().identity
+    edit(card, '"version": "1.0.0"', '"version": "1.1.0"')
+    after = card_loader.current().identity
+    assert (before.version, after.version) == ("1.0.0", "1.1.0")
+    assert before.source_sha256 != after.source_sha256 == card_loader.source_sha256()
+
+
+def test_a_broken_source_leaves_the_last_good_card(card: Path) -> None:
+    card_loader = CardLoader(card)
+    good = card_loader.current()
+    edit(card, '"tasks"', '"tusks"')
+    assert card_loader.current() is good
+    assert "tusks" in str(card_loader.fault)
+    assert card_loader.source_sha256() != good.identity.source_sha256
+    edit(card, '"tusks"', '"tasks"')
+    assert (card_loader.current().identity, card_loader.fault) == (good.identity, None)
+
+
+def test_a_missing_source_is_a_fault(card: Path) -> None:
+    card_loader = CardLoader(card)
+    (card / "card_source.json").unlink()
+    assert card_loader.current().card.id == "probe"
+    assert (card_loader.source_sha256(), card_loader.fault is None) == ("", False)
+    with pytest.raises(InvalidCard):
+        CardLoader(card)
+
+
+def test_the_revision_follows_the_contents_of_source_and_code(card: Path) -> None:
+    card_loader = CardLoader(card)
+    first = card_loader.revision()
+    code = card / "src" / "main.c"
+    os.utime(code, (1, 1))
+    assert card_loader.revision()["revision"] == first["revision"]
+    code.write_text(code.read_text() + "/* more */\n")
+    second = card_loader.revision()
+    assert second["revision"] != first["revision"]
+    edit(card, "Probe", "Probes")
+    assert card_loader.revision()["revision"] not in (first["revision"], second["revision"])
+
+
+def test_a_pipe_in_the_place_of_a_file_is_no_file(card: Path) -> None:
+    """Reading it would wait for a writer, for ever."""
+    card_loader = CardLoader(card)
+    before = card_loader.revision()["revision"]
+    code, source = card / "src" / "main.c", card / "card_source.json"
+    code.unlink()
+    os.mkfifo(code)
+    assert card_loader.revision()["revision"] != before
+    assert load_card(card).sources() == {}
+    source.unlink()
+    os.mkfifo(source)
+    assert (card_loader.current().card.id, card_loader.source_sha256()) == ("probe", "")
+    assert "there is no card" in str(card_loader.fault)

@@ -1,0 +1,109 @@
+"""How long the authenticator remembers a token: by a clock of the test's own, with nothing but a look-up behind it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from marketdata import token
+from marketdata.api.auth import CACHE_SECONDS, Authenticator, Caller
+from marketdata.errors import Unauthorized
+from marketdata.store.tokens import Holder
+
+CALLER = Caller("7", "mine", "read")
+TEXT = token.generate()
+
+
+class Database:
+    """One token, which can be revoked, and a clock that stands still unless it is moved; counts the questions."""
+
+    def __init__(self, seconds_left: float = math.inf) -> None:
+        self.now = 1000.0
+        self.ends = self.now + seconds_left
+        self.is_revoked = False
+        self.asked = 0
+        self.takes = 0.0
+        self.authenticator = Authenticator(self._find, clock=lambda: self.now)
+
+    def _find(self, digest: bytes) -> Holder | None:
+        assert digest == token.digest(TEXT)
+        self.asked += 1
+        left = self.ends - self.now
+        self.now += self.takes
+        return Holder(CALLER.id, CALLER.name, CALLER.scope, left) if left > 0 and not self.is_revoked else None
+
+    def admit(self) -> Caller:
+        return self.authenticator.admit(f"Bearer {TEXT}", "read")
+
+    def refuses(self) -> bool:
+        with pytest.raises(Unauthorized) as refused:
+            self.admit()
+        return refused.value.code == "invalid_token"
+
+
+def test_a_token_is_remembered_for_half_a_minute_and_no_longer() -> None:
+    database = Database()
+    assert database.admit() == CALLER
+    database.is_revoked = True
+    database.now += CACHE_SECONDS - 0.001
+    assert database.admit() == CALLER
+    assert database.asked == 1
+    database.now += 0.001
+    assert database.refuses()
+    assert database.asked == 2
+    assert CACHE_SECONDS == 30
+
+
+def test_use_does_not_lengthen_the_memory() -> None:
+    database = Database()
+    for _ in range(60):
+        database.admit()
+        database.now += 1
+    assert database.asked == 2
+
+
+def test_the_memory_counts_from_the_question_not_from_its_answer() -> None:
+    database = Database()
+    database.takes = 20
+    database.admit()
+    database.takes = 0
+    database.is_revoked = True
+    database.now += CACHE_SECONDS - 20
+    assert database.refuses()
+
+
+def test_a_token_that_expires_is_remembered_until_then() -> None:
+    database = Database(seconds_left=5)
+    assert database.admit() == CALLER
+    database.now += 4.999
+    assert database.admit() == CALLER
+    assert database.asked == 1
+    database.now += 0.001
+    assert database.refuses()
+
+
+def test_what_is_revoked_is_asked_for_again() -> None:
+    database = Database()
+    database.admit()
+    database.authenticator.forget("8")
+    database.admit()
+    assert database.asked == 1
+    database.is_revoked = True
+    database.authenticator.forget(CALLER.id)
+    assert database.refuses()
+
+
+def test_what_was_revoked_while_it_was_asked_for_is_not_remembered() -> None:
+    database = Database()
+    find = database.authenticator._find
+
+    def revoked_meanwhile(digest: bytes) -> Holder | None:
+        found = find(digest)
+        database.is_revoked = True
+        database.authenticator.forget(CALLER.id)
+        return found
+
+    database.authenticator._find = revoked_meanwhile
+    assert database.admit() == CALLER
+    assert database.refuses()

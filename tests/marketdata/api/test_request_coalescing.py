@@ -1,0 +1,80 @@
+"""Questions asked together: as fresh as if each had been asked alone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Collection
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from marketdata.api.request_coalescing import RequestCoalescing
+from marketdata.errors import DatabaseUnavailable
+
+
+class Clock:
+    """Answers each question with the number of the round; the first round lasts until it is let go."""
+
+    def __init__(self) -> None:
+        self.rounds: list[set[str]] = []
+        self.begun, self.let_go = threading.Event(), threading.Event()
+
+    def ask(self, names: Collection[str]) -> dict[str, int]:
+        self.rounds.append(set(names))
+        if len(self.rounds) == 1:
+            self.begun.set()
+            assert self.let_go.wait(10)
+        return {name: len(self.rounds) for name in names if name != "unknown"}
+
+
+def test_who_comes_during_a_round_is_answered_by_the_next() -> None:
+    clock = Clock()
+    together = RequestCoalescing(clock.ask)
+    with ThreadPoolExecutor(9) as pool:
+        first = pool.submit(together.get, "a")
+        assert clock.begun.wait(10)
+        # "a" is asked again: the answer on its way may be older than this question.
+        later = [pool.submit(together.get, name) for name in ["a", "b", "a", "unknown", "c", "b", "a", "c"]]
+        while together.waiting < len(later):
+            threading.Event().wait(0.001)
+        clock.let_go.set()
+        assert first.result(10) == 1
+        assert [each.result(10) for each in later] == [2, 2, 2, None, 2, 2, 2, 2]
+    assert clock.rounds == [{"a"}, {"a", "b", "c", "unknown"}]
+
+
+def test_a_failure_is_everybody_s_and_is_over_with_its_round() -> None:
+    failing = [True]
+
+    def ask(names: Collection[str]) -> dict[str, int]:
+        if failing[0]:
+            raise DatabaseUnavailable("gone")
+        return dict.fromkeys(names, 1)
+
+    together = RequestCoalescing(ask)
+    with ThreadPoolExecutor(8) as pool:
+        for outcome in [pool.submit(together.get, "a") for _ in range(50)]:
+            with pytest.raises(DatabaseUnavailable, match="gone"):
+                outcome.result(10)
+    failing[0] = False
+    assert together.get("a") == 1
+
+
+def test_answers_are_never_older_than_their_questions() -> None:
+    written = 0
+
+    def ask(names: Collection[str]) -> dict[str, int]:
+        return dict.fromkeys(names, written)
+
+    together = RequestCoalescing(ask)
+
+    def look() -> bool:
+        before = written
+        found = together.get("a")
+        return found is not None and found >= before
+
+    with ThreadPoolExecutor(6) as pool:
+        looks = [pool.submit(look) for _ in range(400)]
+        while not all(each.done() for each in looks):
+            written += 1
+        assert all(each.result() for each in looks)

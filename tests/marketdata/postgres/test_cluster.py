@@ -1,0 +1,259 @@
+"""The private cluster by itself: how it is made, what it refuses, what it repairs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import stat
+import subprocess
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
+from marketdata.postgres import binaries, processes
+from marketdata.postgres.cluster import Cluster, check_socket_path
+
+pytestmark = pytest.mark.functional
+
+AS_ROOT = os.geteuid() == 0
+
+
+def start(cluster: Cluster) -> None:
+    cluster.prepare()
+    cluster.launch()
+    while not cluster.ready():
+        assert cluster.process.poll() is None, cluster.last_words()
+        threading.Event().wait(0.02)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A cluster that was started once and shut down, for tests to copy."""
+    folder = tmp_path_factory.mktemp("made")
+    for place in (folder, *folder.parents[:-2]):  # pytest makes them 0700, and postgres has to pass
+        place.chmod(0o711)
+    cluster = Cluster(folder)
+    start(cluster)
+    cluster.stop()
+    return folder / "cluster"
+
+
+@pytest.fixture
+def cluster(state_dir: Path, made: Path) -> Iterator[Cluster]:
+    subprocess.run(["cp", "-a", made, state_dir / "cluster"], check=True)
+    cluster = Cluster(state_dir)
+    yield cluster
+    cluster.stop()
+    assert cluster.residents() == []
+
+
+def value(cluster: Cluster, expression: str) -> object:
+    with psycopg.connect(cluster.conninfo) as connection:
+        row = connection.execute(f"SELECT {expression}").fetchone()  # type: ignore[arg-type]
+    assert row is not None
+    return row[0]
+
+
+def test_what_the_cluster_is_like(cluster: Cluster) -> None:
+    start(cluster)
+    settings = (
+        "data_checksums",
+        "fsync",
+        "synchronous_commit",
+        "full_page_writes",
+        "jit",
+        "listen_addresses",
+        "TimeZone",
+    )
+    found = [value(cluster, f"current_setting('{name}')") for name in settings]
+    assert found == ["on", "on", "on", "on", "off", "", "UTC"]
+    assert value(cluster, "'a' < 'B'") is False  # by code point, as C does
+    assert value(cluster, "getdatabaseencoding()") == "UTF8"
+    assert stat.S_IMODE(cluster.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(cluster.log.stat().st_mode) == 0o600
+    owner = cluster.process.pid
+    assert (Path("/proc") / str(owner)).stat().st_uid != 0
+    cluster.stop()
+    cluster.stop()
+    assert "database system is shut down" in cluster.last_words()
+
+
+def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        cluster.prepare()
+        cluster.launch()
+        cluster.process.send_signal(signal.SIGINT)  # before it can have set its handlers
+        cluster.process.wait(timeout=60)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PGDATA", "/nowhere")
+    monkeypatch.setenv("PGPORT", "1")
+    start(cluster)
+    assert b"PGPORT" not in Path(f"/proc/{cluster.process.pid}/environ").read_bytes()
+
+
+def test_it_runs_in_a_folder_with_an_awkward_name(state_dir: Path, made: Path) -> None:
+    folder = state_dir / """it's "a\\ b"""
+    folder.mkdir(mode=0o711)
+    state_dir.chmod(0o711)
+    subprocess.run(["cp", "-a", made, folder / "cluster"], check=True)
+    cluster = Cluster(folder)
+    try:
+        start(cluster)
+        assert value(cluster, "current_database()") == "marketdata"
+    finally:
+        cluster.stop()
+
+
+def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cluster) -> None:
+    account = processes.Account.of_this_process()
+    other = subprocess.Popen(["sleep", "600"], **account.options)
+    try:
+        (cluster.data / "postmaster.pid").write_text(f"{other.pid}\n{cluster.data}\n0\n5432\n\n\n0 0\nready\n")
+        (cluster.folder / ".s.PGSQL.5432.lock").write_text(f"{other.pid}\n")
+        start(cluster)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_a_pid_file_of_before_is_not_taken_for_ready(cluster: Cluster) -> None:
+    cluster.prepare()
+    cluster.launch()
+    (pid := cluster.data / "postmaster.pid").unlink(missing_ok=True)
+    pid.write_text(f"1\n{cluster.data}\n0\n5432\n\n\n0 0\nready\n")
+    assert not cluster.ready()
+    cluster.process.send_signal(signal.SIGQUIT)
+
+
+def test_data_of_another_major_version_are_refused_with_the_way_out(cluster: Cluster) -> None:
+    (cluster.data / "PG_VERSION").write_text("9\n")
+    with pytest.raises(StateError) as caught:
+        cluster.prepare()
+    assert caught.value.code == "other_major_version"
+    for word in ("of PostgreSQL 9", "pg_upgrade", "MARKET_STATE_DIR", "DATABASE_URL"):
+        assert word in caught.value.detail
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="only root's PostgreSQL is another account's")
+def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
+    (state_dir / "a").mkdir(mode=0o700)
+    (state_dir / "a" / "b").mkdir()
+    state_dir.chmod(0o711)
+    with pytest.raises(StateError) as caught:
+        Cluster(state_dir / "a" / "b").prepare()
+    assert caught.value.code == "untraversable"
+    assert f"cannot pass through {state_dir}/a to" in caught.value.detail
+    assert "MARKET_STATE_DIR" in caught.value.detail
+
+
+def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
+    check_socket_path(Path("/" + "x" * 106))
+    with pytest.raises(UsageError, match=r"is 108 bytes long.*MARKET_STATE_DIR"):
+        check_socket_path(Path("/" + "x" * 107))
+    with pytest.raises(UsageError, match=r"has a comma.*MARKET_STATE_DIR"):
+        check_socket_path(Path("/a,b"))
+    with pytest.raises(UsageError, match="MARKET_STATE_DIR"):
+        Cluster(state_dir / ("x" * 100)).prepare()
+
+
+def test_a_half_made_cluster_goes(state_dir: Path) -> None:
+    (state_dir / "cluster" / "data.new-1").mkdir(parents=True)
+    cluster = Cluster(state_dir)
+    cluster.prepare()
+    assert [path.name for path in cluster.folder.iterdir()] == ["data"]
+
+
+def test_the_kernel_ends_it_with_the_process_that_started_it(state_dir: Path, made: Path) -> None:
+    subprocess.run(["cp", "-a", made, state_dir / "cluster"], check=True)
+    child = os.fork()
+    if child == 0:
+        try:
+            start(Cluster(state_dir))
+        finally:
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    cluster = Cluster(state_dir)
+    assert processes.end(cluster.residents(), signal.SIGCONT, 60) == []  # a signal that changes nothing
+    assert cluster.residents() == []
+    assert "database system is shut down" in cluster.log.read_text()
+
+
+# -- the programs ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Path]:
+    """``install(17)`` is the folder of a stand-in for PostgreSQL 17; the real ones are out of sight."""
+    monkeypatch.setattr(binaries, "_SYSTEM", (f"{tmp_path}/*/bin",))
+    monkeypatch.setattr(binaries, "WHEEL", "no_such_wheel")
+    monkeypatch.setattr(shutil, "which", lambda _name: None)
+
+    def make(major: int) -> Path:
+        folder = tmp_path / str(major) / "bin"
+        folder.mkdir(parents=True)
+        for name in ("initdb", "postgres"):
+            (folder / name).write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {major}.4 (Debian {major}.4-1)'\n")
+            (folder / name).chmod(0o755)
+        return folder
+
+    return make
+
+
+def test_the_newest_postgresql_is_taken_and_for_data_their_own(install: Callable[[int], Path], tmp_path: Path) -> None:
+    folders = {major: install(major) for major in (9, 15, 17, 16)}
+    assert binaries.find(data_major=None, data=tmp_path).folder == folders[17]
+    assert binaries.find(data_major=16, data=tmp_path).folder == folders[16]
+
+
+def test_without_a_postgresql_that_is_new_enough_the_way_out_is_named(
+    install: Callable[[int], Path], tmp_path: Path
+) -> None:
+    install(14)
+    with pytest.raises(MissingRequirement, match=r"PostgreSQL 15 or newer.*apt-get install postgresql.*DATABASE_URL"):
+        binaries.find(data_major=None, data=tmp_path)
+
+
+def test_a_broken_postgresql_is_passed_over(install: Callable[[int], Path], tmp_path: Path) -> None:
+    (install(16) / "postgres").write_text("#!/bin/sh\nexit 1\n")
+    good = install(15)
+    assert binaries.find(data_major=None, data=tmp_path).folder == good
+
+
+def test_the_wheel_steps_in_for_a_normal_user_only(
+    install: Callable[[int], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wheel = tmp_path / "site" / "a_wheel"
+    (wheel / "pginstall").mkdir(parents=True)
+    (wheel / "__init__.py").write_text("")
+    install(18).rename(wheel / "pginstall" / "bin")
+    monkeypatch.syspath_prepend(tmp_path / "site")
+    monkeypatch.setattr(binaries, "WHEEL", "a_wheel")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert binaries.find(data_major=None, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    system = install(15)
+    assert binaries.find(data_major=None, data=tmp_path).folder == system
+    assert binaries.find(data_major=18, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    with pytest.raises(StateError):
+        binaries.find(data_major=18, data=tmp_path)
+
+
+@pytest.mark.skipif(not AS_ROOT, reason="root only")
+def test_root_without_the_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(_name: str) -> object:
+        raise KeyError(_name)
+
+    monkeypatch.setattr(processes.pwd, "getpwnam", unknown)
+    with pytest.raises(MarketError, match="no account named postgres"):
+        processes.Account.of_this_process()

@@ -1,0 +1,282 @@
+"""The owner of a private cluster and its clients, killed in every way; afterwards nothing runs on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from tests.marketdata.lease_process import NOBODY, SECONDS, LeaseProcess, Watched, kill, python_for
+
+from marketdata.errors import StateError
+from marketdata.postgres import owner
+from marketdata.postgres.client import Client, database
+from marketdata.settings import load
+
+pytestmark = pytest.mark.functional
+
+USERS = ("root", "nobody") if os.geteuid() == 0 else ("this user",)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path, int | None], None]]:
+    """Fills a state directory with a cluster that was made once and shut down; making one takes a second or more."""
+    made: dict[int | None, Path] = {}
+
+    def fill(state_dir: Path, user: int | None) -> None:
+        if user not in made:
+            first = LeaseProcess(state_dir, user)
+            assert first.answer() == "ready"
+            running = Watched(state_dir).processes()
+            first.leave()
+            Watched(state_dir).assert_gone(running)
+            made[user] = tmp_path_factory.mktemp("cluster") / "cluster"
+            subprocess.run(["cp", "-a", state_dir / "cluster", made[user]], check=True)
+        else:
+            subprocess.run(["cp", "-a", made[user], state_dir / "cluster"], check=True)
+
+    yield fill
+    for folder in made.values():
+        shutil.rmtree(folder)
+
+
+@pytest.fixture(params=USERS)
+def user(request: pytest.FixtureRequest, state_dir: Path, loops: Callable[..., int]) -> int | None:
+    """Whom the clients run as; None is whoever runs the tests. The state directory is theirs."""
+    if request.param != "nobody":
+        return None
+    if not loops(quick=0, full=1):
+        pytest.skip("as another user only with --full: each of these starts a cluster of its own")
+    if python_for(NOBODY) is None:
+        pytest.skip("the account nobody cannot reach this repository, or no Python that is new enough")
+    os.chown(state_dir, NOBODY, NOBODY)
+    return NOBODY
+
+
+@pytest.fixture
+def watched(state_dir: Path, user: int | None, template: Callable[[Path, int | None], None]) -> Iterator[Watched]:
+    template(state_dir, user)
+    watched = Watched(state_dir)
+    yield watched
+    watched.assert_gone(watched.processes())
+
+
+Launch = Callable[[], LeaseProcess]
+
+
+@pytest.fixture
+def launch(state_dir: Path, user: int | None) -> Iterator[Launch]:
+    """``launch()`` is a client that was just started."""
+    clients: list[LeaseProcess] = []
+
+    def start() -> LeaseProcess:
+        clients.append(LeaseProcess(state_dir, user))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.kill()
+
+
+@pytest.fixture
+def join(watched: Watched, launch: Launch) -> Launch:
+    """``join()`` is a client that holds its client."""
+
+    def start() -> LeaseProcess:
+        client = launch()
+        assert client.answer() == "ready"
+        return client
+
+    return start
+
+
+def ask(watched: Watched, statement: str = "SELECT 1") -> object:
+    with psycopg.connect(watched.cluster.conninfo, autocommit=True) as connection:
+        cursor = connection.execute(statement)
+        return cursor.fetchone() if cursor.description else None
+
+
+def ask_until_answered(watched: Watched, statement: str) -> object:
+    """As a service does whose database goes and comes back."""
+    for _ in range(SECONDS * 10):
+        try:
+            return ask(watched, statement)
+        except psycopg.OperationalError:
+            threading.Event().wait(0.1)
+    pytest.fail("the database does not come back")
+
+
+def test_the_cluster_is_there_while_a_client_is(watched: Watched, join: Launch) -> None:
+    client = join()
+    assert ask(watched) == (1,)
+    running = watched.processes()
+    assert len(running) >= 2
+    client.leave()
+    watched.assert_gone(running)
+    assert "database system is shut down" in watched.cluster.log.read_text()
+
+
+def test_two_clients_share_one_owner(watched: Watched, join: Launch) -> None:
+    first, second = join(), join()
+    running = watched.processes()
+    first.leave()
+    assert ask(watched) == (1,)
+    assert watched.said()["pid"] in running
+    second.kill()
+    watched.assert_gone(running)
+
+
+def test_clients_at_the_same_moment_start_one_owner(watched: Watched, launch: Launch) -> None:
+    started = starts(watched)
+    clients = [launch() for _ in range(4)]
+    assert [client.answer() for client in clients] == ["ready"] * 4
+    assert starts(watched) == started + 1
+    running = watched.processes()
+    for client in clients:
+        client.leave()
+    watched.assert_gone(running)
+
+
+def starts(watched: Watched) -> int:
+    log = watched.cluster.log
+    return log.read_text().count("ready to accept connections") if log.exists() else 0
+
+
+def test_a_killed_owner_takes_its_postgresql_with_it(watched: Watched, join: Launch) -> None:
+    client = join()
+    running = watched.processes()
+    client.kill()
+    kill(watched.said()["pid"])
+    watched.assert_gone(running)
+    assert watched.cluster.log.read_text().rstrip().endswith("database system is shut down")
+
+
+def test_a_client_that_outlives_the_owner_starts_the_next(watched: Watched, join: Launch) -> None:
+    client = join()
+    ask(watched, "CREATE TABLE kept AS SELECT 7 AS number")
+    running = watched.processes()
+    killed = watched.said()
+    kill(watched.said()["pid"])
+    watched.assert_gone({pid: process for pid, process in running.items() if pid in killed.values()})
+    assert ask_until_answered(watched, "SELECT number FROM kept") == (7,)
+    assert watched.said()["pid"] != killed["pid"]
+    assert client.running()
+
+
+def test_a_killed_postgresql_comes_back(watched: Watched, join: Launch) -> None:
+    client = join()
+    ask(watched, "CREATE TABLE kept AS SELECT 7 AS number")
+    before = watched.said()
+    kill(before["postgres"])
+    assert ask_until_answered(watched, "SELECT number FROM kept") == (7,)
+    assert watched.said()["pid"] == before["pid"]
+    assert client.running()
+
+
+def test_everybody_killed_leaves_nothing_that_the_next_client_minds(
+    watched: Watched, join: Launch, loops: Callable[..., int]
+) -> None:
+    for round_ in range(loops(quick=3, full=50)):
+        client = join()
+        ask(watched, f"CREATE TABLE kept_{round_} AS SELECT 7 AS number")
+        running = watched.processes()
+        for pid in (*reversed(watched.said().values()), client.pid):
+            kill(pid)
+        watched.assert_gone(running)
+    client = join()
+    count = ask(watched, "SELECT count(*) FROM pg_tables WHERE tablename LIKE 'kept%'")
+    assert count == (loops(quick=3, full=50),)
+    running = watched.processes()
+    client.leave()
+    watched.assert_gone(running)
+
+
+def test_an_owner_killed_while_it_makes_the_cluster_leaves_no_half(state_dir: Path, launch: Launch) -> None:
+    watched = Watched(state_dir)
+    client = launch()
+    for _ in range(SECONDS * 100):
+        if halves := list(watched.cluster.folder.glob("data.new-*")):
+            break
+        threading.Event().wait(0.01)
+    owner_pid = int(halves[0].name.removeprefix("data.new-"))
+    os.kill(owner_pid, 9)
+    assert client.answer() == "ready"  # it starts the next owner, which begins anew
+    assert ask(watched) == (1,)
+    assert [path.name for path in watched.cluster.folder.glob("data*")] == ["data"]
+    running = watched.processes()
+    client.leave()
+    watched.assert_gone(running)
+
+
+def test_what_stops_the_owner_is_told_to_each_client(watched: Watched, launch: Launch) -> None:
+    (watched.cluster.data / "PG_VERSION").write_text("9\n")
+    for client in (launch(), launch()):
+        answer = client.answer()
+        assert answer.startswith("StateError other_major_version")
+        assert "MARKET_STATE_DIR" in answer
+        client.leave()
+
+
+def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Watched, join: Launch) -> None:
+    other = join()
+    with Client(watched.state_dir, linger=False):
+        pass
+    assert ask(watched) == (1,)
+    running = watched.processes()
+    other.leave()
+    watched.assert_gone(running)
+
+
+def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, user: int | None) -> None:
+    if user is not None:
+        pytest.skip("runs as whoever runs the tests")
+    command = [sys.executable, "-P", "-m", "marketdata", "db"]
+    environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as foreground:
+        assert foreground.stdout is not None
+        assert foreground.stdout.readline() == f'psql "{watched.cluster.conninfo}"\n'
+        with Client(watched.state_dir, linger=False):
+            assert watched.said()["pid"] == foreground.pid
+        assert ask(watched) == (1,)
+        running = watched.processes()
+        foreground.terminate()
+        assert foreground.wait(timeout=SECONDS) == 0
+    watched.assert_gone(running)
+
+
+def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
+    join()
+    with pytest.raises(StateError, match=f"process {watched.said()['pid']} owns") as caught:
+        owner.serve(watched.state_dir, announce=lambda: None)
+    assert caught.value.code == "owned"
+
+
+def test_a_lease_of_this_process_ends_twice_without_harm(watched: Watched, user: int | None) -> None:
+    if user is not None:
+        pytest.skip("runs as whoever runs the tests")
+    client = Client(watched.state_dir, linger=False)
+    running = watched.processes()
+    assert ask(watched) == (1,)
+    client.close()
+    client.close()
+    assert watched.cluster.residents() == []
+    watched.assert_gone(running)
+
+
+def test_a_database_of_ones_own_needs_no_owner(state_dir: Path) -> None:
+    settings = load({"MARKET_STATE_DIR": str(state_dir), "DATABASE_URL": "postgresql://elsewhere/data"})
+    with database(settings) as url:
+        assert url == "postgresql://elsewhere/data"
+    assert list(state_dir.iterdir()) == []
+
+
+def test_a_state_directory_that_cannot_be_made_names_the_setting(state_dir: Path) -> None:
+    (state_dir / "file").write_text("")
+    with pytest.raises(StateError, match="set MARKET_STATE_DIR"):
+        Client(state_dir / "file" / "below")
