@@ -8,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
-from cardapp.container import bridge
+from cardapp.container import bridge, foreground
 from cardapp.container.directory import State
 from cardapp.container.lifecycle import Condition, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
@@ -30,7 +30,15 @@ class Commands:
         self._sessions = sessions
 
     def start(self, options: argparse.Namespace) -> int:
-        _show_started(self._sessions.start(options.card, options.name, options.profile, select=options.select))
+        def start() -> Started:
+            return self._sessions.start(options.card, options.name, options.profile, select=options.select)
+
+        if not options.foreground:
+            _show_started(start())
+        elif options.name:
+            foreground.run(self._sessions, options.name, start, _announce_foreground)
+        else:
+            raise UsageError("start --foreground needs a --name")
         return 0
 
     def select(self, options: argparse.Namespace) -> int:
@@ -113,6 +121,11 @@ def _show_started(started: Started) -> None:
         _show_fetched(started.fetched)
 
 
+def _announce_foreground(started: Started) -> None:
+    _show_started(started)
+    print("Ctrl-C leaves it running: it ran before." if started.already else "Ctrl-C stops it.", flush=True)
+
+
 def _show_fetched(fetched: Fetched) -> None:
     for name, backup in fetched.set_aside.items():
         print(f"  {name}: your edited version is kept as {backup}")
@@ -145,6 +158,9 @@ def parser() -> argparse.ArgumentParser:
         "--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)"
     )
     start.add_argument("--select", action="store_true", help="choose it although another one is chosen")
+    start.add_argument(
+        "--foreground", action="store_true", help="stay until Ctrl-C or SIGTERM, then stop the session (needs --name)"
+    )
     start.add_argument("card", metavar="CARD")
     select = commands.add_parser("select", help="choose the session that the service acts on")
     select.add_argument("name", metavar="NAME")

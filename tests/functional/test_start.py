@@ -200,6 +200,62 @@ def gone_soon(environment: dict[str, str]) -> bool:
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
+@pytest.mark.parametrize("when", ["cardapp serve", "cardapp.container start", "cardapp.container.host", "nvim", READY])
+def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
+    """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
+    with started(card_environment, until=READY if when == READY else "") as (process, _printed):
+        if when != READY:
+            eventually(lambda: any(when in command for command in left_over(card_environment)), seconds=30)
+        process.kill()
+        process.wait(timeout=10)
+        assert gone_soon(card_environment), left_over(card_environment)
+    assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
+    with started(card_environment) as (_process, printed):
+        assert printed.endswith(READY)
+        assert identity(printed)["id"] == "arena"
+        assert "session default runs\n" in printed
+    assert left_over(card_environment) == []
+
+
+def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environment: dict[str, str]) -> None:
+    arena = str(ROOT / "etc" / "cards" / "arena")
+    try:
+        subprocess.run([SESSION, "start", "--name", "default", arena], env=card_environment, check=True)
+        before = left_over(card_environment)
+        with started(card_environment) as (process, _printed):
+            process.kill()
+            process.wait(timeout=10)
+            eventually(lambda: left_over(card_environment) == before, seconds=30)
+    finally:
+        subprocess.run([SESSION, "stop", "default"], env=card_environment, check=False)
+    assert left_over(card_environment) == []
+
+
+@pytest.mark.parametrize("when", ["cardapp.container start", "cardapp.container.host", "nvim", "announced"])
+def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
+    """Also when signals arrive in a volley."""
+    command = [SESSION, "start", "--foreground", "--name", "s", str(ROOT / "etc" / "cards" / "arena")]
+    with subprocess.Popen(command, env=card_environment, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        if when == "announced":
+            assert list(iter(process.stdout.readline, "Ctrl-C stops it.\n"))
+        else:
+            eventually(lambda: any(when in command for command in left_over(card_environment)))
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) * 5:
+            process.send_signal(number)
+        status = process.wait(timeout=30)
+    # Before its handlers are set the signal itself ends it, which has started nothing yet.
+    assert status == 0 or (when == "cardapp.container start" and status == -signal.SIGTERM)
+    assert left_over(card_environment) == []
+    assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
+
+
+def test_a_session_in_the_foreground_needs_a_name(card_environment: dict[str, str]) -> None:
+    command = [SESSION, "start", "--foreground", str(ROOT / "etc" / "cards" / "arena")]
+    done = subprocess.run(command, env=card_environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (2, "card-session: start --foreground needs a --name\n")
+
+
 def test_a_card_that_does_not_build_ends_the_service_too(card_environment: dict[str, str], tmp_path: Path) -> None:
     card = tmp_path / "calc"
     shutil.copytree(ROOT / "etc" / "cards" / "calc", card, ignore=shutil.ignore_patterns("build"))
