@@ -1,0 +1,121 @@
+"""A service of another account than the repository's owner, on the real programs: it uses the owner's finished
+environment, writes nothing into the repository, and runs on whatever launchers are started beside it."""
+
+from __future__ import annotations
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import urllib.request
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+
+from marketdata.errors import MissingRequirement
+from marketdata.postgres import binaries
+
+ROOT = Path(__file__).resolve().parents[2]
+NOBODY = 65534
+# A second account cannot run a Python in root's home, where a version manager keeps it.
+PYTHON = "/usr/bin/python3"
+PATH = "/usr/local/bin:/usr/bin:/bin"
+
+pytestmark = pytest.mark.functional
+
+
+def files_of_market() -> Iterator[tuple[Path, Path]]:
+    """The installed files of the market data's requirements: where each is, and its path in site-packages."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    found, names = set[str](), setup["options.extras_require"]["market"].split("\n")
+    while names:
+        name, extra, condition = re.fullmatch(r"([\w.-]*)(?:\[(\w+)\])?([^;]*;.*extra.*)?.*", names.pop()).groups()
+        if name and not condition and name not in found:
+            found.add(name)
+            names += [f"{name}-{extra}"] if extra else []
+            try:
+                distribution = metadata.distribution(name)
+            except metadata.PackageNotFoundError:  # required of another Python
+                continue
+            names += distribution.requires or []
+            for file in distribution.files or []:
+                if ".." not in file.parts:
+                    yield Path(str(distribution.locate_file(file))), Path(file)
+
+
+@pytest.fixture
+def repository() -> Iterator[Path]:
+    """A copy of this repository that belongs to root, set up for the market data, in a folder that all may enter."""
+    if os.geteuid() != 0:
+        pytest.skip("not run: only root can start a process of another account")
+    version = "import sysconfig; print(sysconfig.get_python_version())"
+    said = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True, check=False).stdout.strip()
+    if said != sysconfig.get_python_version():
+        pytest.skip(f"not run: {PYTHON} is not of the version of {sys.executable}, whose packages are copied")
+    try:
+        binaries.find(data_major=None, data=Path("/"))
+    except MissingRequirement:
+        pytest.skip("not run: no PostgreSQL is installed")
+    with tempfile.TemporaryDirectory(prefix="shared-", dir="/tmp") as folder:
+        root = Path(folder) / "repository"
+        Path(folder).chmod(0o755)
+        for name in ("bin", "etc", "cardapp", "marketdata"):
+            shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copy(ROOT / "setup.cfg", root)
+        subprocess.run([PYTHON, "-m", "venv", "--without-pip", root / ".venv"], check=True)
+        packages = next(root.glob(".venv/lib/python*/site-packages"))
+        for source, name in files_of_market():
+            (packages / name.parent).mkdir(parents=True, exist_ok=True)
+            shutil.copy(source, packages / name)
+        (packages / "repository.pth").write_text(f"{root}\n")
+        stamp = '. etc/setup.sh; mkdir "$PARTS"; printf "%s\\n" "$(environment_text)" "$(requirements market)"'
+        subprocess.run(["bash", "-euc", f'{stamp} >"$PARTS/market"'], cwd=root, check=True)
+        subprocess.run([root / ".venv/bin/python", "-m", "compileall", "-q", root], check=True)
+        yield root
+
+
+def written(root: Path) -> dict[str, int]:
+    """Every file of the repository, with its time of change."""
+    return {str(path): path.lstat().st_ctime_ns for path in root.rglob("*")}
+
+
+def test_a_service_of_another_account_runs_on_through_every_launcher(repository: Path) -> None:
+    before = written(repository)
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        other = Path(state, "path")
+        other.mkdir(0o755)
+        os.chown(state, NOBODY, NOBODY)
+        environment = {"PATH": PATH, "HOME": state, "MARKET_STATE_DIR": state, "MARKET_API_PORT": "0"}
+        with subprocess.Popen(
+            [repository / "bin" / "marketdata-api"], user=NOBODY, group=NOBODY, extra_groups=[],
+            env=environment, cwd="/", stdout=subprocess.PIPE, text=True,
+        ) as service:  # fmt: skip
+            assert service.stdout is not None
+            address = service.stdout.readline().strip()
+            try:
+                for path, user in ((PATH, 0), (f"{other}:{PATH}", 0), (PATH, NOBODY), (f"{other}:{PATH}", NOBODY)):
+                    (other / "chromium").touch(0o755)  # a browser appears
+                    done = subprocess.run(
+                        [repository / "bin" / "marketdata-token", "--help"], user=user, group=user, extra_groups=[],
+                        env=environment | {"PATH": path}, cwd="/", capture_output=True, text=True, check=False,
+                    )  # fmt: skip
+                    assert (done.returncode, done.stderr) == (0, "")
+                refused = subprocess.run(
+                    [repository / "bin" / "cardapp", "layouts"], user=NOBODY, group=NOBODY, extra_groups=[],
+                    env=environment, cwd="/", capture_output=True, text=True, check=False,
+                )  # fmt: skip
+                assert refused.returncode == 3
+                assert f"Its owner, root, can finish it with: {repository}/bin/start --setup\n" in refused.stderr
+                with urllib.request.urlopen(f"{address}/ready", timeout=10) as answer:
+                    assert answer.status == 200
+            finally:
+                service.terminate()
+        assert service.returncode == 0
+    assert written(repository) == before
