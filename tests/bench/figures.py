@@ -1,4 +1,4 @@
-"""Percentiles, and the table that the README quotes."""
+"""Percentiles, and the tables of tests/bench/README.md."""
 
 from __future__ import annotations
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -88,12 +89,37 @@ def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
     assert '"2500.25"' in chart
 
 
+def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], folder: Path) -> None:
+    """Every command of the front page's tour, but for the two that take over a terminal."""
+    page = (ROOT / "README.md").read_text(encoding="utf-8")
+    tour = re.findall(r"^    (.*)$", page.partition("\n## A tour\n")[2].partition("\n## ")[0], re.MULTILINE)
+    script = "\n".join(line for line in tour if line not in ("bin/start", "bin/card-session attach"))
+    for words, shown in (("card application", "127.0.0.1:8080"), ("market data API", "127.0.0.1:8787")):
+        address = re.search(rf"The {words} answers at http://(\S+?);? ", printed)
+        assert address is not None
+        assert shown in script
+        script = script.replace(shown, address[1])
+    script = script.replace("curl -sS", "curl -sS --fail-with-body").replace("-o ", f"-o {folder}/")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script], cwd=ROOT, env=environment, capture_output=True, text=True,
+        timeout=60, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout
+    for answer in ('"id": "arena"', '"state": "ready"', '"high_water"', '"approved"', '"media_type": "image/png"',
+                   '"status": "created"', '"o": "2500.25"'):  # fmt: skip
+        assert answer in done.stdout, (answer, done.stdout)
+    assert all((folder / name).stat().st_size > 10_000 for name in ("lesson.html", "arena.html"))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
-def test_it_answers_and_a_signal_ends_all_of_it(card_environment: dict[str, str], number: signal.Signals) -> None:
+def test_it_answers_and_a_signal_ends_all_of_it(
+    card_environment: dict[str, str], number: signal.Signals, tmp_path: Path
+) -> None:
     with started(card_environment) as (process, printed):
         assert identity(printed)["id"] == "arena"
         assert fetched(printed, "The market data API answers at ", "/ready")
         assert_the_shown_way_leads_to_a_candle(printed)
+        assert_the_tour_works_as_pasted(printed, card_environment, tmp_path)
         running = " ".join(left_over(card_environment))
         assert all(each in running for each in ("cardapp.container.host", "marketdata.postgres.owner", "/postgres -D"))
         os.killpg(process.pid, number)

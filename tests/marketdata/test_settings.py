@@ -150,8 +150,9 @@ def test_the_example_names_every_setting_and_can_be_used() -> None:
     assert named == {setting.name for setting in declared().values()}
 
 
-def test_the_front_page_names_every_setting() -> None:
-    page = (ROOT / "README.md").read_text(encoding="utf-8").partition("### Their settings")[2].partition("\n### ")[0]
+def test_the_readme_names_every_setting() -> None:
+    page = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
+    page = page.partition("\n## Settings\n")[2].partition("\n## ")[0]
     assert {setting.name for setting in declared().values()} == set(
         re.findall(r"`([A-Z_]+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
     )
