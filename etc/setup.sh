@@ -93,7 +93,7 @@ give_up_to_owner() {
     local command="bin/start --setup" place=$ROOT
     if [[ ${0##*/} == test ]]; then command="bin/test --help"; fi
     if [[ -e $VENV ]]; then place=$VENV; fi
-    give_up "The set-up of $ROOT is not finished, or $(id -un) may not read its .venv." \
+    give_up "The set-up of $ROOT is not finished, or $(id -un 2>/dev/null) may not read its .venv." \
         "Its owner, $(stat -c %U "$place"), can finish it with: $ROOT/$command" \
         "Or clone the repository into a folder of your own."
 }
