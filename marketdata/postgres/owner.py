@@ -1,8 +1,8 @@
 """The one process that owns the private cluster of a state directory.
 
 A client that finds no owner starts one (``client.py``); the owner ends shortly after its last client.
-``bin/marketdata-db`` runs an owner in the foreground, which stays. PostgreSQL is started from the main thread: the kernel
-ends PostgreSQL when that thread dies. Signals are waited for, not handled, so nothing interrupts the owner half-way.
+``bin/marketdata-db`` runs an owner in the foreground, which stays. PostgreSQL is started from the main thread: the
+kernel ends PostgreSQL when that thread dies. Signals are waited for, not handled, so nothing interrupts the owner half-way.
 """
 
 from __future__ import annotations

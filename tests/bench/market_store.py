@@ -26,7 +26,7 @@ from typing import Any
 from psycopg.conninfo import make_conninfo
 
 from marketdata.interval import DAY, SECOND, WIDTHS, bucket_open
-from marketdata.postgres.client import Lease
+from marketdata.postgres.client import Client
 from marketdata.store import candles, migrations, ticks
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
@@ -55,9 +55,9 @@ def main(arguments: list[str]) -> None:
     with contextlib.ExitStack() as stack:
         kept = Path(given.keep).resolve() if given.keep else None
         folder = kept or stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True))
-        lease = stack.enter_context(Lease(Path(folder), linger=False))
+        client = stack.enter_context(Client(Path(folder), linger=False))
         for size in given.sizes:
-            figures = measure(lease.conninfo, size, keep=kept is not None)
+            figures = measure(client.conninfo, size, keep=kept is not None)
             print(f"\n{size:,} ticks\n\n{table(list(figures))}", flush=True)
 
 

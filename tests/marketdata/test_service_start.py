@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.marketdata.lease_process import SECONDS, Watched, kill
+from tests.marketdata.postgres.client_process import SECONDS, Watched, kill
 
 from marketdata import secretfile
 

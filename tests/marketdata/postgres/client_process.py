@@ -13,7 +13,7 @@ from pathlib import Path
 
 from marketdata.postgres.cluster import Cluster
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
 _CLIENT = """
 import sys
@@ -46,7 +46,7 @@ def python_for(user: int | None) -> str | None:
     return None
 
 
-class LeaseProcess:
+class ClientProcess:
     """A process that holds a client until it is told to go or killed."""
 
     def __init__(self, state_dir: Path, user: int | None = None) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.marketdata.lease_process import NOBODY, SECONDS, LeaseProcess, Watched, kill, python_for
+from tests.marketdata.postgres.client_process import NOBODY, SECONDS, ClientProcess, Watched, kill, python_for
 
 from marketdata.errors import StateError
 from marketdata.postgres import owner
@@ -31,7 +31,7 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Pat
 
     def fill(state_dir: Path, user: int | None) -> None:
         if user not in made:
-            first = LeaseProcess(state_dir, user)
+            first = ClientProcess(state_dir, user)
             assert first.answer() == "ready"
             running = Watched(state_dir).processes()
             first.leave()
@@ -67,16 +67,16 @@ def watched(state_dir: Path, user: int | None, template: Callable[[Path, int | N
     watched.assert_gone(watched.processes())
 
 
-Launch = Callable[[], LeaseProcess]
+Launch = Callable[[], ClientProcess]
 
 
 @pytest.fixture
 def launch(state_dir: Path, user: int | None) -> Iterator[Launch]:
     """``launch()`` is a client that was just started."""
-    clients: list[LeaseProcess] = []
+    clients: list[ClientProcess] = []
 
-    def start() -> LeaseProcess:
-        clients.append(LeaseProcess(state_dir, user))
+    def start() -> ClientProcess:
+        clients.append(ClientProcess(state_dir, user))
         return clients[-1]
 
     yield start
@@ -86,9 +86,9 @@ def launch(state_dir: Path, user: int | None) -> Iterator[Launch]:
 
 @pytest.fixture
 def join(watched: Watched, launch: Launch) -> Launch:
-    """``join()`` is a client that holds its client."""
+    """``join()`` is a client that is connected."""
 
-    def start() -> LeaseProcess:
+    def start() -> ClientProcess:
         client = launch()
         assert client.answer() == "ready"
         return client
@@ -257,7 +257,7 @@ def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     assert caught.value.code == "owned"
 
 
-def test_a_lease_of_this_process_ends_twice_without_harm(watched: Watched, user: int | None) -> None:
+def test_a_client_of_this_process_closes_twice_without_harm(watched: Watched, user: int | None) -> None:
     if user is not None:
         pytest.skip("runs as whoever runs the tests")
     client = Client(watched.state_dir, linger=False)
