@@ -183,7 +183,7 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError("DATABASE_URL is set: there is no private PostgreSQL to own")
     way = f'psql "{conninfo(settings.state_dir)}"'
     try:
-        serve(settings.state_dir, announce=lambda: _say(way))
+        serve(settings.state_dir, on_ready=lambda: _say(way))
     except StateError as error:
         if error.code != "owned":
             raise

@@ -1,1 +1,1 @@
-"""The private PostgreSQL cluster: its binaries, its owner process, and the clients that use it."""
+"""The private PostgreSQL cluster: its programs, its owner process, and the clients that keep it running."""

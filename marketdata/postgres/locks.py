@@ -1,12 +1,14 @@
-"""The two lock files of a state directory, all that the owner of its private cluster and the clients agree on. They are
-locked with flock, so a lock is gone with its process, however that dies.
+"""The two lock files of a state directory, through which the owner of the private cluster and its clients coordinate.
 
-``clients.lock``  Each client holds it shared while it uses the database. The owner ends when it can have it
-                  exclusively, and holds it so while it ends: a client that comes meanwhile waits, then finds no owner.
-``owner.lock``    The owner holds it. Whoever gets it finds that there is none, starts one and hands the very lock over
-                  to it, so there is never a second owner nor a moment without a decision. Its content is what the
-                  owner says: its ``pid``, whether it ``stays``, and the process of ``postgres`` once that is
-                  ready; or ``error``, ``code`` and ``detail`` when it gave up.
+Both are locked with flock, so the kernel releases a lock when its process ends, however it ends.
+
+``clients.lock``  Every client holds it shared while it uses the database. The owner shuts down when it can lock the
+                  file exclusively, and keeps it locked meanwhile: a client that starts then waits, finds no owner
+                  and starts the next one.
+``owner.lock``    The owner holds it exclusively. A client that can lock it knows that no owner runs; it starts one and
+                  passes the locked descriptor to it, so there is never a second owner. The content is the owner's
+                  status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's process
+                  id, once it accepts connections); or ``error``, ``code`` and ``detail`` after a failure.
 """
 
 from __future__ import annotations
@@ -20,11 +22,11 @@ from typing import Any
 SHARED, EXCLUSIVE = fcntl.LOCK_SH, fcntl.LOCK_EX
 
 
-def open_clients(state_dir: Path) -> int:
+def open_clients_lock(state_dir: Path) -> int:
     return _open(state_dir / "clients.lock")
 
 
-def open_owner(state_dir: Path) -> int:
+def open_owner_lock(state_dir: Path) -> int:
     return _open(state_dir / "owner.lock")
 
 
@@ -32,32 +34,32 @@ def _open(path: Path) -> int:
     return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
 
-def release(file: int) -> None:
-    fcntl.flock(file, fcntl.LOCK_UN)
-
-
-def take(file: int, how: int) -> bool:
-    """Take the lock, or what this process holds of it, ``how``; False when another's is in the way."""
+def acquire(file: int, mode: int) -> bool:
+    """Lock the file, or convert the lock that is held, without waiting; False when another process prevents it."""
     try:
-        fcntl.flock(file, how | fcntl.LOCK_NB)
+        fcntl.flock(file, mode | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
 
 
-def said(file: int) -> dict[str, Any]:
-    """What the owner says; nothing when it says nothing, or is about to."""
+def release(file: int) -> None:
+    fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def read_status(file: int) -> dict[str, Any]:
+    """The owner's status; empty when the file is empty or holds no complete JSON object."""
     try:
-        found = json.loads(os.pread(file, 1 << 16, 0))
+        status = json.loads(os.pread(file, 1 << 16, 0))
     except ValueError:
         return {}
-    return found if isinstance(found, dict) else {}
+    return status if isinstance(status, dict) else {}
 
 
-def say(file: int, **words: Any) -> None:
-    """Say this instead of what was said; without words nothing."""
-    if not words:
+def write_status(file: int, **status: Any) -> None:
+    """Replace the owner's status; without arguments, empty the file."""
+    if not status:
         os.ftruncate(file, 0)
         return
-    # Blanks cover the rest of what was said: a reader never meets an empty file in between.
-    os.pwrite(file, json.dumps(words).encode().ljust(os.fstat(file).st_size), 0)
+    # Padded with spaces over the previous content instead of truncated: a reader never sees an empty file in between.
+    os.pwrite(file, json.dumps(status).encode().ljust(os.fstat(file).st_size), 0)

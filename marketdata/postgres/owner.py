@@ -1,8 +1,9 @@
 """The one process that owns the private cluster of a state directory.
 
 A client that finds no owner starts one (``client.py``); the owner ends shortly after its last client.
-``bin/marketdata-db`` runs an owner in the foreground, which stays. PostgreSQL is started from the main thread: the
-kernel ends PostgreSQL when that thread dies. Signals are waited for, not handled, so nothing interrupts the owner half-way.
+``bin/marketdata-db`` runs an owner in the foreground, which ends only on a signal. PostgreSQL is started from the main
+thread, since the kernel ends PostgreSQL when the thread that started it dies. Signals are waited for, not handled: no
+handler can interrupt the owner between two steps.
 """
 
 from __future__ import annotations
@@ -18,128 +19,130 @@ from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.client import make_private
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.processes import end
+from marketdata.postgres.processes import signal_and_wait
 
 LINGER_SECONDS = 2.0
-"""How long the cluster stays after its last client, so that one-shot commands in a row share one start."""
-RESTARTS, RESTART_SECONDS = 5, 60.0
-"""A PostgreSQL that dies more often than this is given up."""
-LEFTOVER_SECONDS = 60.0
-"""How long the cluster of a killed owner may take to end before it is told to at once."""
+"""How long the cluster runs on after its last client, so that consecutive commands share one start."""
+RESTARTS_MAX, RESTARTS_PERIOD = 5, 60.0
+"""The owner gives up when PostgreSQL dies more often than this within the period (seconds)."""
+OLD_CLUSTER_TIMEOUT = 60.0
+"""Seconds that the PostgreSQL of a killed owner gets for its fast shutdown, before an immediate one."""
 
-_WATCH_SECONDS = 0.5
-_START_POLL_SECONDS = 0.02
+_CHECK_SECONDS = 0.5
+_START_CHECK_SECONDS = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
 class Owner:
-    """Runs the cluster until nobody uses it any more. Main thread only.
+    """Runs the cluster until the last client is gone. Main thread only.
 
-    One with ``announce`` runs in the foreground and stays until it is told to end.
+    With ``on_ready``, which is called each time PostgreSQL accepts connections, it runs in the foreground: until a
+    signal ends it.
     """
 
-    def __init__(self, state_dir: Path, lock: int, *, announce: Callable[[], None] | None = None) -> None:
+    def __init__(self, state_dir: Path, lock: int, *, on_ready: Callable[[], None] | None = None) -> None:
         self._cluster = Cluster(state_dir)
         self._lock = lock
-        self._clients = locks.open_clients(state_dir)
-        self._announce = announce
+        self._clients_lock = locks.open_clients_lock(state_dir)
+        self._on_ready = on_ready
         self._deaths: list[float] = []
 
     def run(self) -> None:
-        """Returns when all is shut down; raises our error, which the clients are told too, when it cannot go on."""
-        # These and no others: a client that waits for its signals starts the owner with all of them blocked.
+        """Returns when the cluster has shut down. On a failure the error goes to the status file, for the clients, and
+        is raised."""
+        # Exactly these are blocked: a client that waits for its own signals starts the owner with all of them blocked.
         signal.pthread_sigmask(signal.SIG_SETMASK, _SIGNALS)
         try:
-            self._say()
+            self._write_status()
             self._cluster.prepare()
-            self._clear()
-            self._cluster.launch()
-            self._watch()
+            self._end_old_processes()
+            self._cluster.start()
+            self._supervise()
         except errors.MarketError as error:
-            locks.say(self._lock, error=type(error).__name__, code=error.code, detail=error.detail)
+            locks.write_status(self._lock, error=type(error).__name__, code=error.code, detail=error.detail)
             raise
         except OSError as error:
-            detail = f"the private database could not be run: {error}"
-            locks.say(self._lock, error="StateError", code="state", detail=detail)
+            detail = f"the private database cannot run: {error}"
+            locks.write_status(self._lock, error="StateError", code="state", detail=detail)
             raise errors.StateError(detail) from error
         finally:
             self._cluster.stop()
 
-    def _watch(self) -> None:
+    def _supervise(self) -> None:
+        """Restart PostgreSQL when it dies; return on a signal, or when the last client has been gone for a while."""
         ready, idle_since = False, None
         while True:
-            came = signal.sigtimedwait(_SIGNALS, _WATCH_SECONDS if ready else _START_POLL_SECONDS)
-            if came is not None and came.si_signo != signal.SIGCHLD:
+            received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS if ready else _START_CHECK_SECONDS)
+            if received is not None and received.si_signo != signal.SIGCHLD:
                 break
-            if (status := self._cluster.process.poll()) is not None:
-                self._say()
-                self._revive(status, was_ready=ready)
+            if (status := self._cluster.postmaster.poll()) is not None:
+                self._write_status()
+                self._restart(status, was_ready=ready)
                 ready = False
-            elif not ready and self._cluster.ready():
+            elif not ready and self._cluster.is_ready():
                 ready = True
-                self._say(postgres=self._cluster.process.pid)
-                if self._announce is not None:
-                    self._announce()
-            if self._announce is not None or not self._unused():
+                self._write_status(postgres=self._cluster.postmaster.pid)
+                if self._on_ready is not None:
+                    self._on_ready()
+            if self._on_ready is not None or self._has_clients():
                 idle_since = None
             elif idle_since is None:
                 idle_since = monotonic()
-            elif monotonic() - idle_since >= LINGER_SECONDS and locks.take(self._clients, locks.EXCLUSIVE):
+            elif monotonic() - idle_since >= LINGER_SECONDS and locks.acquire(self._clients_lock, locks.EXCLUSIVE):
                 break
-        locks.say(self._lock)
+        locks.write_status(self._lock)
 
-    def _say(self, **more: int) -> None:
-        locks.say(self._lock, pid=os.getpid(), stays=self._announce is not None, **more)
+    def _write_status(self, **more: int) -> None:
+        locks.write_status(self._lock, pid=os.getpid(), stays=self._on_ready is not None, **more)
 
-    def _unused(self) -> bool:
-        """True when no client holds its lock. It is not kept: whoever comes now finds the cluster running."""
-        if not locks.take(self._clients, locks.EXCLUSIVE):
-            return False
-        locks.release(self._clients)
-        return True
+    def _has_clients(self) -> bool:
+        """Whether a client holds its lock. The lock is released again: a client that starts now finds the cluster."""
+        if not locks.acquire(self._clients_lock, locks.EXCLUSIVE):
+            return True
+        locks.release(self._clients_lock)
+        return False
 
-    def _revive(self, status: int, *, was_ready: bool) -> None:
-        """Start PostgreSQL again after it died; a start that fails by itself, or too many deaths, is the end."""
+    def _restart(self, status: int, *, was_ready: bool) -> None:
+        """Start PostgreSQL again. StateError when it failed during its start, or died too often."""
         now = monotonic()
-        self._deaths = [at for at in self._deaths if now - at < RESTART_SECONDS] + [now]
-        if (status > 0 and not was_ready) or len(self._deaths) > RESTARTS:
+        self._deaths = [at for at in self._deaths if now - at < RESTARTS_PERIOD] + [now]
+        if (status > 0 and not was_ready) or len(self._deaths) > RESTARTS_MAX:
             raise errors.StateError(
-                f"PostgreSQL ended with status {status}; its last words, from {self._cluster.log}:\n"
-                f"{self._cluster.last_words()}",
+                f"PostgreSQL ended with status {status}; the end of {self._cluster.log}:\n{self._cluster.recent_log()}",
                 code="database_failed",
             )
-        sys.stderr.write(f"marketdata-db: PostgreSQL ended with status {status}; it is started again\n")
-        self._clear()
-        self._cluster.launch()
+        sys.stderr.write(f"marketdata-db: PostgreSQL ended with status {status}; starting it again\n")
+        self._end_old_processes()
+        self._cluster.start()
 
-    def _clear(self) -> None:
-        """Wait until nothing of an earlier PostgreSQL works in the data directory any more.
+    def _end_old_processes(self) -> None:
+        """Wait until no process of an earlier PostgreSQL uses the data directory; only then is postmaster.pid stale.
 
-        Only then may its postmaster.pid be taken for stale. A killed owner's postmaster is shutting down by itself, a
-        killed postmaster's backends notice within moments.
+        The postmaster of a killed owner is already shutting down; backends of a killed postmaster exit within moments.
         """
-        for how, seconds in ((signal.SIGINT, LEFTOVER_SECONDS), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
-            deadline = monotonic() + seconds
-            while (left := self._cluster.residents()) and monotonic() < deadline:
-                end(left, how, deadline - monotonic())
-            if not left:
+        for number, timeout in ((signal.SIGINT, OLD_CLUSTER_TIMEOUT), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
+            deadline = monotonic() + timeout
+            while (running := self._cluster.processes()) and monotonic() < deadline:
+                signal_and_wait(running, number, deadline - monotonic())
+            if not running:
                 return
-        raise errors.StateError(f"processes {left} of an earlier PostgreSQL do not end; end them, then try again")
+        raise errors.StateError(f"processes {running} of an earlier PostgreSQL did not end; kill them, then try again")
 
 
-def serve(state_dir: Path, *, announce: Callable[[], None]) -> None:
-    """Own the cluster in this process until SIGTERM, and ``announce`` it each time it has come up.
+def serve(state_dir: Path, *, on_ready: Callable[[], None]) -> None:
+    """Own the cluster in this process until SIGTERM, SIGINT or SIGHUP.
 
-    Raises StateError when another process owns it already.
+    ``on_ready`` is called each time PostgreSQL accepts connections. StateError (``owned``) when another process owns
+    the cluster.
     """
     make_private(state_dir)
-    lock = locks.open_owner(state_dir)
+    lock = locks.open_owner_lock(state_dir)
     try:
-        if not locks.take(lock, locks.EXCLUSIVE):
-            pid = locks.said(lock).get("pid", "(starting)")
-            raise errors.StateError(f"process {pid} owns the database of {state_dir} already", code="owned")
-        locks.say(lock)
-        Owner(state_dir, lock, announce=announce).run()
+        if not locks.acquire(lock, locks.EXCLUSIVE):
+            pid = locks.read_status(lock).get("pid", "(starting)")
+            raise errors.StateError(f"process {pid} already owns the database of {state_dir}", code="owned")
+        locks.write_status(lock)
+        Owner(state_dir, lock, on_ready=on_ready).run()
     finally:
         os.close(lock)
 

@@ -1,5 +1,5 @@
-"""Processes as the private cluster needs them: who PostgreSQL runs as, children that end with their parent, and finding
-and ending what an earlier owner left behind. Linux only (/proc, pidfd, prctl)."""
+"""Process control for the private cluster: the account that PostgreSQL runs as, children that end with their parent,
+and finding and ending processes that an earlier owner left behind. Linux only (/proc, pidfd, prctl)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Account:
-    """Whom PostgreSQL runs as."""
+    """The account that PostgreSQL runs as."""
 
     uid: int
     gid: int
@@ -36,78 +36,80 @@ class Account:
             entry = pwd.getpwnam("postgres")
         except KeyError as error:
             raise MissingRequirement(
-                "PostgreSQL does not run as root, and there is no account named postgres. Debian's package postgresql "
-                "brings one; or run this as a normal user; or set DATABASE_URL to a PostgreSQL that runs elsewhere"
+                "PostgreSQL does not run as root, and there is no account named postgres. Install Debian's package "
+                "postgresql, which creates it; or run this as a normal user; or set DATABASE_URL to a PostgreSQL "
+                "that runs elsewhere"
             ) from error
         return cls(entry.pw_uid, entry.pw_gid, os.getgrouplist("postgres", entry.pw_gid))
 
     @property
     def options(self) -> dict[str, Any]:
-        """What makes ``subprocess`` start a child as this account."""
+        """The arguments with which ``subprocess`` starts a child as this account."""
         if os.geteuid() != 0:
             return {}
         return {"user": self.uid, "group": self.gid, "extra_groups": self.groups}
 
 
-def readable(files: Sequence[int], seconds: float | None) -> list[int]:
-    """The file descriptors that can be read, or whose other end is closed, at most ``seconds`` later.
+def wait_readable(descriptors: Sequence[int], timeout: float | None) -> list[int]:
+    """Wait up to ``timeout`` seconds (None: without limit) and return the descriptors that are readable or closed.
 
-    A pidfd can be when its process has ended. Any descriptor will do: ``select.select`` takes none above 1023.
+    A pidfd is readable when its process has ended. ``poll`` is used since ``select.select`` refuses descriptors above
+    1023.
     """
     poll = select.poll()
-    for file in files:
-        poll.register(file, select.POLLIN)
-    return [file for file, _event in poll.poll(None if seconds is None else max(0.0, seconds) * 1000)]
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _event in poll.poll(None if timeout is None else max(0.0, timeout) * 1000)]
 
 
-def alive(pid: int) -> bool:
-    """True while the process runs; one that ended and was not waited for yet does not."""
+def is_running(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
     try:
         process = os.pidfd_open(pid)
     except ProcessLookupError:
         return False
     try:
-        return not readable([process], 0)
+        return not wait_readable([process], 0)
     finally:
         os.close(process)
 
 
-def end(pids: list[int], how: signal.Signals, seconds: float) -> list[int]:
-    """Signal the processes and wait until they are gone; those that stayed for ``seconds`` are returned."""
-    stayed = []
+def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float) -> list[int]:
+    """Send the signal to each process and wait up to ``timeout`` seconds for its end; returns those still running."""
+    running = []
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             process = os.pidfd_open(pid)
             try:
-                signal.pidfd_send_signal(process, how)
-                if not readable([process], seconds):
-                    stayed.append(pid)
+                signal.pidfd_send_signal(process, number)
+                if not wait_readable([process], timeout):
+                    running.append(pid)
             finally:
                 os.close(process)
-    return stayed
+    return running
 
 
-def tie_to_this_process() -> Callable[[], None]:
-    """For a child, between fork and exec: SIGINT when this process dies, and no signal blocked or ignored.
+def end_with_parent() -> Callable[[], None]:
+    """A ``preexec_fn``: the child gets SIGINT when this process dies, and starts with no signal blocked or ignored.
 
-    A shell lets what it runs in the background ignore SIGINT. A program that had not set its own handlers yet would
-    then miss the one signal that is to end it.
+    A shell makes background processes ignore SIGINT. A child that inherited this, and has not installed its own
+    handlers yet, would miss the one signal that ends it.
     """
     prctl, parent = ctypes.CDLL(None).prctl, os.getpid()
 
-    def tie() -> None:
+    def prepare_child() -> None:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGQUIT, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
-        if os.getppid() != parent:  # it died before the line above
+        if os.getppid() != parent:  # the parent died before prctl took effect
             os._exit(1)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
 
-    return tie
+    return prepare_child
 
 
-def named(name: str) -> Iterator[int]:
-    """The processes whose program has this name."""
+def find_by_name(name: str) -> Iterator[int]:
+    """The process ids of all processes with this command name."""
     for entry in os.listdir("/proc"):
         if entry.isdecimal():
             with contextlib.suppress(OSError):
@@ -115,8 +117,8 @@ def named(name: str) -> Iterator[int]:
                     yield int(entry)
 
 
-def works_in(pid: int, folder: Path) -> bool:
-    """True when ``folder`` is the working directory of the process."""
+def has_working_directory(pid: int, folder: Path) -> bool:
+    """Whether ``folder`` is the working directory of the process."""
     try:
         return os.readlink(f"/proc/{pid}/cwd") == str(folder)
     except OSError:

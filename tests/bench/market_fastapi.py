@@ -19,7 +19,8 @@ from fastapi import FastAPI, Response
 
 _ROWS = "SELECT * FROM md_candles_v1($1, '1h', NULL, $2, 500)"
 _KEPT = (
-    "SELECT json_prefix FROM md_rollups_1h_v1 WHERE symbol = $1 AND res = 3600 AND bucket <= $2 ORDER BY bucket DESC LIMIT 500"
+    "SELECT json_prefix FROM md_rollups_1h_v1 WHERE symbol = $1 AND res = 3600 AND bucket <= $2"
+    " ORDER BY bucket DESC LIMIT 500"
 )
 _TEXT = f"""SELECT '[' || string_agg(json_prefix || ',"closed":true,"finalized":true}}', ',') || ']' FROM ({_KEPT}) c"""
 

@@ -14,9 +14,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from tests.marketdata.postgres.client_process import SECONDS, Watched, kill
 
 from marketdata import secretfile
+from tests.marketdata.postgres.client_process import SECONDS, Watched, kill
 
 pytestmark = pytest.mark.functional
 
@@ -58,7 +58,7 @@ def test_with_nothing_configured_it_serves_and_keeps_what_it_was_told(state_dir:
             process.terminate()
             _out, said = process.communicate(timeout=SECONDS)
             assert process.returncode == 0, said
-            assert watched.cluster.residents() == []
+            assert watched.cluster.processes() == []
             watched.assert_gone(running)
         assert token not in said
         assert read not in said
@@ -107,15 +107,15 @@ def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) 
         assert all(endings <= blocked(thread) for thread in threads), (
             "one that takes a signal keeps it from the main one"
         )
-        first = watched.said()
+        first = watched.status()
         kill(first["pid"])
         # The service starts the next owner from a thread that lets no signal in.
         for _ in range(SECONDS * 10):
-            if "postgres" in (said := watched.said()) and said["pid"] != first["pid"]:
+            if "postgres" in (status := watched.status()) and status["pid"] != first["pid"]:
                 break
             threading.Event().wait(0.1)
-        assert said["pid"] != first["pid"]
-        assert blocked(said["pid"]) <= {*endings, signal.SIGCHLD}  # what it waits for; while it does, not even these
+        assert status["pid"] != first["pid"]
+        assert blocked(status["pid"]) <= {*endings, signal.SIGCHLD}  # what it waits for; while it does, not even these
         running = watched.processes()
         process.terminate()
         assert process.wait(timeout=SECONDS) == 0

@@ -84,8 +84,8 @@ class Watched:
         self.state_dir = state_dir
         self.cluster = Cluster(state_dir)
 
-    def said(self) -> dict[str, int]:
-        """What the owner says: its ``pid`` and that of ``postgres``."""
+    def status(self) -> dict[str, int]:
+        """The owner's status: its ``pid`` and that of ``postgres``."""
         with suppress(OSError, ValueError):
             found = json.loads((self.state_dir / "owner.lock").read_text())
             return {key: found[key] for key in ("pid", "postgres") if key in found}
@@ -93,7 +93,7 @@ class Watched:
 
     def processes(self) -> dict[int, int]:
         """Each process of now, owner and PostgreSQL's, with a pidfd that outlives it."""
-        pids = [*self.said().values(), *self.cluster.residents()]
+        pids = [*self.status().values(), *self.cluster.processes()]
         found = {}
         for pid in pids:
             with suppress(ProcessLookupError):
@@ -105,7 +105,7 @@ class Watched:
         for pid, process in processes.items():
             assert select.select([process], [], [], SECONDS)[0], f"{pid} stays"
             os.close(process)
-        assert self.cluster.residents() == []
+        assert self.cluster.processes() == []
 
 
 def kill(pid: int) -> None:

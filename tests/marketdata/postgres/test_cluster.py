@@ -25,9 +25,9 @@ AS_ROOT = os.geteuid() == 0
 
 def start(cluster: Cluster) -> None:
     cluster.prepare()
-    cluster.launch()
-    while not cluster.ready():
-        assert cluster.process.poll() is None, cluster.last_words()
+    cluster.start()
+    while not cluster.is_ready():
+        assert cluster.postmaster.poll() is None, cluster.recent_log()
         threading.Event().wait(0.02)
 
 
@@ -49,7 +49,7 @@ def cluster(state_dir: Path, made: Path) -> Iterator[Cluster]:
     cluster = Cluster(state_dir)
     yield cluster
     cluster.stop()
-    assert cluster.residents() == []
+    assert cluster.processes() == []
 
 
 def value(cluster: Cluster, expression: str) -> object:
@@ -76,20 +76,20 @@ def test_what_the_cluster_is_like(cluster: Cluster) -> None:
     assert value(cluster, "getdatabaseencoding()") == "UTF8"
     assert stat.S_IMODE(cluster.folder.stat().st_mode) == 0o700
     assert stat.S_IMODE(cluster.log.stat().st_mode) == 0o600
-    owner = cluster.process.pid
+    owner = cluster.postmaster.pid
     assert (Path("/proc") / str(owner)).stat().st_uid != 0
     cluster.stop()
     cluster.stop()
-    assert "database system is shut down" in cluster.last_words()
+    assert "database system is shut down" in cluster.recent_log()
 
 
 def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         cluster.prepare()
-        cluster.launch()
-        cluster.process.send_signal(signal.SIGINT)  # before it can have set its handlers
-        cluster.process.wait(timeout=60)
+        cluster.start()
+        cluster.postmaster.send_signal(signal.SIGINT)  # before it can have set its handlers
+        cluster.postmaster.wait(timeout=60)
     finally:
         signal.signal(signal.SIGINT, before)
 
@@ -98,7 +98,7 @@ def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: p
     monkeypatch.setenv("PGDATA", "/nowhere")
     monkeypatch.setenv("PGPORT", "1")
     start(cluster)
-    assert b"PGPORT" not in Path(f"/proc/{cluster.process.pid}/environ").read_bytes()
+    assert b"PGPORT" not in Path(f"/proc/{cluster.postmaster.pid}/environ").read_bytes()
 
 
 def test_it_runs_in_a_folder_with_an_awkward_name(state_dir: Path, made: Path) -> None:
@@ -129,11 +129,11 @@ def test_a_pid_file_whose_number_went_to_another_process_is_repaired(cluster: Cl
 
 def test_a_pid_file_of_before_is_not_taken_for_ready(cluster: Cluster) -> None:
     cluster.prepare()
-    cluster.launch()
+    cluster.start()
     (pid := cluster.data / "postmaster.pid").unlink(missing_ok=True)
     pid.write_text(f"1\n{cluster.data}\n0\n5432\n\n\n0 0\nready\n")
-    assert not cluster.ready()
-    cluster.process.send_signal(signal.SIGQUIT)
+    assert not cluster.is_ready()
+    cluster.postmaster.send_signal(signal.SIGQUIT)
 
 
 def test_data_of_another_major_version_are_refused_with_the_way_out(cluster: Cluster) -> None:
@@ -159,9 +159,9 @@ def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
 
 def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
     check_socket_path(Path("/" + "x" * 106))
-    with pytest.raises(UsageError, match=r"is 108 bytes long.*MARKET_STATE_DIR"):
+    with pytest.raises(UsageError, match=r"has 108 bytes.*MARKET_STATE_DIR"):
         check_socket_path(Path("/" + "x" * 107))
-    with pytest.raises(UsageError, match=r"has a comma.*MARKET_STATE_DIR"):
+    with pytest.raises(UsageError, match=r"contains a comma.*MARKET_STATE_DIR"):
         check_socket_path(Path("/a,b"))
     with pytest.raises(UsageError, match="MARKET_STATE_DIR"):
         Cluster(state_dir / ("x" * 100)).prepare()
@@ -184,8 +184,8 @@ def test_the_kernel_ends_it_with_the_process_that_started_it(state_dir: Path, ma
             os.kill(os.getpid(), signal.SIGKILL)
     os.waitpid(child, 0)
     cluster = Cluster(state_dir)
-    assert processes.end(cluster.residents(), signal.SIGCONT, 60) == []  # a signal that changes nothing
-    assert cluster.residents() == []
+    assert processes.signal_and_wait(cluster.processes(), signal.SIGCONT, 60) == []  # a signal that changes nothing
+    assert cluster.processes() == []
     assert "database system is shut down" in cluster.log.read_text()
 
 

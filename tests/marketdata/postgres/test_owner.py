@@ -12,12 +12,12 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from tests.marketdata.postgres.client_process import NOBODY, SECONDS, ClientProcess, Watched, kill, python_for
 
 from marketdata.errors import StateError
 from marketdata.postgres import owner
 from marketdata.postgres.client import Client, database
 from marketdata.settings import load
+from tests.marketdata.postgres.client_process import NOBODY, SECONDS, ClientProcess, Watched, kill, python_for
 
 pytestmark = pytest.mark.functional
 
@@ -127,7 +127,7 @@ def test_two_clients_share_one_owner(watched: Watched, join: Launch) -> None:
     running = watched.processes()
     first.leave()
     assert ask(watched) == (1,)
-    assert watched.said()["pid"] in running
+    assert watched.status()["pid"] in running
     second.kill()
     watched.assert_gone(running)
 
@@ -152,7 +152,7 @@ def test_a_killed_owner_takes_its_postgresql_with_it(watched: Watched, join: Lau
     client = join()
     running = watched.processes()
     client.kill()
-    kill(watched.said()["pid"])
+    kill(watched.status()["pid"])
     watched.assert_gone(running)
     assert watched.cluster.log.read_text().rstrip().endswith("database system is shut down")
 
@@ -161,21 +161,21 @@ def test_a_client_that_outlives_the_owner_starts_the_next(watched: Watched, join
     client = join()
     ask(watched, "CREATE TABLE kept AS SELECT 7 AS number")
     running = watched.processes()
-    killed = watched.said()
-    kill(watched.said()["pid"])
+    killed = watched.status()
+    kill(watched.status()["pid"])
     watched.assert_gone({pid: process for pid, process in running.items() if pid in killed.values()})
     assert ask_until_answered(watched, "SELECT number FROM kept") == (7,)
-    assert watched.said()["pid"] != killed["pid"]
+    assert watched.status()["pid"] != killed["pid"]
     assert client.running()
 
 
 def test_a_killed_postgresql_comes_back(watched: Watched, join: Launch) -> None:
     client = join()
     ask(watched, "CREATE TABLE kept AS SELECT 7 AS number")
-    before = watched.said()
+    before = watched.status()
     kill(before["postgres"])
     assert ask_until_answered(watched, "SELECT number FROM kept") == (7,)
-    assert watched.said()["pid"] == before["pid"]
+    assert watched.status()["pid"] == before["pid"]
     assert client.running()
 
 
@@ -186,7 +186,7 @@ def test_everybody_killed_leaves_nothing_that_the_next_client_minds(
         client = join()
         ask(watched, f"CREATE TABLE kept_{round_} AS SELECT 7 AS number")
         running = watched.processes()
-        for pid in (*reversed(watched.said().values()), client.pid):
+        for pid in (*reversed(watched.status().values()), client.pid):
             kill(pid)
         watched.assert_gone(running)
     client = join()
@@ -242,7 +242,7 @@ def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, use
         assert foreground.stdout is not None
         assert foreground.stdout.readline() == f'psql "{watched.cluster.conninfo}"\n'
         with Client(watched.state_dir, linger=False):
-            assert watched.said()["pid"] == foreground.pid
+            assert watched.status()["pid"] == foreground.pid
         assert ask(watched) == (1,)
         running = watched.processes()
         foreground.terminate()
@@ -252,8 +252,8 @@ def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, use
 
 def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
     join()
-    with pytest.raises(StateError, match=f"process {watched.said()['pid']} owns") as caught:
-        owner.serve(watched.state_dir, announce=lambda: None)
+    with pytest.raises(StateError, match=f"process {watched.status()['pid']} already owns") as caught:
+        owner.serve(watched.state_dir, on_ready=lambda: None)
     assert caught.value.code == "owned"
 
 
@@ -265,7 +265,7 @@ def test_a_client_of_this_process_closes_twice_without_harm(watched: Watched, us
     assert ask(watched) == (1,)
     client.close()
     client.close()
-    assert watched.cluster.residents() == []
+    assert watched.cluster.processes() == []
     watched.assert_gone(running)
 
 

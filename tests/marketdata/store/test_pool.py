@@ -17,7 +17,7 @@ from psycopg import errors
 from psycopg.conninfo import make_conninfo
 
 from marketdata import errors as e
-from marketdata.postgres.client import Lease
+from marketdata.postgres.client import Client
 from marketdata.store import candles, migrations, ticks
 from marketdata.store import pool as pools
 from marketdata.store.pool import Pool, connect, translate
@@ -252,8 +252,8 @@ def test_one_that_was_cut_a_moment_after_its_last_answer_fails_once(
 
 
 def test_a_restarted_database_is_found_again_by_all_at_once(state_dir: Path) -> None:
-    with Lease(state_dir, linger=False) as lease:
-        pool = Pool(lease.conninfo, application_name="test")
+    with Client(state_dir, linger=False) as client:
+        pool = Pool(client.conninfo, application_name="test")
         try:
             ask(pool)
             postmaster = int(re.findall(r'"postgres": (\d+)', (state_dir / "owner.lock").read_text())[0])
