@@ -298,7 +298,7 @@ def _hand_over(
         row, text = make()
         for path in held if output is None else {*held, output}:
             content = {"token": text, "scope": row.scope, "name": row.name}
-            after_commit.enter_context(secretfile.renewed(path, content))
+            after_commit.enter_context(secretfile.replaced(path, secretfile.encoded(content)))
     _tell(f"token {row.id} ({row.name}, {row.scope})")
     for path in held:
         _tell(f"{path} held the one before and is renewed")

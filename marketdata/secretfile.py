@@ -1,8 +1,8 @@
 """Secret files: JSON objects in ``MARKET_SECRETS_DIR`` that only their owner may write.
 
-A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Ours have mode 0600. One that group or
-others may write is refused, since whoever writes it decides what is sent where; one that they may read is warned about
-only, because mounted secrets often are 0444.
+A token file is ``{"token": "…", "scope": "read"|"write", "name": "…"}``. Files are created with mode 0600. A file that
+group or others may write is refused, since its content could come from anybody. A file that they may read only causes
+a warning, because mounted secrets often have mode 0444.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,12 +29,13 @@ GRAPHQL_ADMIN = "graphql-admin.json"
 ADMIN_SECRET = "admin.json"
 
 _SIZE_MAX = 1 << 20
+_ADMIN_SECRET_MIN = 20
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
 @dataclass(frozen=True, repr=False)
 class TokenFile:
-    """What a token file holds. It has no representation that could end up in a log."""
+    """The content of a token file. Without a representation, so that no log can show the token."""
 
     token: str
     scope: str
@@ -41,20 +43,20 @@ class TokenFile:
 
 
 def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
-    """The JSON object in the file. MissingRequirement when there is none, StateError when it cannot be trusted."""
+    """The JSON object in the file. MissingRequirement when there is no file, StateError when it cannot be trusted."""
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
             if not stat.S_ISREG(mode):
-                raise StateError(f"{path} is no regular file")
+                raise StateError(f"{path} is not a regular file")
             if mode & (stat.S_IWGRP | stat.S_IWOTH):
                 raise StateError(
-                    f"{path} may be written by others than its owner (mode {mode & 0o777:04o}), so its content proves "
-                    f"nothing: make it anew, then chmod 600 {path}",
+                    f"{path} is writable by group or others (mode {mode & 0o777:04o}), so its content cannot be "
+                    f"trusted: create it again, then chmod 600 {path}",
                     code="secret_writable",
                 )
             if mode & (stat.S_IRGRP | stat.S_IROTH):
-                warn(f"{path} may be read by others than its owner (mode {mode & 0o777:04o}); chmod 600 {path}")
+                warn(f"{path} is readable by group or others (mode {mode & 0o777:04o}): chmod 600 {path}")
             content = file.read(_SIZE_MAX)
     except FileNotFoundError as error:
         raise MissingRequirement(f"the secret file {path} does not exist") from error
@@ -63,30 +65,42 @@ def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
     try:
         found = json.loads(content)
     except ValueError as error:
-        raise StateError(f"the secret file {path} is not JSON") from error  # where it breaks would show what it holds
+        raise StateError(f"the secret file {path} is not JSON") from error  # the position could reveal the content
     if not isinstance(found, dict):
-        raise StateError(f"the secret file {path} must hold a JSON object")
+        raise StateError(f"the secret file {path} must contain a JSON object")
     return found
 
 
 def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> TokenFile:
-    """The token in a token file of the wanted scope."""
+    """The content of a token file; StateError when it is malformed or its token has another scope."""
     found = read(path, warn=warn)
     values = [found.get(key) for key in ("token", "scope", "name")]
     if not all(isinstance(value, str) and value for value in values):
         raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
-    token = TokenFile(*map(str, values))
-    if token.scope != scope:
-        raise StateError(f"{path} holds a token of scope {token.scope!r}, wanted is {scope!r}")
-    return token
+    held = TokenFile(*map(str, values))
+    if held.scope != scope:
+        raise StateError(f"{path} contains a token of scope {held.scope!r}; it must have scope {scope!r}")
+    return held
+
+
+def admin_digest(folder: Path, *, warn: Warn = lambda _text: None) -> bytes | None:
+    """The SHA-256 of the secret in ``admin.json``; None when the file does not exist. UsageError for a short secret."""
+    path = folder / ADMIN_SECRET
+    try:
+        secret = read(path, warn=warn).get("token")
+    except MissingRequirement:
+        return None
+    if not isinstance(secret, str) or len(secret) < _ADMIN_SECRET_MIN:
+        raise UsageError(f'{path} must be {{"token": "…"}} with a secret of at least {_ADMIN_SECRET_MIN} characters')
+    return token.digest(secret)
 
 
 def holding(paths: Iterable[Path], digest: bytes) -> list[Path]:
-    """Those of the files that hold the token with this SHA-256; one that cannot be believed holds none."""
-    return [path for path in paths if _held_digest(path) == digest]
+    """Those files that contain the token with this SHA-256; a file that cannot be trusted is left out."""
+    return [path for path in paths if _token_digest(path) == digest]
 
 
-def _held_digest(path: Path) -> bytes | None:
+def _token_digest(path: Path) -> bytes | None:
     with contextlib.suppress(MarketError):
         held = read(path).get("token")
         return token.digest(held) if isinstance(held, str) and token.is_sound(held) else None
@@ -94,35 +108,43 @@ def _held_digest(path: Path) -> bytes | None:
 
 
 def write(path: Path, content: Mapping[str, Any]) -> None:
-    """Write the file anew, whole or not at all, with mode 0600. StateError says why it cannot be."""
-    with renewed(path, content):
+    """Replace the file by ``content``, atomically and with mode 0600. StateError says why it cannot be written."""
+    with replaced(path, encoded(content)):
         pass
 
 
-@contextlib.contextmanager
-def renewed(path: Path, content: Mapping[str, Any]) -> Iterator[None]:
-    """Write the file anew, with mode 0600: beside its place at once, and into it when the block ends well.
+def encoded(content: Mapping[str, Any]) -> str:
+    """``content`` as the text of a secret file."""
+    return json.dumps(dict(content), ensure_ascii=False) + "\n"
 
-    What the block commits then has its file: a full disk is met, as StateError, before it.
+
+@contextlib.contextmanager
+def replaced(path: Path, text: str) -> Iterator[None]:
+    """Replace the file by ``text``, atomically and with mode 0600, when the block succeeds.
+
+    The text is on disk, in a temporary file of the same folder, before the block starts. A full disk thus raises
+    StateError before the block commits what belongs to the file.
     """
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary: Path | None = None
     try:
-        with _telling(path):
-            descriptor = os.open(fresh, _NEW, 0o600)
+        with _translated(path):
+            descriptor, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)  # has mode 0600
+            temporary = Path(name)
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(json.dumps(dict(content), ensure_ascii=False) + "\n")
+                file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
         yield
-        with _telling(path):
-            fresh.replace(path)
+        with _translated(path):
+            temporary.replace(path)
     except BaseException:
-        fresh.unlink(missing_ok=True)
+        if temporary is not None:
+            temporary.unlink(missing_ok=True)
         raise
 
 
 @contextlib.contextmanager
-def _telling(path: Path) -> Iterator[None]:
+def _translated(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -131,21 +153,29 @@ def _telling(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def reserved(path: Path) -> Iterator[None]:
-    """A new and empty file of that name, for the block to write; when it stays empty it goes again.
+    """Create an empty file for the block to write, and remove it if it is still empty afterwards.
 
-    UsageError when there can be none.
+    UsageError when it cannot be created.
     """
     try:
         os.close(os.open(path, _NEW, 0o600))
     except FileExistsError as error:
         raise UsageError(
-            f"{path} is there already, and what it holds may be in use: name another file, or put a fresh token in the "
-            "place of its one with rotate"
+            f"{path} already exists, and its content may be in use: name another file, or use rotate to replace the "
+            "token in it"
         ) from error
     except OSError as error:
-        raise UsageError(f"{path} cannot be made: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be created: {error.strerror}") from error
     try:
         yield
     finally:
         if path.stat().st_size == 0:
             path.unlink()
+
+
+def make_folder(folder: Path, setting: str) -> None:
+    """Create a folder and its parents with mode 0700; StateError names the setting that chooses another folder."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise StateError(f"{folder} cannot be created: {error.strerror}; set {setting} to another folder") from error

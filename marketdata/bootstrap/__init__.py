@@ -1,1 +1,1 @@
-"""One-shot tasks on the database. Each can be run again, also at the same time as itself, and says what it did."""
+"""One-shot tasks on the database. Each is idempotent, may run several times at once, and reports what it did."""

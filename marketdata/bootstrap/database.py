@@ -13,27 +13,30 @@ from marketdata.store.pool import Connection
 Say = Callable[[str], None]
 
 READER = "marketdata_reader"
-"""The role that a GraphQL engine reads with: the data of every version, and no token."""
+"""The role with which a GraphQL engine reads. It may read the data of every version, but no tokens."""
 
 
 def initialise(connection: Connection, say: Say) -> None:
-    """Bring the database's schema up to date and make the roles."""
-    ran = migrations.migrate(connection)
-    say(f"schema: {ran} step{'s' if ran != 1 else ''} applied" if ran else "schema: up to date")
-    say(_make_reader(connection))
+    """Apply the migrations that the database lacks and create the roles."""
+    applied = migrations.migrate(connection)
+    say(f"schema: {applied} step{'s' if applied != 1 else ''} applied" if applied else "schema: up to date")
+    say(_create_reader(connection))
 
 
-def _make_reader(connection: Connection) -> str:
-    """Roles belong to the whole server, so another database's task may make this one at the same moment."""
+def _create_reader(connection: Connection) -> str:
+    """Roles belong to the whole server: a task on another database may create this one at the same time."""
     if _has_reader(connection):
-        return f"role {READER}: there already"
+        return f"role {READER}: already exists"
     try:
         connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
-        return f"role {READER}: there already"
+        return f"role {READER}: already exists"
     except psycopg.errors.InsufficientPrivilege:
-        return f"role {READER}: not made, this login may not; only a GraphQL engine needs it (CREATE ROLE {READER})"
-    return f"role {READER}: made"
+        return (
+            f"role {READER}: not created, this login lacks the privilege; only a GraphQL engine needs the role "
+            f"(CREATE ROLE {READER})"
+        )
+    return f"role {READER}: created"
 
 
 def _has_reader(connection: Connection) -> bool:
@@ -41,7 +44,7 @@ def _has_reader(connection: Connection) -> bool:
 
 
 def grant(connection: Connection, tables: list[str]) -> None:
-    """Let the reader role, where it is there, read these tables."""
+    """Let the reader role, if it exists, read these tables."""
     if _has_reader(connection):
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(names, sql.Identifier(READER)))

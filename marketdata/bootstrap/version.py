@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 from pathlib import Path
 
 import psycopg
 
+from marketdata import secretfile
 from marketdata.bootstrap.database import Say, grant
 from marketdata.errors import StateError, VersionMissing
 from marketdata.settings import Settings
@@ -18,31 +19,52 @@ _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
-    """Make version ``n`` of the prefix where it is not there yet, and write ``vN.env`` into the state directory."""
+    """Create version ``n`` of the prefix, or upgrade it if an earlier release created it, and write ``vN.env`` into
+    the state directory. Nothing is committed when the file cannot be written."""
     version = Version.of(settings.prefix, n)
-    with connection.transaction():
-        migrations.lock(connection)
-        known = {each.n: each for each in registry.registered(connection, settings.prefix)}
-        if n in known:
-            _check(connection, known[n].version)
-            say(f"version {n}: there already ({version.ticks_table}, {version.candles_function})")
-        else:
-            entry = _make(connection, version)
-            current = "; it is the current one" if entry.is_current else ""
-            say(f"version {n}: made {version.ticks_table} and {version.candles_function}{current}")
-        # Also for one that was made before the role was.
-        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
     path = settings.state_dir / f"v{n}.env"
-    say(f"{path}: written" if _write_settings(path, version) else f"{path}: up to date")
+    secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
+    with contextlib.ExitStack() as after_commit, connection.transaction():
+        migrations.lock(connection)
+        done = _create_or_upgrade(connection, version)
+        # Also for an existing version: it may be older than the role.
+        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
+        before, text = _settings_file(path, version)
+        if text != before:
+            after_commit.enter_context(secretfile.replaced(path, text))
+    say(f"version {n}: {done}")
+    say(f"{path}: written" if text != before else f"{path}: up to date")
     return version
 
 
-def _make(connection: Connection, version: Version) -> registry.Registered:
+def upgrade_versions(connection: Connection, prefix: str, say: Say) -> None:
+    """Upgrade each registered version of the prefix that an earlier release created."""
+    with connection.transaction():
+        migrations.lock(connection)
+        for each in registry.registered(connection, prefix):
+            if each.version.upgrade(connection):
+                say(f"version {each.n}: upgraded {each.ticks_table} from an earlier release")
+
+
+def _create_or_upgrade(connection: Connection, version: Version) -> str:
+    """What was done, in words."""
+    known = {each.n: each.version for each in registry.registered(connection, version.prefix)}
+    if version.n not in known:
+        entry = _create(connection, version)
+        current = "; it is the current version" if entry.is_current else ""
+        return f"created {version.ticks_table} and {version.candles_function}{current}"
+    upgraded = known[version.n].upgrade(connection)
+    _check(connection, known[version.n])
+    names = f"{version.ticks_table} and {version.candles_function}"
+    return f"upgraded {names} from an earlier release" if upgraded else f"{names} already exist"
+
+
+def _create(connection: Connection, version: Version) -> registry.Registered:
     try:
         connection.execute(version.script(), prepare=False)
     except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateFunction) as error:
         raise StateError(
-            f"{error.diag.message_primary}, and no version {version.n} with the prefix {version.prefix} is registered: "
+            f"{error.diag.message_primary}, but no version {version.n} with the prefix {version.prefix} is registered: "
             "remove or rename it, or choose another MARKET_PREFIX"
         ) from error
     return registry.register(connection, version)
@@ -53,31 +75,29 @@ def _check(connection: Connection, version: Version) -> None:
         version.check(connection)
     except VersionMissing as error:
         raise StateError(
-            f"version {version.n} is registered, yet incomplete: {error.detail}. Restore it from a backup; or, if its "
-            f"data are not needed, DELETE its row from market_versions and what is left of it, and make it anew"
+            f"version {version.n} is registered but incomplete: {error.detail}. Restore it from a backup; or, if its "
+            f"data are not needed, delete its row from market_versions and its remaining tables, and create it again"
         ) from error
 
 
-def _write_settings(path: Path, version: Version) -> bool:
-    """Write the file unless it says just that; its own further lines stay. True when it was written."""
+def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
+    """The text of the file (None when there is none), and the text that it must have; lines that were added stay."""
     ours = {
         "MARKET_PREFIX": version.prefix,
         "TICKS_TABLE": version.ticks_table,
         "CANDLES_FUNCTION": version.candles_function,
     }
+    before: str | None = None
+    lines = [
+        f"# Settings of version {version.n}: bin/marketdata-api --env-file {path}",
+        "# etc/vN.env.example lists all settings.",
+    ]
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        before = path.read_text(encoding="utf-8")
+        lines = before.splitlines()
     except FileNotFoundError:
-        lines = [
-            f"# Settings of version {version.n}: bin/marketdata-api --env-file {path}",
-            "# What else can be set stands in etc/vN.env.example.",
-        ]
+        pass
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"{path} cannot be read: {error}") from error
     kept = [line for line in lines if line.partition("=")[0].strip() not in ours]
-    text = "\n".join([*kept, *(f"{name}={value}" for name, value in ours.items())]) + "\n"
-    if path.exists() and path.read_text(encoding="utf-8") == text:
-        return False
-    fresh = path.with_name(f".{path.name}.{os.getpid()}")
-    fresh.write_text(text, encoding="utf-8")
-    os.chmod(fresh, 0o600)  # who adds DATABASE_URL adds a password
-    fresh.replace(path)
-    return True
+    return before, "\n".join([*kept, *(f"{name}={value}" for name, value in ours.items())]) + "\n"

@@ -54,7 +54,7 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
     for binaries in found:
         if binaries.major == data_major:
             return binaries
-    majors = ", ".join(str(binaries.major) for binaries in found) or "none"
+    majors = ", ".join(map(str, sorted({binaries.major for binaries in found}))) or "none"
     raise StateError(
         f"{data} was created by PostgreSQL {data_major}; installed: {majors}. Install PostgreSQL {data_major} again; "
         "or convert the data with pg_upgrade (or pg_dump and pg_restore); or set MARKET_STATE_DIR to another folder "

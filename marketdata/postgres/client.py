@@ -23,6 +23,7 @@ from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.cluster import conninfo, rotate_log
 from marketdata.postgres.processes import is_running, signal_and_wait, wait_readable
+from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 
 START_TIMEOUT = 120.0
@@ -201,11 +202,6 @@ def _lock_shared(clients_lock: int) -> None:
 
 def make_private(state_dir: Path) -> None:
     """Create the state directory with mode 0700. StateError when it cannot be created or is not writable."""
-    try:
-        state_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if not os.access(state_dir, os.W_OK | os.X_OK):
-            raise PermissionError("this user cannot write to it")
-    except OSError as error:
-        raise errors.StateError(
-            f"{state_dir} cannot be the state directory: {error.strerror or error}; set MARKET_STATE_DIR to another one"
-        ) from error
+    make_folder(state_dir, "MARKET_STATE_DIR")
+    if not os.access(state_dir, os.W_OK | os.X_OK):
+        raise errors.StateError(f"{state_dir} is not writable by this user; set MARKET_STATE_DIR to another folder")

@@ -1,7 +1,8 @@
-"""The names of one version of the store, and the SQL that makes it.
+"""The names of one version of the store, and the SQL that creates and upgrades it.
 
-A version is a table of ticks, ``<prefix>_ticks_vN``, and all that is named after it. Versions live side by side in one
-database. ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name the two parts that a process serves.
+A version is a table of ticks, ``<prefix>_ticks_vN``, with the tables, functions and triggers that belong to it.
+Several versions exist side by side in one database. ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name the one that a
+process serves.
 """
 
 from __future__ import annotations
@@ -17,16 +18,28 @@ from psycopg import Connection, sql
 from marketdata.errors import UsageError, VersionMissing
 from marketdata.settings import PREFIX_MAX, identifier
 
-SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
-"""The scripts of a version in their order (``store/sql``)."""
+TABLES = "version.sql"
+FUNCTIONS = ("rollups.sql", "ingest.sql", "candles.sql")
+"""Scripts in ``store/sql``: the tables of a version first, then its functions and triggers in this order."""
 
-# A function keeps the path that it is made with. Where that does not name pg_temp, temporary tables are found before
-# all others: whoever may INSERT would have the triggers, which run as their owner, write to tables of his own.
-_TEMPORARY_LAST = (
+# The functions are created with SET search_path FROM CURRENT. A path without pg_temp searches temporary tables first:
+# anybody who may INSERT could then make the triggers, which run as their owner, write to temporary tables instead.
+_SEARCH_PG_TEMP_LAST = (
     "SELECT set_config('marketdata.path', current_setting('search_path'), true),"
     " set_config('search_path', current_setting('search_path') || ', pg_temp', true);"
 )
-_PATH_AS_BEFORE = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
+_RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
+
+# Earlier releases called the column json_prefix "told". Writers lock ticks before rollups, so ticks is locked first
+# here too; the mode lets readers pass, who may hold rollups already and need ticks next.
+_RENAME_TOLD = """
+    LOCK TABLE {ticks} IN SHARE ROW EXCLUSIVE MODE;
+    ALTER TABLE {rollups} RENAME COLUMN told TO json_prefix;
+    ALTER TABLE {candle} RENAME COLUMN told TO json_prefix;
+"""
+_HAS_COLUMN: LiteralString = """
+    EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(rollups)s) AND attname = '{}' AND NOT attisdropped)
+"""
 
 _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
@@ -38,13 +51,13 @@ _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
 
 def braced(text: str) -> str:
-    """``text`` for a statement of :meth:`Version.query`, in which its braces are to stay."""
+    """``text`` with its braces doubled, so that :meth:`Version.query` leaves them as they are."""
     return text.replace("{", "{{").replace("}", "}}")
 
 
 @dataclass(frozen=True)
 class Version:
-    """Names of version ``n`` of ``prefix``; ``candles_function`` is the one that makes the candles of its ticks."""
+    """The names of version ``n`` of ``prefix``. ``candles_function`` may be another one than the version's own."""
 
     prefix: str
     n: int
@@ -52,14 +65,14 @@ class Version:
 
     @classmethod
     def of(cls, prefix: str, n: int) -> Self:
-        """The version with the names that :mod:`marketdata.bootstrap` gives."""
+        """Version ``n`` with its own candles function."""
         if n < 1:
-            raise UsageError(f"version {n}: versions count from 1")
+            raise UsageError(f"version {n}: the number must be 1 or greater")
         return cls(prefix, n, f"{prefix}_candles_v{n}")
 
     @classmethod
     def from_names(cls, ticks_table: str, candles_function: str) -> Self:
-        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name; UsageError for names that cannot be one's."""
+        """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name; UsageError for impossible names."""
         for setting, name in (("TICKS_TABLE", ticks_table), ("CANDLES_FUNCTION", candles_function)):
             try:
                 identifier(name)
@@ -68,7 +81,7 @@ class Version:
         named = _TICKS_NAME.fullmatch(ticks_table)
         if not named or len(named[1]) > PREFIX_MAX:
             raise UsageError(
-                f"TICKS_TABLE={ticks_table}: a table of ticks is named <prefix>_ticks_vN, like md_ticks_v1"
+                f"TICKS_TABLE={ticks_table}: the name must have the form <prefix>_ticks_vN, like md_ticks_v1"
             )
         return cls(named[1], int(named[2]), candles_function)
 
@@ -83,65 +96,94 @@ class Version:
 
     @property
     def has_own_candles(self) -> bool:
-        """Whether the candles function is the version's own, and not one that ``CANDLES_FUNCTION`` names instead."""
+        """Whether the candles function is the version's own, not another one that ``CANDLES_FUNCTION`` names."""
         return self.candles_function == Version.of(self.prefix, self.n).candles_function
 
-    @lru_cache(maxsize=256)  # noqa: B019 - a process has a version or two, and they live as long as it does
+    @lru_cache(maxsize=256)  # noqa: B019 - a process has one or two versions and keeps them until it ends
     def query(self, text: LiteralString) -> bytes:
-        """A statement with its ``{part}`` placeholders filled in: ``version.query("SELECT * FROM {ticks}")``.
+        """A statement with the version's names in place of ``{part}``: ``version.query("SELECT * FROM {ticks}")``.
 
-        Braces that are meant as such are doubled (:func:`braced`).
+        Literal braces must be doubled (:func:`braced`).
         """
         names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in _PARTS}
         return sql.SQL(text).format(**names).as_bytes(None)
 
     def script(self) -> bytes:
-        """The statements that make the version; they fail on one that exists and belong into one transaction.
+        """The statements that create the version; run them in one transaction. They fail when the version exists.
 
-        ``market_aliases`` has to be there (:mod:`marketdata.bootstrap.database` makes it).
+        The table ``market_aliases`` must exist (:mod:`marketdata.store.migrations`).
         """
-        folder = files("marketdata.store") / "sql"
-        own = Version.of(self.prefix, self.n)
-        texts = [(folder / name).read_text(encoding="utf-8") for name in SCRIPTS]
-        return own.query("\n".join([_TEMPORARY_LAST, *texts, _PATH_AS_BEFORE]))
+        return self._own_query("\n".join(map(_read, (TABLES, *FUNCTIONS))))
 
     def create(self, conn: Connection[Any]) -> None:
-        """Make the tables, triggers and functions in one transaction; the driver's DuplicateTable if they are there."""
+        """Create the tables, triggers and functions in one transaction; the driver's DuplicateTable if they exist."""
         with conn.transaction():
             conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
-    def check(self, conn: Connection[Any]) -> None:
-        """VersionMissing when the table or the function is not there, UsageError when they do not belong together.
+    def upgrade(self, conn: Connection[Any]) -> bool:
+        """Bring a version of an earlier release up to date in one transaction; False when it is. The data stay."""
+        with conn.transaction():
+            row = conn.execute(f"SELECT {_HAS_COLUMN.format('told')}", {"rollups": self.name("rollups")}).fetchone()
+            assert row is not None
+            if not row[0]:
+                return False
+            functions = "\n".join(map(_read, FUNCTIONS))
+            replaced = re.sub(r"^CREATE (?=FUNCTION|TRIGGER)", "CREATE OR REPLACE ", functions, flags=re.MULTILINE)
+            conn.execute(self._own_query(_RENAME_TOLD + replaced), prepare=False)
+        return True
 
-        What ties a function to a table is its row type: ``SETOF <prefix>_candle_vN``.
-        """
+    def _own_query(self, script: LiteralString) -> bytes:
+        own = Version.of(self.prefix, self.n)
+        return own.query("\n".join([_SEARCH_PG_TEMP_LAST, script, _RESTORE_SEARCH_PATH]))
+
+    def check(self, conn: Connection[Any]) -> None:
+        """VersionMissing when the table or the function does not exist or an earlier release made them; UsageError when
+        they do not belong together: the function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
-            """SELECT to_regclass(%(table)s) IS NOT NULL,
+            f"""SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
                        FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
-                      EXISTS (SELECT FROM pg_index  -- one that holds values beside its key
-                              WHERE indrelid = to_regclass(%(half_hours)s) AND indnatts > indnkeyatts)""",
-            {"table": self.ticks_table, "function": self.candles_function, "half_hours": self.name("rollups_30m")},
+                      EXISTS (SELECT FROM pg_index  -- a covering index (INCLUDE)
+                              WHERE indrelid = to_regclass(%(rollups_30m)s) AND indnatts > indnkeyatts),
+                      {_HAS_COLUMN.format("json_prefix")}""",
+            {
+                "table": self.ticks_table,
+                "function": self.candles_function,
+                "rollups_30m": self.name("rollups_30m"),
+                "rollups": self.name("rollups"),
+            },
         ).fetchone()
         assert row is not None
-        there, returned, is_of_today = row
-        if not there:
+        self._check(*row)
+
+    def _check(
+        self, has_table: bool, row_types: list[str | None] | None, has_covering_index: bool, has_json_prefix: bool
+    ) -> None:
+        if not has_table:
             raise VersionMissing(
-                f"there is no table {self.ticks_table} in the database: bin/marketdata-version {self.n} makes it, "
-                "or TICKS_TABLE names another"
+                f"the database has no table {self.ticks_table}: create it with bin/marketdata-version {self.n}, "
+                "or set TICKS_TABLE to another"
             )
-        if returned is None:
+        if row_types is None:
             raise VersionMissing(
-                f"there is no function {self.candles_function} in the database: CANDLES_FUNCTION names one of "
+                f"the database has no function {self.candles_function}: set CANDLES_FUNCTION to a function of "
                 f"{self.ticks_table}, like {Version.of(self.prefix, self.n).candles_function}"
             )
-        if returned != [self.name("candle")]:
+        if row_types != [self.name("candle")]:
             raise UsageError(
-                f"CANDLES_FUNCTION={self.candles_function} is not made for TICKS_TABLE={self.ticks_table}: "
-                f"it would have to return SETOF {self.name('candle')}"
+                f"CANDLES_FUNCTION={self.candles_function} does not belong to TICKS_TABLE={self.ticks_table}: "
+                f"it must return SETOF {self.name('candle')}"
             )
-        if not is_of_today:
+        if not has_covering_index:
             raise VersionMissing(
-                f"{self.ticks_table} was made by an earlier release: bin/marketdata-version {self.n + 1} makes a "
-                "version of this one, to be filled from the source anew"
+                f"{self.ticks_table} was created by an earlier release and cannot be upgraded: create a new version "
+                f"with bin/marketdata-version {self.n + 1} and fill it from the source"
             )
+        if not has_json_prefix:
+            raise VersionMissing(
+                f"{self.ticks_table} was created by an earlier release: upgrade it with bin/marketdata-version {self.n}"
+            )
+
+
+def _read(script: str) -> LiteralString:
+    return (files("marketdata.store") / "sql" / script).read_text(encoding="utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -21,8 +22,10 @@ from marketdata.bootstrap.database import READER, initialise
 from marketdata.bootstrap.version import make_version
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
 from marketdata.settings import Settings, load
-from marketdata.store import migrations, registry, tokens
+from marketdata.store import candles, migrations, registry, tokens
 from marketdata.store.pool import connect
+from marketdata.store.version import Version
+from tests.marketdata.store import earlier_release
 
 AT_ONCE = 6
 
@@ -72,7 +75,7 @@ def execute(settings: Settings, statement: str) -> None:
 def test_init_says_what_it_did(fresh: Settings) -> None:
     first = init(fresh)
     assert first[0] == f"schema: {len(migrations.STEPS)} step applied"
-    assert init(fresh) == ["schema: up to date", f"role {READER}: there already"]
+    assert init(fresh) == ["schema: up to date", f"role {READER}: already exists"]
     assert value(fresh, "SELECT array_agg(step ORDER BY step) FROM market_migrations") == [1]
 
 
@@ -144,15 +147,15 @@ def test_a_login_that_may_not_make_roles_is_told_so(fresh: Settings, monkeypatch
         connection.execute("SET ROLE plain")
         said: list[str] = []
         initialise(connection, said.append)
-    assert said[1].startswith("role another_reader: not made")
+    assert said[1].startswith("role another_reader: not created")
 
 
 def test_versions_stand_side_by_side_and_the_first_is_current(fresh: Settings) -> None:
     init(fresh)
-    assert version(fresh, 1)[0] == "version 1: made md_ticks_v1 and md_candles_v1; it is the current one"
-    assert version(fresh, 2)[0] == "version 2: made md_ticks_v2 and md_candles_v2"
-    assert version(fresh, 1)[0].startswith("version 1: there already")
-    assert version(replace(fresh, prefix="other"), 2)[0].endswith("; it is the current one")
+    assert version(fresh, 1)[0] == "version 1: created md_ticks_v1 and md_candles_v1; it is the current version"
+    assert version(fresh, 2)[0] == "version 2: created md_ticks_v2 and md_candles_v2"
+    assert version(fresh, 1)[0] == "version 1: md_ticks_v1 and md_candles_v1 already exist"
+    assert version(replace(fresh, prefix="other"), 2)[0].endswith("; it is the current version")
     with connect(url(fresh)) as connection:
         rows = registry.registered(connection, "md")
     assert [(row.n, row.state, row.is_current) for row in rows] == [(1, "ready", True), (2, "ready", False)]
@@ -161,8 +164,8 @@ def test_versions_stand_side_by_side_and_the_first_is_current(fresh: Settings) -
 def test_versions_made_at_the_same_time_are_made_once(fresh: Settings) -> None:
     init(fresh)
     said = at_once(lambda: version(fresh, 1))
-    assert sum("made" in lines[0] for lines in said) == 1
-    assert sum("there already" in lines[0] for lines in said) == AT_ONCE - 1
+    assert sum("created" in lines[0] for lines in said) == 1
+    assert sum("already exist" in lines[0] for lines in said) == AT_ONCE - 1
 
 
 def test_a_table_that_is_not_ours_is_left_alone(fresh: Settings) -> None:
@@ -177,7 +180,7 @@ def test_a_version_that_lost_a_part_is_not_called_there(fresh: Settings) -> None
     init(fresh)
     version(fresh, 1)
     execute(fresh, "DROP TABLE md_ticks_v1")
-    with pytest.raises(StateError, match="registered, yet incomplete"):
+    with pytest.raises(StateError, match="registered but incomplete"):
         version(fresh, 1)
 
 
@@ -202,6 +205,82 @@ def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Set
     settings = load({}, file)
     assert (settings.ticks_table, settings.api_port) == ("md_ticks_v2", 8788)
     assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_missing_state_directory_is_created_for_the_settings_file(fresh: Settings) -> None:
+    init(fresh)
+    elsewhere = replace(fresh, state_dir=fresh.state_dir / "not" / "there")
+    assert version(elsewhere, 1)[1] == f"{elsewhere.state_dir}/v1.env: written"
+    assert elsewhere.state_dir.stat().st_mode & 0o777 == 0o700
+    assert load({}, elsewhere.state_dir / "v1.env").ticks_table == "md_ticks_v1"
+
+
+@pytest.mark.parametrize(("place", "reason"), [("file/below", "MARKET_STATE_DIR"), ("folder", "v1.env cannot be read")])
+def test_no_version_is_created_whose_settings_file_cannot_be_written(fresh: Settings, place: str, reason: str) -> None:
+    init(fresh)
+    (fresh.state_dir / "file").write_text("")
+    (fresh.state_dir / "folder" / "v1.env").mkdir(parents=True)
+    with pytest.raises(StateError, match=reason):
+        version(replace(fresh, state_dir=fresh.state_dir / place), 1)
+    assert value(fresh, "SELECT to_regclass('md_ticks_v1') IS NULL AND NOT EXISTS (SELECT FROM market_versions)")
+
+
+def test_no_version_is_created_while_the_disk_is_full(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    init(fresh)
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(StateError, match=r"v1\.env cannot be written: No space left on device"):
+        version(fresh, 1)
+    assert value(fresh, "SELECT to_regclass('md_ticks_v1') IS NULL AND NOT EXISTS (SELECT FROM market_versions)")
+    assert list(fresh.state_dir.iterdir()) == []
+
+
+# -- a version of an earlier release ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def earlier(fresh: Settings) -> Settings:
+    """Settings with a database whose version 1, the current one, is of an earlier release and holds a tick."""
+    init(fresh)
+    with connect(url(fresh)) as connection:
+        first = Version.of("md", 1)
+        earlier_release.create(connection, first)
+        registry.register(connection, first)
+    execute(fresh, "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('A', 'a', '2024-01-01Z', 2, 3)")
+    return fresh
+
+
+def served_close(settings: Settings) -> bytes:
+    with connect(url(settings)) as connection:
+        return candles.read(connection, registry.served(connection, settings), "A", "1d", format="ccxt").body
+
+
+CLOSE = b"[[1704067200000,2,2,2,2,3]]"
+
+
+def test_the_command_upgrades_a_version_of_an_earlier_release(earlier: Settings) -> None:
+    assert version(earlier, 1)[0] == "version 1: upgraded md_ticks_v1 and md_candles_v1 from an earlier release"
+    assert version(earlier, 1)[0] == "version 1: md_ticks_v1 and md_candles_v1 already exist"
+    assert served_close(earlier) == CLOSE
+
+
+def test_the_first_start_of_a_new_release_upgrades_its_version(earlier: Settings) -> None:
+    assert "version 1: upgraded md_ticks_v1 from an earlier release" in prepare(earlier)
+    assert served_close(earlier) == CLOSE
+    assert not any("upgraded" in line for line in prepare(earlier))
+
+
+def test_upgrades_at_the_same_time_are_one(earlier: Settings) -> None:
+    said = at_once(lambda: version(earlier, 1))
+    assert sum("upgraded" in lines[0] for lines in said) == 1
+    assert served_close(earlier) == CLOSE
+
+
+def test_a_version_that_was_not_upgraded_is_not_served_and_the_command_is_named(earlier: Settings) -> None:
+    with pytest.raises(VersionMissing, match="upgrade it with bin/marketdata-version 1"):
+        served_close(earlier)
 
 
 # -- which version is served -----------------------------------------------------------------------------------------
@@ -241,7 +320,7 @@ def test_the_version_that_is_named_is_served(two: Settings, table: str | None, f
             "md_ticks_v1",
             "md_candles_v2",
             "md",
-            "CANDLES_FUNCTION=md_candles_v2 is not made for TICKS_TABLE=md_ticks_v1",
+            "CANDLES_FUNCTION=md_candles_v2 does not belong to TICKS_TABLE=md_ticks_v1",
         ),
         ("md_ticks_v1", "now", "md", "CANDLES_FUNCTION=now"),
         (None, None, "other", "prefix other"),
@@ -268,7 +347,7 @@ def prepare(settings: Settings) -> list[str]:
 
 def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Settings) -> None:
     said = at_once(lambda: prepare(fresh))
-    assert sum("a fresh" in line for lines in said for line in lines) == 2
+    assert sum("with a new" in line for lines in said for line in lines) == 2
     with connect(url(fresh)) as connection:
         assert sorted((each.name, each.scope) for each in tokens.list_all(connection)) == [
             ("alg", "write"),
@@ -281,7 +360,7 @@ def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Setti
             assert found is not None
             assert found.scope == scope
     assert fresh.secrets_dir.stat().st_mode & 0o777 == 0o700
-    assert prepare(fresh) == ["schema: up to date", f"role {READER}: there already"]
+    assert prepare(fresh) == ["schema: up to date", f"role {READER}: already exists"]
 
 
 def test_a_token_file_of_another_database_is_told_of_and_kept(fresh: Settings) -> None:
@@ -289,7 +368,7 @@ def test_a_token_file_of_another_database_is_told_of_and_kept(fresh: Settings) -
     path = fresh.secrets_dir / "read.json"
     foreign = {"token": token.generate(), "scope": "read", "name": "read"}
     secretfile.write(path, foreign)
-    assert any(line.startswith(f"{path}: its token is not usable here") for line in prepare(fresh))
+    assert any(line.startswith(f"{path}: its token is unknown, expired or revoked here") for line in prepare(fresh))
     assert json.loads(path.read_text()) == foreign
 
 
@@ -352,7 +431,7 @@ def test_no_token_is_made_that_its_file_cannot_hold(command: Command, fresh: Set
     init(fresh)
     done = command(*CREATE, "--output", str(tmp_path / "none" / "x.json"))
     assert done.returncode == 2
-    assert done.stderr == f"marketdata-token: {tmp_path}/none/x.json cannot be made: No such file or directory\n"
+    assert done.stderr == f"marketdata-token: {tmp_path}/none/x.json cannot be created: No such file or directory\n"
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 0
 
 
@@ -362,7 +441,7 @@ def test_a_file_that_is_there_is_kept_and_no_token_made(command: Command, fresh:
     held = path.read_bytes()
     done = command(*CREATE, "--output", str(path))
     assert done.returncode == 2
-    assert done.stderr.startswith(f"marketdata-token: {path} is there already")
+    assert done.stderr.startswith(f"marketdata-token: {path} already exists")
     assert "name another file" in done.stderr
     assert path.read_bytes() == held
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
@@ -388,7 +467,7 @@ def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: 
     assert held.name == "read"
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.read_text() != before
-    assert prepare(fresh) == ["schema: up to date", f"role {READER}: there already"]
+    assert prepare(fresh) == ["schema: up to date", f"role {READER}: already exists"]
     own = tmp_path / "own.json"
     command(*CREATE, "--output", str(own))
     before = own.read_text()
@@ -428,7 +507,7 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
         ((*CREATE, "--days", "-1"), 2, "--days"),
         ((*CREATE, "--days", "abc"), 2, "must be a number of days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
-        (("version", "0"), 2, "versions count from 1"),
+        (("version", "0"), 2, "must be 1 or greater"),
         (("version", "x"), 2, "N"),
         (("init", "--env-file", "/no/such.env"), 2, "/no/such.env"),
         (("db",), 2, "DATABASE_URL is set"),

@@ -42,7 +42,7 @@ def test_one_that_others_may_read_is_warned_about(tmp_path: Path, mode: int) -> 
     path.chmod(mode)
     warnings: list[str] = []
     assert secretfile.read(path, warn=warnings.append) == TOKEN
-    assert warnings == [f"{path} may be read by others than its owner (mode {mode:04o}); chmod 600 {path}"]
+    assert warnings == [f"{path} is readable by group or others (mode {mode:04o}): chmod 600 {path}"]
 
 
 @pytest.mark.parametrize("content", ["md_secret", '["md_secret"]', '{"token": "md_secret"', "\xff"])
@@ -73,17 +73,17 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 def test_a_file_is_renewed_only_when_the_block_ends_well(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
     secretfile.write(path, {"old": True})
-    with pytest.raises(ZeroDivisionError), secretfile.renewed(path, TOKEN):
+    with pytest.raises(ZeroDivisionError), secretfile.replaced(path, secretfile.encoded(TOKEN)):
         raise ZeroDivisionError
     assert secretfile.read(path) == {"old": True}
-    with secretfile.renewed(path, TOKEN):
+    with secretfile.replaced(path, secretfile.encoded(TOKEN)):
         assert secretfile.read(path) == {"old": True}
     assert secretfile.read(path) == TOKEN
     assert list(tmp_path.iterdir()) == [path]
 
 
 def test_a_file_that_cannot_be_written_stops_the_block_before_it_begins(tmp_path: Path) -> None:
-    begun = secretfile.renewed(tmp_path / "none" / "read.json", TOKEN)
+    begun = secretfile.replaced(tmp_path / "none" / "read.json", "{}")
     with pytest.raises(StateError, match=r"read\.json cannot be written"):
         begun.__enter__()
 
@@ -100,5 +100,5 @@ def test_a_reserved_file_is_private_and_goes_when_it_stays_empty(tmp_path: Path)
 
 def test_a_place_that_can_hold_no_file_is_told_of(tmp_path: Path) -> None:
     path = tmp_path / "none" / "read.json"
-    with pytest.raises(UsageError, match=r"read\.json cannot be made: No such file"), secretfile.reserved(path):
+    with pytest.raises(UsageError, match=r"read\.json cannot be created: No such file"), secretfile.reserved(path):
         pass

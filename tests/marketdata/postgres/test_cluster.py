@@ -141,7 +141,7 @@ def test_data_of_another_major_version_are_refused_with_the_way_out(cluster: Clu
     with pytest.raises(StateError) as caught:
         cluster.prepare()
     assert caught.value.code == "other_major_version"
-    for word in ("of PostgreSQL 9", "pg_upgrade", "MARKET_STATE_DIR", "DATABASE_URL"):
+    for word in ("by PostgreSQL 9; installed: ", "pg_upgrade", "MARKET_STATE_DIR", "DATABASE_URL"):
         assert word in caught.value.detail
 
 
@@ -153,7 +153,7 @@ def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
     with pytest.raises(StateError) as caught:
         Cluster(state_dir / "a" / "b").prepare()
     assert caught.value.code == "untraversable"
-    assert f"cannot pass through {state_dir}/a to" in caught.value.detail
+    assert f"cannot traverse {state_dir}/a to" in caught.value.detail
     assert "MARKET_STATE_DIR" in caught.value.detail
 
 

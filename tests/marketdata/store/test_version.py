@@ -39,7 +39,7 @@ def test_a_function_that_cannot_be_one_is_refused(name: str) -> None:
 
 
 def test_versions_count_from_one() -> None:
-    with pytest.raises(UsageError, match="from 1"):
+    with pytest.raises(UsageError, match="must be 1 or greater"):
         Version.of("md", 0)
 
 
@@ -67,23 +67,23 @@ def test_what_is_made_is_found(conn: Connection, version: Version) -> None:
 
 
 @pytest.mark.parametrize(
-    ("table", "function", "error", "told"),
+    ("table", "function", "error", "reason"),
     [
-        ("t_ticks_v9", "t_candles_v1", VersionMissing, "no table t_ticks_v9"),
-        ("t_ticks_v1", "t_candles_v9", VersionMissing, "no function t_candles_v9"),
-        ("t_ticks_v1", "u_candles_v2", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
-        ("t_ticks_v1", "t_vwap_v1", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
-        ("t_ticks_v1", "lower", UsageError, "not made for TICKS_TABLE=t_ticks_v1"),
+        ("t_ticks_v9", "t_candles_v1", VersionMissing, "has no table t_ticks_v9"),
+        ("t_ticks_v1", "t_candles_v9", VersionMissing, "has no function t_candles_v9"),
+        ("t_ticks_v1", "u_candles_v2", UsageError, "does not belong to TICKS_TABLE=t_ticks_v1"),
+        ("t_ticks_v1", "t_vwap_v1", UsageError, "does not belong to TICKS_TABLE=t_ticks_v1"),
+        ("t_ticks_v1", "lower", UsageError, "does not belong to TICKS_TABLE=t_ticks_v1"),
     ],
 )
 def test_what_does_not_belong_together_is_refused(
-    conn: Connection, version: Version, table: str, function: str, error: type[Exception], told: str
+    conn: Connection, version: Version, table: str, function: str, error: type[Exception], reason: str
 ) -> None:
     other = Version.of("u", 2)
     with conn.transaction(force_rollback=True):
         other.create(conn)
         other.check(conn)
-        with pytest.raises(error, match=told):
+        with pytest.raises(error, match=reason):
             Version.from_names(table, function).check(conn)
 
 
@@ -96,7 +96,10 @@ def test_what_does_not_belong_together_is_refused(
 def test_a_version_of_an_earlier_release_is_refused(conn: Connection, version: Version, lacking: LiteralString) -> None:
     with conn.transaction(force_rollback=True):
         conn.execute(version.query(lacking), prepare=False)
-        with pytest.raises(VersionMissing, match="earlier release: bin/marketdata-version 2 makes"):
+        with pytest.raises(
+            VersionMissing,
+            match="cannot be upgraded: create a new version with bin/marketdata-version 2",
+        ):
             version.check(conn)
 
 
