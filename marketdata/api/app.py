@@ -26,11 +26,11 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), database=False),
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
     # -- reading ---------------------------------------------------------------------------------------------------
-    Route("GET", "/v1/chart", chart.chart, "Candles", "Chart", scope="read", query=chart.QUERY, produces=(JSON, CSV),
+    Route("GET", "/v1/chart", chart.chart, "Candles", "Chart", scope="read", query="ChartQuery", produces=(JSON, CSV),
           problems=(404,), revalidated=True),
     Route("GET", "/v1/ticks", ticks.read, "Ticks", "Ticks", scope="read", query="TicksQuery",
           produces=(JSON, CSV, NDJSON), problems=(404, 429), revalidated=True,
-          headers=((ticks.CURSOR, ticks.CURSOR_SAYS),)),
+          headers=((ticks.CURSOR, ticks.CURSOR_ABOUT),)),
     Route("GET", "/v1/symbols", symbols.list_symbols, "Every symbol", "Symbols", scope="read", revalidated=True),
     Route("GET", "/v1/coverage", symbols.show_coverage, "What was indexed", "Coverage", scope="any",
           query="SymbolQuery", problems=(404,), revalidated=True),

@@ -1,4 +1,4 @@
-"""Whether the service lives, whether it is ready, and what it counted. No credentials, and nothing that needs them."""
+"""Health, readiness and metrics; they need no credentials."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marketdata.store import coverage
 
 
 def healthz(request: Request) -> Reply:
-    """200 while the process lives. The state of the database is what the watch over it last saw."""
+    """200 while the process runs. The state of the database is that of its last check."""
     services = request.services
     reason = services.revocation_listener.reason
     return answer(
@@ -25,8 +25,8 @@ def healthz(request: Request) -> Reply:
 
 
 def ready(request: Request) -> Reply:
-    """200 when the database, and the one that is read from where that is another, answers and holds the version that is
-    served; 503 until then."""
+    """200 when the database answers and contains the version to serve, and so does the replica that reads use, if there
+    is one; else 503."""
     services = request.services
     with services.pool.connection() as connection:
         version = services.served.find(connection)
@@ -37,25 +37,25 @@ def ready(request: Request) -> Reply:
 
 
 def metrics(request: Request) -> Reply:
-    """Prometheus' text format. Without the database what only that knows is left out."""
+    """Prometheus' text format. Figures from the database are left out while it does not answer."""
     services = request.services
     pool = services.pool.stats()
     gauges: dict[str, tuple[str, float | Mapping[str, float]]] = {
-        "marketdata_ingest_queue_items": ("Items that wait for the next transaction.", services.ingestion.depth),
+        "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.ingestion.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
-        "marketdata_pool_available": ("Connections that are free.", pool.get("pool_available", 0)),
+        "marketdata_pool_available": ("Idle connections to the database.", pool.get("pool_available", 0)),
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
         "marketdata_database_up": ("1 while the database answers.", int(services.revocation_listener.reason is None)),
-        "marketdata_remembered_bytes": ("Size of the remembered answers.", services.response_cache.size),
-        "marketdata_backfill_lag_seconds": ("Time since the end of what was indexed.", _lags(services)),
+        "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
+        "marketdata_backfill_lag_seconds": ("Time since the end of the newest indexed range.", _lags(services)),
     }
     return Reply(services.metrics.render(gauges).encode(), media_type=PROMETHEUS)
 
 
 def _lags(services: Services) -> Mapping[str, float]:
     if services.revocation_listener.reason is not None or services.reads.stats().get("requests_waiting"):
-        return {}  # nobody should wait for the metrics when they are wanted most
+        return {}  # metrics must not wait for a connection while the service is overloaded
     try:
         with services.reads.connection() as connection:
             return coverage.lags(connection, services.served.version())

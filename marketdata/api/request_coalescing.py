@@ -1,7 +1,7 @@
-"""Questions that many ask at once, put to the database by one of them.
+"""Values that many requests need at once, fetched from the database in one query for all of them.
 
-Whoever comes while questions are being answered waits for the next round, which asks for all of them together. Nobody
-gets an answer that is older than his question.
+A request that arrives during a fetch waits for the next one, which fetches the keys of all waiting requests. No request
+gets a value that was read before the request arrived.
 """
 
 from __future__ import annotations
@@ -10,61 +10,61 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 from typing import Generic, TypeVar
 
-Question = TypeVar("Question")
-Answer = TypeVar("Answer")
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
-class _Round(Generic[Question, Answer]):
-    """What is asked together; ``found`` or ``error`` is there when ``running`` can be had."""
+class _Fetch(Generic[Key, Value]):
+    """The keys of one fetch. ``running`` is locked until ``values`` or ``error`` is set."""
 
     def __init__(self) -> None:
-        self.questions: set[Question] = set()
+        self.keys: set[Key] = set()
         self.members = 0
         self.running = threading.Lock()
         self.running.acquire()
-        self.found: Mapping[Question, Answer] = {}
+        self.values: Mapping[Key, Value] = {}
         self.error: Exception | None = None
 
 
-class RequestCoalescing(Generic[Question, Answer]):
-    """``ask`` gives the answers to some questions; one without an answer is left out."""
+class RequestCoalescing(Generic[Key, Value]):
+    """``fetch`` returns the values of some keys; a key without a value is left out."""
 
-    def __init__(self, ask: Callable[[Collection[Question]], Mapping[Question, Answer]]) -> None:
-        self._ask = ask
-        self._asking = threading.Lock()
+    def __init__(self, fetch: Callable[[Collection[Key]], Mapping[Key, Value]]) -> None:
+        self._fetch = fetch
+        self._fetching = threading.Lock()
         self._joining = threading.Lock()
-        self._next: _Round[Question, Answer] | None = None
+        self._next: _Fetch[Key, Value] | None = None
 
     @property
     def waiting(self) -> int:
-        """How many wait for the next round."""
+        """How many requests wait for the next fetch."""
         joined = self._next
         return 0 if joined is None else joined.members
 
-    def get(self, question: Question) -> Answer | None:
-        """The answer as it is now; raises what ``ask`` raised."""
+    def get(self, key: Key) -> Value | None:
+        """The current value, or None; raises what ``fetch`` raised."""
         with self._joining:
             joined = self._next
-            leads = joined is None
+            is_leader = joined is None
             if joined is None:
-                joined = self._next = _Round()
-            joined.questions.add(question)
+                joined = self._next = _Fetch()
+            joined.keys.add(key)
             joined.members += 1
-        if leads:
+        if is_leader:
             self._lead(joined)
         else:
-            with joined.running:  # and on to the next who waits
+            with joined.running:  # released at once, for the next member that waits
                 pass
         if joined.error is not None:
             raise joined.error
-        return joined.found.get(question)
+        return joined.values.get(key)
 
-    def _lead(self, joined: _Round[Question, Answer]) -> None:
-        with self._asking:
+    def _lead(self, joined: _Fetch[Key, Value]) -> None:
+        with self._fetching:
             with self._joining:
                 self._next = None
             try:
-                joined.found = self._ask(joined.questions)
+                joined.values = self._fetch(joined.keys)
             except Exception as error:
                 joined.error = error
             finally:

@@ -1,26 +1,69 @@
-"""Conditional requests (RFC 9110, section 13): tags made of a version counter, and 304.
+"""Conditional requests (RFC 9110, section 13): entity tags, ``If-None-Match`` and 304.
 
-The tags are weak. A counter stands for the data of a symbol, and two answers of the same data still differ in bytes:
-``as_of`` tells when it was asked, and a coding may lie on top.
+All tags are weak. A tag is made from the version counter of a symbol, and two responses with the same tag may differ
+in bytes: ``as_of`` is the time of the request, and the body may be compressed.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+from collections.abc import Mapping
+from typing import Any
+
+from marketdata.api.http import Reply
+
+CACHE_CONTROL = ("Cache-Control", "private, no-cache")
+VARY = ("Vary", "Accept-Encoding")
 
 _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 
 
 def weak_tag(*parts: int | str) -> str:
-    """``W/"DEMO:A.7.29000000"``: everything that the answer depends on beside its address."""
+    """``W/"DEMO:A.7.29000000"``: ``parts`` are everything that the response depends on beside its URL."""
     return f'W/"{".".join(map(str, parts))}"'
 
 
-def matches(if_none_match: str, tag: str) -> bool:
-    """Whether an ``If-None-Match`` names ``tag``: ``*``, or a list compared weakly. What is no list matches nothing."""
-    if if_none_match == tag:
-        return True
-    if if_none_match.strip() == "*":
+def tagged(reply: Reply, tag: str) -> Reply:
+    """``reply`` with this tag."""
+    return reply.with_headers(("ETag", tag))
+
+
+def is_conditional(environ: Mapping[str, Any]) -> bool:
+    """Whether the client already has a response and asks for a newer one only."""
+    return "HTTP_IF_NONE_MATCH" in environ
+
+
+def is_current(environ: Mapping[str, Any], tag: str) -> bool:
+    """Whether the client has the response with this tag."""
+    sent = environ.get("HTTP_IF_NONE_MATCH")
+    return sent is not None and _matches(sent, tag)
+
+
+def not_modified(tag: str) -> Reply:
+    """The 304 for a client that has the response with this tag."""
+    return Reply(b"", 304, headers=(("ETag", tag), CACHE_CONTROL, VARY))
+
+
+def revalidated(reply: Reply, environ: Mapping[str, Any]) -> Reply:
+    """``reply`` with a tag and Cache-Control, or the 304 in its place.
+
+    The tag of a reply that has none is a hash of its body. A stream gets none, since its content is not known yet.
+    """
+    if reply.status == 304:
+        return reply
+    tag = next((value for name, value in reply.headers if name == "ETag"), None)
+    if tag is None and isinstance(reply.body, bytes):
+        tag = weak_tag(hashlib.sha256(reply.body).hexdigest()[:32])
+        reply = tagged(reply, tag)
+    if tag is not None and is_current(environ, tag):
+        return not_modified(tag)
+    return reply.with_headers(CACHE_CONTROL)
+
+
+def _matches(if_none_match: str, tag: str) -> bool:
+    """Whether the header names ``tag``: ``*``, or a list compared weakly. A malformed list matches nothing."""
+    if if_none_match == tag or if_none_match.strip() == "*":
         return True
     opaque, place, found = tag.removeprefix("W/"), 0, False
     while place < len(if_none_match):

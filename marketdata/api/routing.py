@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from time import perf_counter
@@ -12,15 +11,13 @@ from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.api.failures import MethodNotAllowed, StartResponse, WsgiApp, problem_of, send
 from marketdata.api.http import Reply, Request
 from marketdata.api.request_validation import checked, query_of
-from marketdata.api.revalidation import matches, weak_tag
+from marketdata.api.revalidation import VARY, revalidated
 from marketdata.api.route import Route
 from marketdata.api.services import Services
 from marketdata.api.udf import UDF, in_udf_words
 from marketdata.errors import NotFound
 
-_CACHE = ("Cache-Control", "private, no-cache")
 _NO_STORE = ("Cache-Control", "no-store")
-_VARY = ("Vary", "Accept-Encoding")
 _GZIP = ("Content-Encoding", "gzip")
 
 
@@ -75,7 +72,8 @@ def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
         try:
             route, parameters = router.match(method, path)
             template = route.path
-            reply = _conditional(route, environ, _handled(route, parameters, services, environ))
+            reply = _handled(route, parameters, services, environ)
+            reply = revalidated(reply, environ) if route.revalidated else reply.with_headers(_NO_STORE)
         except Exception as error:
             if template.startswith(UDF):
                 error = in_udf_words(error)
@@ -98,29 +96,11 @@ def _handled(route: Route, path: Mapping[str, str], services: Services, environ:
     return route.handler(Request(services, caller, path, query, environ))
 
 
-def _conditional(route: Route, environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """Cache-Control for every success; where the handler gave no tag, one of the body; a bare 304 for who has it."""
-    if not route.revalidated:
-        return reply.with_headers(_NO_STORE)
-    if reply.status == 304:
-        return reply.with_headers(_CACHE, _VARY)
-    tag = next((value for name, value in reply.headers if name == "ETag"), None)
-    if tag is None:
-        if not isinstance(reply.body, bytes):
-            return reply.with_headers(_CACHE)  # a stream, whose content is not known yet
-        tag = weak_tag(hashlib.sha256(reply.body).hexdigest()[:32])
-        reply = reply.with_headers(("ETag", tag))
-    wanted = environ.get("HTTP_IF_NONE_MATCH")
-    if wanted is not None and matches(wanted, tag):
-        return Reply(b"", 304, headers=(("ETag", tag), _CACHE, _VARY))
-    return reply.with_headers(_CACHE)
-
-
 def _coded(reply: Reply, environ: Mapping[str, Any]) -> Reply:
     """``reply`` as gzip where that pays and the client takes it."""
     body = reply.body
     if not isinstance(body, bytes) or len(body) < THRESHOLD:
         return reply
     if not accepts_gzip(environ.get("HTTP_ACCEPT_ENCODING", "")):
-        return reply.with_headers(_VARY)
-    return Reply(compressed(body), reply.status, reply.media_type, (*reply.headers, _VARY, _GZIP))
+        return reply.with_headers(VARY)
+    return Reply(compressed(body), reply.status, reply.media_type, (*reply.headers, VARY, _GZIP))

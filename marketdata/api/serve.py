@@ -1,4 +1,4 @@
-"""The composition root of the data API: builds its parts, starts them in order, stops them in reverse."""
+"""The composition root of the data API: builds its parts, starts them in order and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -6,53 +6,49 @@ import ctypes
 import logging
 import signal
 import sys
-from collections.abc import Collection, Mapping
 from time import monotonic
 
-from marketdata import secretfile, token
+from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.listener import Listener
 from marketdata.api.metrics import Metrics
-from marketdata.api.request_coalescing import RequestCoalescing
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
-from marketdata.errors import DatabaseUnavailable, MissingRequirement, UsageError, VersionMissing
+from marketdata.api.symbol_counters import symbol_counters
+from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing
 from marketdata.settings import Settings
-from marketdata.store import candles, tokens
-from marketdata.store.candles import Counter
 from marketdata.store.pool import Pool
-from marketdata.store.tokens import Holder
-from marketdata.store.version import Version
+from marketdata.store.tokens import finder
 
 _M_ARENA_MAX = -8  # malloc.h of glibc
 _ARENAS = 2
 
-ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger("marketdata.api")
 
 
 class Service:
-    """The data API in one process; ``start`` once, ``stop`` any number of times."""
+    """The data API in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(self, settings: Settings) -> None:
-        """``settings.database_url`` is set: whoever starts the service brings the private cluster up."""
+        """``settings.database_url`` must be set: the caller starts the private cluster."""
         url = settings.database_url
         if url is None:
-            raise UsageError("DATABASE_URL is not set, and nobody brought up the private cluster")
+            raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
         self._settings = settings
-        admin = _admin_digest(settings)
         self._pool = Pool(url, application_name="marketdata-api")
         read_url = settings.database_read_url
         self._reads = Pool(read_url, application_name="marketdata-api-read") if read_url else self._pool
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics()
-        authenticator = Authenticator(self._find, admin)
+        admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
+        authenticator = Authenticator(finder(self._pool), admin_digest)
         self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
         self._revocation_listener = RevocationListener(url, authenticator, self._served.refresh)
         self.services = Services(
@@ -63,7 +59,7 @@ class Service:
             revocation_listener=self._revocation_listener,
             ingestion=self._ingestion,
             response_cache=ResponseCache(),
-            counters=RequestCoalescing(self._counters),
+            counters=symbol_counters(self._reads),
             metrics=metrics,
             backlog=self._backlog,
             started_at=monotonic(),
@@ -77,8 +73,10 @@ class Service:
         return self._listener.port
 
     def start(self) -> None:
-        """Serve. :class:`VersionMissing` when the settings name a version that is not there; a database that does not
-        answer yet is waited for while serving (``GET /ready``)."""
+        """Start serving. :class:`VersionMissing` when the settings name a version that does not exist.
+
+        Without a database, or without any version yet, the service starts nevertheless and ``GET /ready`` says so.
+        """
         try:
             self._find_version()
             self._ingestion.start()
@@ -89,7 +87,7 @@ class Service:
             raise
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Accept nothing more, answer what runs, store what is queued, close what was used."""
+        """Stop accepting, finish the running requests, store the queued ticks, and close all connections."""
         self._listener.stop(timeout)
         self._ingestion.stop(timeout)
         self._revocation_listener.stop(timeout)
@@ -100,61 +98,36 @@ class Service:
         try:
             self._served.version()
         except DatabaseUnavailable as error:
-            _log.warning("serving without the database for now: %s", error.detail)
+            _log.warning("started without the database: %s", error.detail)
         except VersionMissing as error:
             if self._served.is_named:
                 raise
-            _log.warning("serving without a version for now: %s", error.detail)
-
-    def _find(self, digest: bytes) -> Holder | None:
-        with self._pool.connection() as connection:
-            return tokens.find(connection, digest)
-
-    def _counters(self, asked: Collection[tuple[Version, str]]) -> Mapping[tuple[Version, str], Counter]:
-        found: dict[tuple[Version, str], Counter] = {}
-        with self._reads.connection() as connection:
-            for version in {version for version, _ in asked}:
-                names = [name for of, name in asked if of == version]
-                counters = candles.counters(connection, version, names)
-                found |= {(version, name): counter for name, counter in counters.items()}
-        return found
+            _log.warning("started without a version to serve: %s", error.detail)
 
     def _backlog(self) -> int:
         return self._listener.backlog()
 
 
 def run(settings: Settings) -> None:
-    """Serve until SIGTERM, SIGINT or SIGHUP; the address is printed once it answers."""
+    """Serve until SIGTERM, SIGINT or SIGHUP. The address is printed when the service answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    # Waited for, not handled: a handler may interrupt the very code that it would have to talk to. Blocked before any
-    # thread starts, so that none of them takes one; it stays so, and a second signal is no news.
-    signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
-    _share_heaps()
+    # sigwait instead of handlers: a handler could interrupt any step of this code. The signals are blocked before the
+    # first thread starts, since threads inherit the mask, and stay blocked: a second signal has no effect.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    _limit_malloc_arenas()
     service = Service(settings)
     try:
         service.start()
         host = f"[{settings.api_host}]" if ":" in settings.api_host else settings.api_host
         print(f"http://{host}:{service.port}", flush=True)  # noqa: T201
-        signal.sigwait(ENDINGS)
+        signal.sigwait(STOP_SIGNALS)
     finally:
         service.stop()
 
 
-def _share_heaps() -> None:
-    """Let the threads allocate from two heaps. glibc would give each a heap of its own, and every heap keeps room for
-    the largest batch that its thread ever had. Another C library is left as it is."""
+def _limit_malloc_arenas() -> None:
+    """Limit glibc to two malloc arenas. By default each thread gets its own, and every arena keeps the memory of the
+    largest batch that its thread ever handled. Other C libraries have no such limit."""
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
         mallopt(_M_ARENA_MAX, _ARENAS)
-
-
-def _admin_digest(settings: Settings) -> bytes | None:
-    """SHA-256 of the administrator's secret; without the file nobody is one."""
-    path = settings.secrets_dir / secretfile.ADMIN_SECRET
-    try:
-        secret = secretfile.read(path, warn=_log.warning).get("token")
-    except MissingRequirement:
-        return None
-    if not isinstance(secret, str) or len(secret) < 20:
-        raise UsageError(f'{path} must be {{"token": "…"}} with a secret of at least 20 characters')
-    return token.digest(secret)

@@ -1,4 +1,4 @@
-"""Which version this process serves: the one its settings name, or the current one, which a cutover may change."""
+"""The version that this process serves: the one that its settings name, else the current one, which may change."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marketdata.store.version import Version
 
 
 class ServedVersion:
-    """Knows the version once it was found; before that every use asks the database."""
+    """Caches the version once it is found; until then every use reads the database."""
 
     def __init__(self, settings: Settings, pool: Pool) -> None:
         self._settings = settings
@@ -19,11 +19,11 @@ class ServedVersion:
 
     @property
     def is_named(self) -> bool:
-        """Whether the settings name a table or a function; if not, it is the current version."""
+        """Whether the settings name a table or a function; otherwise the current version is served."""
         return bool(self._settings.ticks_table or self._settings.candles_function)
 
     def version(self) -> Version:
-        """The version; :class:`VersionMissing` when there is none, or one of the database's errors."""
+        """The version; :class:`VersionMissing` when it does not exist, or an error of the database."""
         version = self._version
         if version is None:
             with self._pool.connection() as connection:
@@ -32,7 +32,7 @@ class ServedVersion:
         return version
 
     def refresh(self, connection: Connection) -> None:
-        """Follow a cutover; keep what is served when the registry says nothing."""
+        """Serve another version when the current one has changed; keep the one served when none is registered."""
         try:
             found = self.find(connection)
         except VersionMissing:
@@ -41,5 +41,5 @@ class ServedVersion:
             self._version = found
 
     def find(self, connection: Connection) -> Version:
-        """Ask the registry and look at the tables themselves."""
+        """Read the registry and check the tables."""
         return registry.served(connection, self._settings)

@@ -1,4 +1,4 @@
-"""What the handlers work with."""
+"""The parts of a running service that handlers use."""
 
 from __future__ import annotations
 
@@ -8,19 +8,17 @@ from dataclasses import dataclass
 from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.metrics import Metrics
-from marketdata.api.request_coalescing import RequestCoalescing
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
-from marketdata.store.candles import Counter
+from marketdata.api.symbol_counters import SymbolCounters
 from marketdata.store.pool import Pool
-from marketdata.store.version import Version
 
 
 @dataclass(frozen=True)
 class Services:
-    """The parts of one running service. ``counters`` tells how a version's symbol stands now, ``backlog`` how many
-    requests wait for a worker."""
+    """``pool`` is for writes, ``reads`` for reads. ``counters`` returns the current counter of a symbol, ``backlog``
+    the number of requests that wait for a worker. ``started_at`` is by the monotonic clock."""
 
     pool: Pool
     reads: Pool
@@ -29,7 +27,7 @@ class Services:
     revocation_listener: RevocationListener
     ingestion: Ingestion
     response_cache: ResponseCache
-    counters: RequestCoalescing[tuple[Version, str], Counter]
+    counters: SymbolCounters
     metrics: Metrics
     backlog: Callable[[], int]
     started_at: float

@@ -1,4 +1,4 @@
-"""``GET /v1/ticks``: pages of ticks by keyset, or a whole range as a stream of lines."""
+"""``GET /v1/ticks``: pages of ticks with a keyset cursor, or a whole range as a stream of lines."""
 
 from __future__ import annotations
 
@@ -9,67 +9,74 @@ from typing import Any
 
 from marketdata.api.chart import bounds
 from marketdata.api.http import CSV, JSON, NDJSON, Reply, Request
-from marketdata.api.revalidation import weak_tag
+from marketdata.api.revalidation import tagged, weak_tag
 from marketdata.errors import InvalidValue, Saturated
 from marketdata.store import ticks
 
 LIMIT = 500
 
-STREAMS_AT_ONCE = 3
-"""A stream keeps a worker and a connection for as long as its client reads."""
+STREAMS_MAX = 3
+"""A stream occupies a worker and a connection until its client has read it."""
 
 MEDIA_TYPES = {"object": JSON, "csv": CSV, "ndjson": NDJSON}
 CURSOR = "X-Next-Cursor"
-CURSOR_SAYS = "With a page as csv or ndjson: the `cursor` of the next page; none with the last one, nor with a stream."
+CURSOR_ABOUT = "With a page as csv or ndjson: the `cursor` of the next page. The last page and streams have none."
 
-_streams = threading.BoundedSemaphore(STREAMS_AT_ONCE)
+_streams = threading.BoundedSemaphore(STREAMS_MAX)
 
 
 def read(request: Request) -> Reply:
-    """Ticks with startTime <= ts <= endTime: the first ones from `startTime` on, and without it the newest. Pages
-    follow one another by `cursor`, also while ticks arrive. `csv` and `ndjson` stream the whole range unless a `limit`
-    makes pages of it, whose cursor is then in the header X-Next-Cursor."""
+    """Ticks with startTime <= ts <= endTime: with `startTime` the first ones, without it the newest. `cursor` gives the
+    next page, and stays valid while ticks arrive. `csv` and `ndjson` stream the whole range; with a `limit` they give
+    pages, with the cursor in the header X-Next-Cursor."""
     query = request.query
-    asked: dict[str, Any] = {**bounds(query), "sort": query["sort"], "format": query["format"]}
+    arguments: dict[str, Any] = {**bounds(query), "sort": query["sort"], "format": query["format"]}
     if query["format"] != "object" and "limit" not in query:
         if "cursor" in query:
-            raise InvalidValue.of("/cursor", "goes with a limit")
-        return Reply(_Stream(request, asked), media_type=MEDIA_TYPES[query["format"]])
+            raise InvalidValue.of("/cursor", "needs a limit: a stream has no pages")
+        return Reply(_Stream(request, arguments), media_type=MEDIA_TYPES[query["format"]])
     services = request.services
     version = services.served.version()
     with services.reads.connection() as connection:
         page = ticks.read(
-            connection, version, query["symbol"], limit=query.get("limit", LIMIT), cursor=query.get("cursor"), **asked
+            connection,
+            version,
+            query["symbol"],
+            limit=query.get("limit", LIMIT),
+            cursor=query.get("cursor"),
+            **arguments,
         )
-    headers = [("ETag", weak_tag(page.symbol, page.origin, page.counter))]
+    reply = Reply(page.body, media_type=MEDIA_TYPES[query["format"]])
     if query["format"] != "object" and page.next_cursor is not None:
-        headers.append((CURSOR, page.next_cursor))
-    return Reply(page.body, media_type=MEDIA_TYPES[query["format"]], headers=tuple(headers))
+        reply = reply.with_headers((CURSOR, page.next_cursor))
+    return tagged(reply, weak_tag(page.symbol, page.origin, page.counter))
 
 
 class _Stream:
-    """The lines of a range. It has a connection from its making on until it is closed, as WSGI promises."""
+    """The lines of a range. It holds a connection until ``close``, which WSGI servers always call."""
 
-    def __init__(self, request: Request, asked: dict[str, Any]) -> None:
+    def __init__(self, request: Request, arguments: dict[str, Any]) -> None:
         services = request.services
         with ExitStack() as stack:
-            stack.enter_context(_one_more())
+            stack.enter_context(_counted())
             connection = stack.enter_context(services.reads.connection())
-            self._blocks = ticks.stream(connection, services.served.version(), request.query["symbol"], **asked)
-            self._kept = stack.pop_all()
+            self._blocks = ticks.stream(connection, services.served.version(), request.query["symbol"], **arguments)
+            self._resources = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
         return self._blocks
 
     def close(self) -> None:
-        """Give the connection back; again is no error."""
-        self._kept.close()
+        """Return the connection to its pool; may be called repeatedly."""
+        self._resources.close()
 
 
 @contextmanager
-def _one_more() -> Iterator[None]:
+def _counted() -> Iterator[None]:
     if not _streams.acquire(blocking=False):
-        raise Saturated(f"{STREAMS_AT_ONCE} streams are running; ask again later, or for pages with a limit")
+        raise Saturated(
+            f"{STREAMS_MAX} streams are running, which is the limit; try again later, or read pages with a limit"
+        )
     try:
         yield
     finally:

@@ -136,11 +136,11 @@ class Chart:
     head: bytes
     count: int
     more: bool
-    tells_time: bool
+    has_as_of: bool
 
     @property
     def body(self) -> bytes:
-        return b"%b%d}" % (self.head, self.state.as_of) if self.tells_time else self.head
+        return b"%b%d}" % (self.head, self.state.as_of) if self.has_as_of else self.head
 
 
 _LEVELS: dict[str, LiteralString] = {

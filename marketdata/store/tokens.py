@@ -1,14 +1,14 @@
-"""Tokens as rows of ``api_tokens``: made, listed, revoked, rotated, recognised. The token itself is never kept.
+"""Tokens as rows of ``api_tokens``: create, list, revoke, rotate and find them. The token itself is never stored.
 
-Every function takes an open connection and leaves the transaction to its caller. A revocation is told on the channel
-:data:`CHANNEL` with the token's id, and reaches listeners when the transaction commits.
+The functions take an open connection and leave transactions to their caller. A revocation is notified on
+:data:`CHANNEL` with the token's id; listeners get it when the transaction commits.
 """
 
 from __future__ import annotations
 
 import select
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -20,6 +20,7 @@ from psycopg.rows import class_row
 
 from marketdata import token
 from marketdata.errors import InvalidValue, NotFound
+from marketdata.store.pool import Pool
 
 CHANNEL = "market_token_revoked"
 
@@ -40,13 +41,13 @@ class Token:
     last_used_at: datetime | None
 
     def as_json(self) -> dict[str, Any]:
-        """Times as RFC 3339 in UTC, as the database keeps them."""
+        """With times as RFC 3339 in UTC."""
         return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in asdict(self).items()}
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Whom a usable token belongs to, and for how many seconds more (infinite without an expiry)."""
+    """The row of a usable token; ``seconds_left`` until it expires is infinite without an expiry."""
 
     id: str
     name: str
@@ -57,7 +58,7 @@ class Holder:
 def create(
     conn: Connection[Any], name: str, scope: token.Scope, expires_at: datetime | None = None
 ) -> tuple[Token, str]:
-    """A new token and its row; only here is the token itself ever seen."""
+    """Create a token; returns its row and the token itself, which is not stored."""
     text = token.generate()
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         cursor.execute(
@@ -67,18 +68,18 @@ def create(
         )
         made = cursor.fetchone()
     if made is None:
-        raise InvalidValue.of("/expires_at", "lies in the past")
+        raise InvalidValue.of("/expires_at", "must be in the future")
     return made, text
 
 
 def list_all(conn: Connection[Any]) -> list[Token]:
-    """Every token, revoked ones too, in the order in which they were made."""
+    """Every token, revoked ones too, in the order of their creation."""
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         return cursor.execute(f"SELECT {_COLUMNS} FROM api_tokens ORDER BY created_at, api_tokens.id").fetchall()
 
 
 def revoke(conn: Connection[Any], identity: str) -> Token:
-    """Make a token unusable for good; again is no error. :class:`NotFound` for an id that is none."""
+    """Revoke a token; a second time has no effect. :class:`NotFound` (``unknown_token``) for an unknown id."""
     with conn.cursor(row_factory=class_row(Token)) as cursor:
         cursor.execute(
             "UPDATE api_tokens SET revoked_at = coalesce(revoked_at, now()) WHERE api_tokens.id::text = %s "
@@ -88,7 +89,7 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
         revoked = cursor.fetchone()
         if revoked is None:
             raise NotFound(
-                f"there is no token with the id {identity[:80]!r}; its name is no id: list the tokens to see it",
+                f"there is no token with the id {identity[:80]!r}; the list of tokens shows their ids",
                 code="unknown_token",
             )
         cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, revoked.id))
@@ -96,13 +97,13 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
 
 
 def rotate(conn: Connection[Any], identity: str) -> tuple[Token, str]:
-    """Revoke a token and make one of the same name, scope and expiry; in one transaction there is always one."""
+    """Revoke a token and create one with the same name, scope and expiry. Run it in one transaction."""
     old = revoke(conn, identity)
     return create(conn, old.name, "write" if old.scope == "write" else "read", old.expires_at)
 
 
 def find(conn: Connection[Any], digest: bytes) -> Holder | None:
-    """The holder of the usable token with this SHA-256; None for an unknown, expired or revoked one."""
+    """The usable token with this SHA-256; None when it is unknown, expired or revoked."""
     with conn.cursor(row_factory=class_row(Holder)) as cursor:
         return cursor.execute(
             "SELECT id::text AS id, name, scope, "
@@ -113,45 +114,55 @@ def find(conn: Connection[Any], digest: bytes) -> Holder | None:
         ).fetchone()
 
 
+def finder(pool: Pool) -> Callable[[bytes], Holder | None]:
+    """:func:`find` on a connection of ``pool``."""
+
+    def find_on_pool(digest: bytes) -> Holder | None:
+        with pool.connection() as connection:
+            return find(connection, digest)
+
+    return find_on_pool
+
+
 def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
-    """The SHA-256 of the token with this id, usable or not; None when there is none."""
+    """The SHA-256 of the token with this id, usable or not; None for an unknown id."""
     row = conn.execute("SELECT token_sha256 FROM api_tokens WHERE id::text = %s", (identity,)).fetchone()
     return None if row is None else row[0]
 
 
 def touch(conn: Connection[Any], identities: Sequence[str]) -> None:
-    """Note that these tokens were used."""
+    """Set ``last_used_at`` of these tokens to now."""
     conn.execute("UPDATE api_tokens SET last_used_at = now() WHERE id::text = ANY(%s)", (list(identities),))
 
 
 class Revocations:
-    """A connection that hears of revocations. ``wait`` in one thread, ``wake`` and ``close`` from any."""
+    """A connection that listens for revocations. Call ``wait`` in one thread, ``wake`` and ``close`` in any."""
 
     def __init__(self, conn: Connection[Any]) -> None:
-        """``conn`` is in autocommit mode and belongs to this object from now on."""
+        """``conn`` must be in autocommit mode; this object closes it."""
         self._conn = conn
         self._conn.execute(f"LISTEN {CHANNEL}")
-        self._waker, self._wakened = socket.socketpair()
+        self._wake_writer, self._wake_reader = socket.socketpair()
 
     def wait(self, seconds: float) -> list[str]:
-        """The ids revoked since the last call, at most ``seconds`` later; ``OSError`` when the connection is gone."""
+        """Wait up to ``seconds``; the ids revoked since the last call; OSError when the connection is lost."""
         try:
             found = [each.payload for each in self._conn.notifies(timeout=0)]
             if not found:
-                select.select([self._conn.fileno(), self._wakened.fileno()], [], [], seconds)
+                select.select([self._conn.fileno(), self._wake_reader.fileno()], [], [], seconds)
                 found = [each.payload for each in self._conn.notifies(timeout=0)]
         except (psycopg.Error, ValueError) as error:
-            raise OSError("the connection that hears of revocations is gone") from error
+            raise OSError("the connection that listens for revocations was lost") from error
         return found
 
     def wake(self) -> None:
-        """Let a running ``wait`` return."""
+        """Make a running ``wait`` return."""
         with suppress(OSError):
-            self._waker.send(b".")
+            self._wake_writer.send(b".")
 
     def close(self) -> None:
-        """Again is no error."""
+        """May be called repeatedly."""
         with suppress(psycopg.Error):
             self._conn.close()
-        self._waker.close()
-        self._wakened.close()
+        self._wake_writer.close()
+        self._wake_reader.close()

@@ -155,6 +155,20 @@ def test_as_of_is_told_anew_with_a_remembered_answer(api: Api, minutes: str) -> 
     assert {**first, "as_of": 0} == {**second, "as_of": 0}
 
 
+def test_the_same_query_in_another_spelling_is_one_cached_answer(api: Api, tick: Make) -> None:
+    api.ingest(tick(symbol="READ:SPELL"))
+    sizes, tags = set(), set()
+    for query in (
+        "symbol=READ:SPELL&interval=1h",
+        "interval=1h&symbol=READ:SPELL",
+        "symbol=READ%3ASPELL&resolution=60&sort=asc",
+        "symbol=READ:SPELL&interval=1h&timeZone=0",
+    ):
+        tags.add(api("GET", f"/v1/chart?{query}", status=200).headers["ETag"])
+        sizes.add(api.service.services.response_cache.size)
+    assert (len(sizes), len(tags)) == (1, 1)
+
+
 def test_other_writers_are_seen_at_once(api: Api, minutes: str, database: str) -> None:
     path = "/v1/chart?symbol=READ:RAW&interval=1d"
     insert = "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('READ:RAW', %s, '2024-01-01Z', %s, 1)"

@@ -1,4 +1,4 @@
-"""Questions asked together: as fresh as if each had been asked alone."""
+"""Questions asked coalescing: as fresh as if each had been asked alone."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ class Clock:
 
 def test_who_comes_during_a_round_is_answered_by_the_next() -> None:
     clock = Clock()
-    together = RequestCoalescing(clock.ask)
+    coalescing = RequestCoalescing(clock.ask)
     with ThreadPoolExecutor(9) as pool:
-        first = pool.submit(together.get, "a")
+        first = pool.submit(coalescing.get, "a")
         assert clock.begun.wait(10)
         # "a" is asked again: the answer on its way may be older than this question.
-        later = [pool.submit(together.get, name) for name in ["a", "b", "a", "unknown", "c", "b", "a", "c"]]
-        while together.waiting < len(later):
+        later = [pool.submit(coalescing.get, name) for name in ["a", "b", "a", "unknown", "c", "b", "a", "c"]]
+        while coalescing.waiting < len(later):
             threading.Event().wait(0.001)
         clock.let_go.set()
         assert first.result(10) == 1
@@ -51,13 +51,13 @@ def test_a_failure_is_everybody_s_and_is_over_with_its_round() -> None:
             raise DatabaseUnavailable("gone")
         return dict.fromkeys(names, 1)
 
-    together = RequestCoalescing(ask)
+    coalescing = RequestCoalescing(ask)
     with ThreadPoolExecutor(8) as pool:
-        for outcome in [pool.submit(together.get, "a") for _ in range(50)]:
+        for outcome in [pool.submit(coalescing.get, "a") for _ in range(50)]:
             with pytest.raises(DatabaseUnavailable, match="gone"):
                 outcome.result(10)
     failing[0] = False
-    assert together.get("a") == 1
+    assert coalescing.get("a") == 1
 
 
 def test_answers_are_never_older_than_their_questions() -> None:
@@ -66,11 +66,11 @@ def test_answers_are_never_older_than_their_questions() -> None:
     def ask(names: Collection[str]) -> dict[str, int]:
         return dict.fromkeys(names, written)
 
-    together = RequestCoalescing(ask)
+    coalescing = RequestCoalescing(ask)
 
     def look() -> bool:
         before = written
-        found = together.get("a")
+        found = coalescing.get("a")
         return found is not None and found >= before
 
     with ThreadPoolExecutor(6) as pool:

@@ -17,7 +17,7 @@ from marketdata.api import ingestion
 from marketdata.api.ingestion import AT_ONCE, BIG_AT_ONCE, SMALL
 from marketdata.api.listener.loop import WORKERS
 from marketdata.api.serve import Service
-from marketdata.api.ticks import STREAMS_AT_ONCE
+from marketdata.api.ticks import STREAMS_MAX
 from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
 
 Make = Callable[..., dict[str, Any]]
@@ -112,7 +112,7 @@ def test_who_finds_no_place_waits_while_places_change_hands(
 
 
 def test_workers_are_left_beside_ingests_and_streams() -> None:
-    assert WORKERS - AT_ONCE - STREAMS_AT_ONCE >= 4
+    assert WORKERS - AT_ONCE - STREAMS_MAX >= 4
 
 
 def test_more_batches_than_are_stored_at_once(
@@ -139,13 +139,13 @@ def test_more_streams_than_run_at_once(api: Api, tick: Make, read_token: str) ->
     api.ingest(tick(symbol="CROWD:C"))
     path = "/v1/ticks?symbol=CROWD:C&format=ndjson"
     running = []
-    for _ in range(STREAMS_AT_ONCE):
+    for _ in range(STREAMS_MAX):
         request = webtest.TestRequest.blank(path, headers={"Authorization": f"Bearer {read_token}"})
         status, _, body = request.call_application(api.app.app)
         assert status == "200 OK"
         running.append(body)
     problem = api.problem("GET", path, status=429, code="saturated")
-    assert f"{STREAMS_AT_ONCE} streams are running" in problem["detail"]
+    assert f"{STREAMS_MAX} streams are running" in problem["detail"]
     api.get("/v1/ticks?symbol=CROWD:C")
     running.pop().close()
     api("GET", path, status=200)
