@@ -1,8 +1,8 @@
-"""Ticks of the wire, and the other items of a batch, checked and in one canonical form.
+"""Validation of ingested ticks and of the other items of a batch.
 
-An item is a JSON object as :func:`json.loads` gives it, best with ``parse_float=str``: numbers are then taken by their
-text and no value ever is a float. The hot path: a batch holds up to 10 000 items, so a good tick is checked in a few
-microseconds and faults are looked for in detail only when there is one.
+An item is a JSON object decoded with ``parse_float=JsonNumber``. Prices and sizes thus stay text all the way to
+PostgreSQL, and no value is ever a float. This is the hot path: a batch has up to 10 000 items, so a valid tick is
+checked in a few microseconds, and the detailed search for faults runs only for an invalid one.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, NamedTuple
 
 from marketdata.errors import FieldError, InvalidValue
 
 SYMBOL = re.compile(r"[A-Za-z0-9:._/-]{1,64}")
 NAME = re.compile(r"[^\x00-\x20\x7f-\xa0\ud800-\udfff]{1,128}")
-"""An id, a hash: no white space, nothing that PostgreSQL or a log line could not hold."""
+"""Ids and hashes: no white space, and nothing that PostgreSQL or a line of a log cannot hold."""
 DECIMAL = re.compile(r"[0-9]{1,30}(?:\.[0-9]{1,30})?")
 RFC3339 = re.compile(r"(\d{4}-\d\d-\d\d)[Tt ](\d\d:\d\d:\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII)
 MILLISECONDS = re.compile(r"(-?[0-9]{1,15})(?:\.([0-9]+))?")
@@ -24,9 +25,12 @@ INT64 = 1 << 63
 SIDES = ("buy", "sell")
 EARLIEST = 0
 LATEST = 32_503_680_000_000_000
-"""3000-01-01 in microseconds since 1970; a tick is earlier."""
+"""3000-01-01 in microseconds since 1970, exclusive."""
 _SECONDS_BELOW = 100_000_000_000_000
-"""In microseconds: as seconds, the numbers of milliseconds below it reach from 1970 to the year 5138."""
+"""In microseconds. A number of milliseconds below it would, as seconds, be a time between 1970 and the year 5138."""
+
+_EXPONENT_MAX = 40
+"""Numbers beyond 10 to this power, or below its inverse, are not written out: they are out of range anyway."""
 
 _DIGITS = "digits with a point before a fraction, like 2500.25, at most 30 on either side, no exponent"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -34,8 +38,26 @@ _REQUIRED = ("symbol", "id", "ts", "price", "size")
 _KNOWN = frozenset((*_REQUIRED, "seq", "side", "block", "tx"))
 
 
+class JsonNumber(str):
+    """The text of a JSON number with a point or an exponent. No field that takes text takes it."""
+
+    __slots__ = ()
+
+
+def plain(number: str | Decimal) -> str:
+    """A number without an exponent: ``1.5E-7`` is ``0.00000015``. One that is far out of every range keeps it."""
+    if isinstance(number, str):
+        if "e" not in number and "E" not in number:
+            return str(number)
+        try:
+            number = Decimal(number)
+        except ArithmeticError:  # an exponent beyond what Decimal can hold
+            return str(number)
+    return format(number, "f") if abs(number.adjusted()) <= _EXPONENT_MAX else str(number)
+
+
 class Tick(NamedTuple):
-    """One trade. ``ts`` in microseconds since 1970; ``price`` > 0 and ``size`` >= 0 as plain decimal text."""
+    """One trade. ``ts`` in microseconds since 1970; ``price`` > 0 and ``size`` >= 0 as decimal text, no exponent."""
 
     symbol: str
     id: str
@@ -50,14 +72,14 @@ class Tick(NamedTuple):
 
 
 class Retract(NamedTuple):
-    """The block left the chain: its ticks go, and stay away."""
+    """The block left the chain: its ticks are removed, and refused until it is restored."""
 
     symbol: str
     block_hash: str
 
 
 class Restore(NamedTuple):
-    """The block came back: its ticks may be sent again."""
+    """The block is part of the chain again: its ticks may be sent again."""
 
     symbol: str
     block_hash: str
@@ -76,7 +98,7 @@ Item = Tick | Retract | Restore | Finalize
 def parse_item(value: Any, pointer: str = "") -> Item:
     """A tick, or ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block}}``.
 
-    InvalidValue names every field at fault by its JSON pointer below ``pointer``.
+    InvalidValue names every invalid field by its JSON pointer below ``pointer``.
     """
     if isinstance(value, Mapping) and len(value) == 1:
         [(word, body)] = value.items()
@@ -90,9 +112,9 @@ def parse_item(value: Any, pointer: str = "") -> Item:
 
 
 def parse_tick(value: Any, pointer: str = "") -> Tick:
-    """A tick of the wire: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
+    """A tick: ``{symbol, id, ts, seq?, price, size, side?, block?: {number, hash}, tx?}``.
 
-    InvalidValue names every field at fault by its JSON pointer below ``pointer``.
+    InvalidValue names every invalid field by its JSON pointer below ``pointer``.
     """
     try:
         if not value.keys() <= _KNOWN:
@@ -117,8 +139,13 @@ def parse_tick(value: Any, pointer: str = "") -> Tick:
 
 
 def decimal(value: Any) -> str:
-    """A decimal of the wire, text or an integer, without leading or trailing zeros; ValueError else."""
-    if type(value) is int and value >= 0:
+    """An amount, as text or as a JSON number, without leading or trailing zeros; ValueError for anything else.
+
+    A JSON number is taken by its text: ``1.50`` is 1.50, ``1e3`` is 1000. Text must not have an exponent.
+    """
+    if type(value) is JsonNumber:
+        value = plain(value)
+    elif type(value) is int and value >= 0:
         value = str(value)
     if type(value) is not str or not DECIMAL.fullmatch(value):
         raise ValueError(f"must be a decimal number, 0 or more: {_DIGITS}")
@@ -132,10 +159,12 @@ def decimal(value: Any) -> str:
 def microseconds(value: Any) -> int:
     """A time, RFC 3339 text or epoch milliseconds (a number or its text), as microseconds since 1970.
 
-    Digits past the microsecond are cut off. ValueError says what would be a time.
+    Digits beyond microseconds are cut off. The ValueError says which forms are valid.
     """
     if type(value) is int:
         return value * 1000
+    if type(value) is JsonNumber or type(value) is Decimal:
+        value = plain(value)
     if isinstance(value, str):
         if (found := RFC3339.fullmatch(value)) is not None:
             day, clock, fraction, zone = found.groups()
@@ -159,11 +188,11 @@ def tick_time(value: Any) -> int:
 
 
 def sent_time(value: Any) -> int:
-    """:func:`tick_time` of a tick that is sent; a number that must be seconds is refused, for a tick stays for good."""
+    """:func:`tick_time` of an ingested tick. A number that looks like epoch seconds is refused: ticks never change."""
     us = tick_time(value)
     if us < _SECONDS_BELOW and (type(value) is int or not RFC3339.fullmatch(value)):
         raise ValueError(
-            "looks like seconds, and milliseconds are wanted; a time before 1973-03-03T09:46:40Z is sent as RFC 3339"
+            "looks like seconds, but milliseconds are expected; send a time before 1973-03-03T09:46:40Z as RFC 3339"
         )
     return us
 
@@ -173,20 +202,20 @@ def _matching(pattern: re.Pattern[str], value: object) -> str:
         raise ValueError(
             "must be 1 to 64 characters of A-Z a-z 0-9 : . _ / -"
             if pattern is SYMBOL
-            else "must be text of 1 to 128 characters without white space"
+            else "must be a string of 1 to 128 characters without white space"
         )
     return value
 
 
 def _bigint(value: Any) -> int:
     if type(value) is not int or not -INT64 <= value < INT64:
-        raise ValueError("must be an integer of 64 bits")
+        raise ValueError("must be an integer of at most 64 bits")
     return value
 
 
 def _natural(value: Any) -> int:
     if type(value) is not int or not 0 <= value < INT64:
-        raise ValueError("must be an integer of 63 bits, not negative")
+        raise ValueError("must be an integer from 0 to 9223372036854775807")
     return value
 
 
@@ -202,7 +231,7 @@ def _price(value: Any) -> str:
 
 def _block(value: Any) -> tuple[int, str]:
     if not isinstance(value, Mapping) or value.keys() != {"number", "hash"}:
-        raise ValueError("must be an object with number and hash, and nothing else")
+        raise ValueError("must be an object with exactly number and hash")
     return _natural(value["number"]), _matching(NAME, value["hash"])
 
 
@@ -249,7 +278,7 @@ def _faults(value: Any, pointer: str, readers: Mapping[str, Any], required: tupl
     faults = [FieldError(f"{pointer}/{name}", "is missing") for name in required if name not in value]
     for name, given in value.items():
         if name not in readers:
-            faults.append(FieldError(f"{pointer}/{name}", f"is not known here; known: {', '.join(readers)}"))
+            faults.append(FieldError(f"{pointer}/{name}", f"is unknown; known: {', '.join(readers)}"))
             continue
         try:
             readers[name](given)

@@ -1,4 +1,4 @@
-"""From what was sent to checked values: queries against their schemas, bodies as JSON or lines of it."""
+"""From a request to checked values: query parameters against their schemas, and JSON bodies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from marketdata.api import schemas
 from marketdata.api.compiled_schemas import accepts
 from marketdata.api.http import JSON
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
-from marketdata.tick import microseconds
+from marketdata.tick import JsonNumber, microseconds
 
 BODY_BYTES = 8 * 1024 * 1024
 
@@ -25,9 +25,9 @@ _CHARSET = re.compile(r';\s*charset\s*=\s*"?utf-8"?\s*', re.IGNORECASE | re.ASCI
 
 @lru_cache(maxsize=2048)
 def query_of(text: str, schema: str) -> Mapping[str, Any]:
-    """The query's parameters with the types of ``schema``, its defaults filled in; each name may stand once.
+    """The query's parameters with the types and the defaults of ``schema``; no name may occur twice.
 
-    A query is a function of its text, so what is asked again and again is checked once.
+    Results are cached, since the same queries are sent again and again.
     """
     properties = schemas.definition(schema).get("properties", {})
     found: dict[str, Any] = {}
@@ -37,7 +37,7 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
         raise InvalidValue("the query string is not percent-encoded UTF-8, or has more than 50 parameters") from error
     for name, value in pairs:
         if name in found:
-            message = "stands twice in the query"
+            message = "occurs twice in the query"
             raise InvalidValue(f"{name[:80]} {message}", errors=(FieldError(schemas.pointer([name]), message),))
         found[name] = _typed(value, properties.get(name, {}))
     if not accepts(schema)(found):
@@ -47,7 +47,7 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
 
 
 def checked(schema: str, value: Any, what: str) -> None:
-    """Raise :class:`InvalidValue` with every fault of ``value``; ``what`` is what the message calls it."""
+    """Raise :class:`InvalidValue` with every fault of ``value``, which the message calls ``what``."""
     faults = schemas.faults(schema, value)
     if faults:
         place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what
@@ -56,7 +56,7 @@ def checked(schema: str, value: Any, what: str) -> None:
 
 
 def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
-    """The body's media type, which must be an allowed one, in UTF-8 and without a coding."""
+    """The body's media type, which must be allowed, with charset UTF-8 and without Content-Encoding."""
     sent, _, parameters = environ.get("CONTENT_TYPE", "").partition(";")
     name: str = sent.strip().lower()
     if name not in allowed or (parameters and not _CHARSET.fullmatch(";" + parameters)):
@@ -67,7 +67,7 @@ def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
 
 
 def raw_body(environ: Mapping[str, Any]) -> bytes:
-    """The body as it was sent; :class:`TooLarge` past :data:`BODY_BYTES`."""
+    """The body as bytes; :class:`TooLarge` for more than :data:`BODY_BYTES`."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
     if length > BODY_BYTES:
         raise TooLarge.body(BODY_BYTES)
@@ -76,52 +76,56 @@ def raw_body(environ: Mapping[str, Any]) -> bytes:
 
 
 def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
-    """A small JSON body, valid by ``schema``; no name may stand twice in an object."""
+    """A JSON body that is valid by ``schema``; no object may have a name twice."""
     media_type(environ, (JSON,))
-    value = decoded(raw_body(environ), _strict)
+    value = decoded(raw_body(environ))
     checked(schema, value, "the body")
     found: dict[str, Any] = value
     return found
 
 
-def decoded(raw: bytes, decoder: json.JSONDecoder | None = None) -> Any:
-    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`, so their text is what counts."""
+def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
+    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`.
+
+    ``for_ingest`` is for speed: they become :class:`marketdata.tick.JsonNumber`, and names are not checked for
+    occurring twice.
+    """
     try:
-        value = (decoder or _quick).decode(raw.decode("utf-8"))
+        value = (_INGEST if for_ingest else _STRICT).decode(raw.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise MalformedJson(f"the body is not UTF-8 (byte {error.start})") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise MalformedJson(f"the body is not JSON: {error.msg} ({place})") from error
     except RecursionError as error:
-        raise MalformedJson("the body is nested too deeply") from error
+        raise MalformedJson("the body has too many levels of nesting") from error
     except (ValueError, ArithmeticError) as error:
         raise MalformedJson(f"the body is not JSON: {error}") from error
     return value
 
 
 def instant(value: Any) -> int:
-    """A time that the schema ``Instant`` takes, in microseconds since 1970."""
-    return microseconds(schemas.plain(value) if isinstance(value, Decimal) else value)
+    """A time that is valid by the schema ``Instant``, in microseconds since 1970."""
+    return microseconds(value)
 
 
 def _typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """A query's text as the integer that its schema takes; left as text, the schema refuses or takes it."""
+    """An integer where the schema allows one and the text is one; otherwise the text, for the schema to judge."""
     wanted = schemas.resolved(dict(schema)).get("type", ())
     return int(value) if "integer" in wanted and _INTEGER.fullmatch(value) else value
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A name that stands twice would let two readers of the same body see two requests."""
+    """Refuse repeated names: two JSON parsers could read such a body as two different requests."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name stands twice in one object")
+        raise ValueError("a name occurs twice in one object")
     return found
 
 
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON value")
+    raise ValueError(f"{name} is not a JSON value")
 
 
-_quick = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse)
-_strict = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique)
+_INGEST = json.JSONDecoder(parse_float=JsonNumber, parse_constant=_refuse)
+_STRICT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique)

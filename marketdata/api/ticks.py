@@ -74,9 +74,7 @@ class _Stream:
 @contextmanager
 def _counted() -> Iterator[None]:
     if not _streams.acquire(blocking=False):
-        raise Saturated(
-            f"{STREAMS_MAX} streams are running, which is the limit; try again later, or read pages with a limit"
-        )
+        raise Saturated(f"{STREAMS_MAX} streams are running, the most allowed; try again later, or read pages")
     try:
         yield
     finally:

@@ -27,11 +27,9 @@ from referencing.jsonschema import DRAFT202012
 
 from marketdata.errors import FieldError
 from marketdata.interval import time_zone_shift
-from marketdata.tick import DECIMAL, sent_time, tick_time
+from marketdata.tick import DECIMAL, plain, sent_time, tick_time
 
 Schema = dict[str, Any]
-
-_DIGITS_SHOWN = 40
 
 
 @cache
@@ -112,7 +110,7 @@ def _is_tick_instant(value: object) -> bool:
 
 def _is_read(reader: Callable[[Any], int], value: object) -> bool:
     if isinstance(value, str | int | Decimal) and not isinstance(value, bool):
-        reader(plain(value) if isinstance(value, Decimal) else value)
+        reader(value)
     return True
 
 
@@ -121,11 +119,6 @@ def _is_utc_offset(value: object) -> bool:
     if isinstance(value, str):
         time_zone_shift(value)
     return True
-
-
-def plain(number: Decimal) -> str:
-    """``1.5E-7`` as ``0.00000015``; what is far out of every range stays short."""
-    return format(number, "f") if abs(number.adjusted()) <= _DIGITS_SHOWN else str(number)
 
 
 def ended(pattern: str) -> str:

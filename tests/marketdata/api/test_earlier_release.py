@@ -1,9 +1,9 @@
-"""A service whose version was created by an earlier release: it says what to run, and serves as soon as that is done."""
+"""A service whose version was created by an earlier release: it says what to run, and serves after that."""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -24,7 +24,7 @@ COMMAND = "upgrade it with bin/marketdata-version 1"
 
 
 @pytest.fixture
-def earlier(new_database: Callable[[], str], tmp_path: Path) -> Iterator[Settings]:
+def earlier(new_database: Callable[[], str], tmp_path: Path) -> Settings:
     """Settings with a database whose current version is of an earlier release."""
     database = new_database()
     with connect(database) as connection:
@@ -32,7 +32,7 @@ def earlier(new_database: Callable[[], str], tmp_path: Path) -> Iterator[Setting
         version = Version.of("md", 1)
         earlier_release.create(connection, version)
         registry.register(connection, version)
-    yield load({"DATABASE_URL": database, "MARKET_STATE_DIR": str(tmp_path), "MARKET_API_PORT": "0"})
+    return load({"DATABASE_URL": database, "MARKET_STATE_DIR": str(tmp_path), "MARKET_API_PORT": "0"})
 
 
 def test_it_starts_names_the_command_and_serves_after_it(earlier: Settings, caplog: pytest.LogCaptureFixture) -> None:
