@@ -1,9 +1,8 @@
-"""Everything that can go wrong in the market-data service, as one tree.
+"""The exceptions of the market-data service.
 
-Domain code raises these; a driver's own exceptions are translated where the driver is called (``store/pool.py``). Each
-class carries a stable snake_case ``code`` (an instance may narrow it), a sentence for people that says why and what to
-do next, and, where a field is at fault, its JSON pointer. The web maps classes to statuses in one table, the command
-line to exit codes in another.
+The exceptions of drivers are translated to these where the driver is called (``store/pool.py``). Each has a stable
+snake_case ``code``, which an instance may replace by a narrower one; a message that gives the cause and a remedy; and
+the JSON pointers of invalid fields. ``api/failures.py`` maps classes to HTTP statuses, ``cli.py`` to exit codes.
 """
 
 from __future__ import annotations
@@ -15,14 +14,14 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field at fault: a JSON pointer into what was sent ("" is the whole) and what is wrong with it."""
+    """An invalid field: its JSON pointer ("" is the whole document) and what is wrong with it."""
 
     pointer: str
     message: str
 
 
 class MarketError(Exception):
-    """Root of the tree. ``detail`` says why and the way out; ``extra`` holds further members of a problem body."""
+    """The base class. ``detail`` is the message; ``extra`` has additional members for the problem body."""
 
     code = "error"
 
@@ -42,128 +41,128 @@ class MarketError(Exception):
         self.extra = dict(extra or {})
 
 
-# -- what was sent -------------------------------------------------------------------------------------------------
+# -- the request -----------------------------------------------------------------------------------------------------
 
 
 class MalformedJson(MarketError):
-    """The body is not JSON, or not of the form that the route takes."""
+    """The body is not valid JSON."""
 
     code = "malformed_json"
 
 
 class InvalidValue(MarketError):
-    """A value is outside its schema or its range."""
+    """A value does not match its schema, or is out of range."""
 
     code = "invalid_value"
 
     @classmethod
     def of(cls, pointer: str, message: str) -> Self:
-        """One field at fault."""
+        """The error for one invalid field."""
         return cls(f"{pointer} {message}", errors=(FieldError(pointer, message),))
 
 
 class TooLarge(MarketError):
-    """A body is larger than its limit."""
+    """The body or the batch is larger than its limit."""
 
     code = "too_large"
 
     @classmethod
     def body(cls, most: int) -> Self:
-        """Of a body of more than ``most`` bytes."""
+        """The error for a body of more than ``most`` bytes."""
         return cls(f"the body is larger than {most} bytes: send it in parts")
 
 
 class UnsupportedMediaType(MarketError):
-    """The body's media type is not one that the route takes."""
+    """The route does not accept the body's media type, charset or coding."""
 
     code = "unsupported_media_type"
 
 
 class NotFound(MarketError):
-    """The thing asked for does not exist (``unknown_symbol``, an unknown token, a path)."""
+    """The resource does not exist: a path, a symbol (``unknown_symbol``) or a token (``unknown_token``)."""
 
     code = "not_found"
 
 
-# -- who asks ------------------------------------------------------------------------------------------------------
+# -- authentication --------------------------------------------------------------------------------------------------
 
 
 class InvalidRequest(MarketError):
-    """The Authorization header is no ``Bearer <token68>``, or is there twice (RFC 6750, section 3.1)."""
+    """The Authorization header is not ``Bearer <token68>``, or is repeated (RFC 6750, section 3.1)."""
 
     code = "invalid_request"
 
 
 class Unauthorized(MarketError):
-    """No credentials, or (code ``invalid_token``) a token that cannot be used, whatever the reason."""
+    """There are no credentials, or the token is not valid (``invalid_token``), for whatever reason."""
 
     code = "unauthorized"
 
 
 class Forbidden(MarketError):
-    """The token is good, its scope is not the one that the route wants."""
+    """The token is valid, but the route requires another scope."""
 
     code = "insufficient_scope"
 
 
-# -- state ---------------------------------------------------------------------------------------------------------
+# -- state -----------------------------------------------------------------------------------------------------------
 
 
 class Conflict(MarketError):
-    """The request is sound, the state of things forbids it (``tick_conflict``, ``lease_held``, ``exists``)."""
+    """The request conflicts with stored data (``tick_conflict``, ``retracted``, ``lease_held``)."""
 
     code = "conflict"
 
 
-# -- the service's own condition -----------------------------------------------------------------------------------
+# -- the service and its database ------------------------------------------------------------------------------------
 
 
 class Saturated(MarketError):
-    """More work is queued than the service takes; ``retry_after`` is in seconds."""
+    """The service has too much work; ``retry_after`` is in seconds."""
 
     code = "saturated"
     retry_after = 1
 
 
 class DatabaseUnavailable(MarketError):
-    """The database does not answer, or cut the connection. Nothing of the request was acknowledged."""
+    """The database does not answer, or closed the connection. The request was not acknowledged."""
 
     code = "database_unavailable"
     retry_after = 1
 
 
 class DatabaseExhausted(DatabaseUnavailable):
-    """The database answers, and is out of disk, memory or connections; or our own pool is empty for too long."""
+    """The database is out of disk, memory or connections, or the pool had no free connection for too long."""
 
     code = "database_exhausted"
     retry_after = 5
 
 
 class Contended(DatabaseUnavailable):
-    """A transaction met another one (SQLSTATE class 40); the same request can be sent again as it is."""
+    """The transaction conflicted with another one (SQLSTATE class 40). Send the request again."""
 
     code = "contended"
 
 
 class TooSlow(MarketError):
-    """A statement ran into its time limit and was cancelled."""
+    """A statement reached its time limit and was cancelled."""
 
     code = "too_slow"
 
 
 class VersionMissing(MarketError):
-    """The version to serve (its tables or its function) is not in the database."""
+    """The database lacks the version to serve, or an earlier release created it."""
 
     code = "version_missing"
 
 
 class DatabaseDefect(MarketError):
-    """The database refused a statement of ours: a defect of this program or a foreign change to its schema."""
+    """The database rejected a statement: a defect of this program, or somebody else changed the schema."""
 
     code = "database_defect"
 
 
-# -- the process ---------------------------------------------------------------------------------------------------
+# -- the process -----------------------------------------------------------------------------------------------------
 
 
 class UsageError(MarketError):
@@ -173,12 +172,12 @@ class UsageError(MarketError):
 
 
 class MissingRequirement(MarketError):
-    """A program or file that is needed is not there (exit code 3); the text names it and how to get it."""
+    """A required program or file is missing (exit code 3)."""
 
     code = "missing"
 
 
 class StateError(MarketError):
-    """What is on disk or in the database cannot be used as it is (another major version, a newer schema, a lock)."""
+    """Existing files or data cannot be used, for example because of another major version or a lock (exit code 1)."""
 
     code = "state"

@@ -1,7 +1,8 @@
-"""Intervals of candles and the arithmetic of their buckets; ``store/sql/candles.sql`` follows the same rules.
+"""Intervals of candles and the bounds of their buckets; ``store/sql/candles.sql`` implements the same rules.
 
-A bucket is half-open, [open, end). Weeks begin on Monday, months on the first, three days count from 1970-01-01; all of
-it by a clock that a time zone's shift sets ahead of UTC. Times are integers: microseconds since 1970, shifts minutes.
+A bucket is half-open, [open, end). Weeks start on Monday, months on their first day, three-day buckets are counted from
+1970-01-01; all in local time, which is UTC plus the shift of a time zone. Times are in microseconds since 1970, shifts
+in minutes.
 """
 
 from __future__ import annotations
@@ -17,14 +18,14 @@ WIDTHS: dict[str, int | None] = {
     "1h": 3600, "2h": 7200, "4h": 14_400, "6h": 21_600, "8h": 28_800, "12h": 43_200,
     "1d": 86_400, "3d": 259_200, "1w": 604_800, "1M": None,
 }  # fmt: skip
-"""Seconds of each interval; a month has no fixed number of them."""
+"""Seconds of each interval; None for a month, whose length varies."""
 
 RESOLUTIONS: dict[str, str] = {
     "1S": "1s", "1": "1m", "3": "3m", "5": "5m", "15": "15m", "30": "30m",
     "60": "1h", "120": "2h", "240": "4h", "360": "6h", "480": "8h", "720": "12h",
     "D": "1d", "1D": "1d", "3D": "3d", "W": "1w", "1W": "1w", "M": "1M", "1M": "1M",
 }  # fmt: skip
-"""TradingView's names of them. Its ``1M`` is the month too, its ``1`` the minute."""
+"""TradingView's names of the intervals. Its ``1M`` is a month too, its ``1`` a minute."""
 
 SHIFT_MIN, SHIFT_MAX = -12 * 60, 14 * 60
 
@@ -34,7 +35,7 @@ _ZONE = re.compile(r"([+ -]?)([0-9]{1,2})(?::([0-5][0-9]))?")
 
 
 def bucket_open(ts: int, interval: str, shift: int = 0) -> int:
-    """Opening time of the bucket that holds ``ts``."""
+    """The opening time of the bucket that contains ``ts``."""
     ahead = shift * 60 * SECOND
     width = WIDTHS[interval]
     if width is None:
@@ -44,22 +45,23 @@ def bucket_open(ts: int, interval: str, shift: int = 0) -> int:
 
 
 def bucket_end(opened: int, interval: str, shift: int = 0) -> int:
-    """Opening time of the bucket after the one that opens at ``opened``."""
+    """The end of the bucket that opens at ``opened``, which is the opening time of the next one."""
     width = WIDTHS[interval]
-    if width is None:  # any month ends within 31 days, and the next one is longer than three
+    if width is None:  # 31 days later is always in the next month
         return bucket_open(opened + 31 * DAY, interval, shift)
     return opened + width * SECOND
 
 
 def time_zone_shift(text: str) -> int:
-    """Minutes of ``+05:30``, ``-8`` or ``0``; a blank stands for the ``+`` that a URL made of it. ValueError else."""
+    """The minutes of ``+05:30``, ``-8`` or ``0``; ValueError for other text. A space counts as ``+``, since URLs decode
+    ``+`` to a space."""
     found = _ZONE.fullmatch(text)
     if found:
         minutes = int(found[2]) * 60 + int(found[3] or 0)
         minutes = -minutes if found[1] == "-" else minutes
         if SHIFT_MIN <= minutes <= SHIFT_MAX:
             return minutes
-    raise ValueError("must be an offset from UTC like +05:30, -12:00 to +14:00; names of time zones are not known")
+    raise ValueError("must be an offset from UTC like +05:30, -12:00 to +14:00; names of time zones are not supported")
 
 
 def _since(moment: datetime) -> int:

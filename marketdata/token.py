@@ -1,8 +1,8 @@
-"""API tokens: ``md_``, 30 random base62 characters, 6 of checksum. Pure; where they are kept is ``store/tokens.py``.
+"""API tokens: ``md_``, 30 random base62 characters, and a checksum of 6. ``store/tokens.py`` stores their hashes.
 
-The prefix lets secret scanners find a leaked token, and the checksum lets a mistyped or invented one be refused before
-the database is asked. What is stored is the SHA-256 only: 30 base62 characters hold 178 bits, so no salt and no slow
-hash are needed.
+The prefix lets secret scanners find leaked tokens. The checksum lets mistyped or invented ones be refused without a
+query. Only the SHA-256 is stored: 30 base62 characters have 178 bits of entropy, so neither a salt nor a slow hash is
+needed.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ _FORM: Final = re.compile(rf"{PREFIX}[0-9A-Za-z]{{{_RANDOM_LENGTH + _CHECKSUM_LE
 
 
 def generate() -> str:
-    """A fresh token from the system's source of randomness."""
+    """A new token from the system's source of randomness."""
     body = "".join(secrets.choice(_ALPHABET) for _ in range(_RANDOM_LENGTH))
     return PREFIX + body + _checksum(body)
 
 
 def is_sound(text: str) -> bool:
-    """Whether ``text`` has the form of a token and its checksum is right; it says nothing of who knows it."""
+    """Whether ``text`` has the form of a token and a correct checksum. It may still be unknown."""
     if _FORM.fullmatch(text) is None:
         return False
     return _checksum(text[len(PREFIX) : -_CHECKSUM_LENGTH]) == text[-_CHECKSUM_LENGTH:]
 
 
 def digest(text: str) -> bytes:
-    """The 32 bytes that stand for a token in the database."""
+    """The SHA-256 of a token, 32 bytes."""
     return hashlib.sha256(text.encode()).digest()
 
 
 def hint(text: str) -> str:
-    """The first characters, by which its owner tells one token from another: ``md_1a2B…``."""
+    """The first characters of a token, for listings: ``md_1a2B…``."""
     return text[: len(PREFIX) + _HINT_LENGTH] + "…"
 
 

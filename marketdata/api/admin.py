@@ -1,4 +1,4 @@
-"""Tokens, administered with the secret of ``admin.json``."""
+"""Administration of tokens, with the secret of ``admin.json``."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def list_tokens(request: Request) -> Reply:
-    """Every token ever made, by what may be known of it."""
+    """Every token ever created, without its secret."""
     with request.services.pool.connection() as connection:
         found = tokens.list_all(connection)
     return answer({"tokens": [each.as_json() for each in found]})
 
 
 def create_token(request: Request) -> Reply:
-    """A new token. The answer holds it, and nothing else ever will."""
+    """Create a token. Only this answer contains it; it is not stored."""
     body = json_body(request.environ, "TokenRequest")
-    until = body.get("expires_at")
-    expires_at = None if until is None else _EPOCH + timedelta(microseconds=instant(until))
+    given = body.get("expires_at")
+    expires_at = None if given is None else _EPOCH + timedelta(microseconds=instant(given))
     with request.services.pool.transaction() as connection:
-        made, text = tokens.create(connection, body["name"], body["scope"], expires_at)
-    return answer({**made.as_json(), "token": text}, 201)
+        created, text = tokens.create(connection, body["name"], body["scope"], expires_at)
+    return answer({**created.as_json(), "token": text}, 201)
 
 
 def revoke_token(request: Request) -> Reply:
-    """Make a token unusable, at once and for good; again is no error."""
+    """Revoke a token, at once and permanently. A second time has no effect."""
     services = request.services
     with services.pool.transaction() as connection:
         revoked = tokens.revoke(connection, request.path["id"])

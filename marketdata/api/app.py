@@ -21,8 +21,8 @@ def description(_request: Request) -> Reply:
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     # -- the service -----------------------------------------------------------------------------------------------
-    Route("GET", "/healthz", health.healthz, "Whether the process lives", "Health", database=False),
-    Route("GET", "/ready", health.ready, "Whether the database answers and holds the version", "Ready"),
+    Route("GET", "/healthz", health.healthz, "Whether the process runs", "Health", database=False),
+    Route("GET", "/ready", health.ready, "Whether the database answers and contains the version", "Ready"),
     Route("GET", "/metrics", health.metrics, "Counters for Prometheus", produces=(PROMETHEUS,), database=False),
     Route("GET", "/openapi.json", description, "This description", "Description", database=False),
     # -- reading ---------------------------------------------------------------------------------------------------
@@ -32,10 +32,10 @@ ROUTES: tuple[Route, ...] = (
           produces=(JSON, CSV, NDJSON), problems=(404, 429), revalidated=True,
           headers=((ticks.CURSOR, ticks.CURSOR_ABOUT),)),
     Route("GET", "/v1/symbols", symbols.list_symbols, "Every symbol", "Symbols", scope="read", revalidated=True),
-    Route("GET", "/v1/coverage", symbols.show_coverage, "What was indexed", "Coverage", scope="any",
+    Route("GET", "/v1/coverage", symbols.show_coverage, "The indexed time ranges", "Coverage", scope="any",
           query="SymbolQuery", problems=(404,), revalidated=True),
     # -- TradingView's charts --------------------------------------------------------------------------------------
-    Route("GET", "/v1/udf/config", udf.config, "What this feed offers", "UdfConfig", scope="read", revalidated=True),
+    Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True),
     Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False),
     Route("GET", "/v1/udf/symbols", udf.symbol_info, "A symbol", "UdfSymbol", scope="read", query="UdfSymbolQuery",
           problems=(404,), revalidated=True),
@@ -46,15 +46,15 @@ ROUTES: tuple[Route, ...] = (
     # -- writing ---------------------------------------------------------------------------------------------------
     Route("POST", "/v1/ingest/tick", ingest.ingest, "Store a tick or a batch", "Ingested", scope="write",
           statuses=(200, 201), body=Body("Ingest", (JSON, NDJSON)), problems=(409, 429)),
-    Route("PUT", "/v1/coverage", symbols.record_coverage, "Note that a range was indexed", "CoverageNoted",
+    Route("PUT", "/v1/coverage", symbols.record_coverage, "Record an indexed time range", "CoverageRecorded",
           scope="write", body=Body("CoverageRequest")),
-    Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or keep a lease", "Lease", scope="write",
+    Route("PUT", "/v1/lease/{name}", symbols.take_lease, "Take or extend a lease", "Lease", scope="write",
           body=Body("LeaseRequest"), problems=(409,)),
-    Route("DELETE", "/v1/lease/{name}", symbols.release_lease, "Give a lease back", "Released", scope="write",
+    Route("DELETE", "/v1/lease/{name}", symbols.release_lease, "Release a lease", "Released", scope="write",
           body=Body("LeaseRelease"), problems=(409,)),
     # -- tokens ----------------------------------------------------------------------------------------------------
     Route("GET", "/v1/admin/tokens", admin.list_tokens, "List all tokens", "Tokens", scope="admin"),
-    Route("POST", "/v1/admin/tokens", admin.create_token, "Make a token", "NewToken", scope="admin", statuses=(201,),
+    Route("POST", "/v1/admin/tokens", admin.create_token, "Create a token", "NewToken", scope="admin", statuses=(201,),
           body=Body("TokenRequest")),
     Route("DELETE", "/v1/admin/tokens/{id}", admin.revoke_token, "Revoke a token", "Token", scope="admin",
           problems=(404,)),

@@ -1,7 +1,7 @@
-"""A quick yes for values that a schema takes: the rules that queries are made of, as plain functions.
+"""Schemas of query parameters compiled to predicates, for speed.
 
-The library walks a schema anew for every value, which costs as much as a candle answer. Here each schema becomes one
-predicate. What it refuses is given to the library, which knows to say why; tests hold the two equal.
+The jsonschema library interprets a schema for every value, which takes as long as a chart response. Values that a
+predicate rejects are passed to the library, which explains why. A test asserts that both accept the same values.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _IGNORED = {"description", "default", "title", "$ref"}
 
 @cache
 def accepts(name: str) -> Accepts:
-    """Whether a query's object, of strings and integers, is valid by the schema called ``name``."""
+    """The predicate for the schema ``name``; its argument maps names to strings and integers."""
     schema = schemas.definition(name)
     parts = {key: _value(part) for key, part in schema.get("properties", {}).items()}
     required = frozenset(schema.get("required", ()))
@@ -39,7 +39,7 @@ def accepts(name: str) -> Accepts:
 
 
 def _choice(branches: list[Mapping[str, Any]], word: str) -> Accepts:
-    """``oneOf`` and ``anyOf`` over ``required``: one of several parameters has to be there."""
+    """``oneOf`` and ``anyOf`` over ``required``: one of several parameters must be present."""
     wanted = [frozenset(branch["required"]) for branch in branches]
     most = 1 if word == "oneOf" else len(wanted)
     return lambda value: 1 <= sum(names <= value.keys() for names in wanted) <= most
@@ -55,7 +55,7 @@ def _value(schema: Mapping[str, Any]) -> Accepts:
 def _check_known(schema: Mapping[str, Any], known: Any) -> None:
     unknown = set(schema) - set(known) - _IGNORED
     if unknown:
-        raise ValueError(f"no quick rule for {', '.join(sorted(unknown))}")
+        raise ValueError(f"these keywords cannot be compiled: {', '.join(sorted(unknown))}")
 
 
 def _type(names: str | list[str]) -> Accepts:

@@ -1,8 +1,8 @@
-"""Small ingests from many requests as one transaction.
+"""Group commit: small ingests of many requests in one transaction.
 
-Commits cost a disk flush each, and the candles that all current ticks touch are the same few rows, so writers of single
-ticks would wait for each other. One thread takes whatever is queued, applies it in one transaction, and wakes the
-requests after the commit: what is acknowledged is durable. The queue is bounded; past that the service says so.
+Each commit costs a disk flush, and current ticks all update the same few candles, so concurrent writers of single ticks
+would wait for each other. One thread takes all queued items, stores them in one transaction, and wakes the requests
+after the commit. The queue is bounded: beyond its capacity requests get :class:`Saturated`.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from marketdata.errors import DatabaseDefect, DatabaseUnavailable, InvalidValue,
 _log = logging.getLogger(__name__)
 
 CAPACITY = 4096
-"""Items that may wait. At the slowest rate measured that is under a second of work."""
+"""Maximum items in the queue; less than a second of work at the slowest rate measured."""
 
 LARGEST = 1024
-"""Items of one transaction; more would make the first of them wait long."""
+"""Maximum items of a transaction; more would delay the first of them."""
 
 Item = TypeVar("Item")
 Outcome = TypeVar("Outcome")
 
 
 class _Submission(Generic[Item, Outcome]):
-    """What one request waits for. The lock is held until ``outcomes`` or ``error`` is there: the cheapest event."""
+    """The items of a request. ``done`` is held until ``outcomes`` or ``error`` is set: a lock is the fastest event."""
 
     __slots__ = ("done", "error", "items", "outcomes")
 
@@ -41,7 +41,7 @@ class _Submission(Generic[Item, Outcome]):
 
 
 class GroupCommit(Generic[Item, Outcome]):
-    """``apply`` stores items in one transaction and gives an outcome for each, in their order."""
+    """``apply`` stores items in one transaction and returns their outcomes in the same order."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class GroupCommit(Generic[Item, Outcome]):
 
     @property
     def depth(self) -> int:
-        """Items that wait now."""
+        """The number of queued items."""
         return self._queued
 
     def start(self) -> None:
@@ -69,7 +69,7 @@ class GroupCommit(Generic[Item, Outcome]):
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Take nothing more, apply what is queued, end."""
+        """Refuse new items, store the queued ones, and end the thread."""
         with self._changed:
             self._stopping = True
             self._changed.notify()
@@ -77,13 +77,13 @@ class GroupCommit(Generic[Item, Outcome]):
             self._thread.join(timeout)
 
     def submit(self, items: Sequence[Item]) -> Sequence[Outcome]:
-        """Wait until ``items`` are committed; :class:`Saturated` when too much waits already."""
+        """Store ``items`` and return after their commit; :class:`Saturated` when the queue is full."""
         submission: _Submission[Item, Outcome] = _Submission(items)
         with self._changed:
             if self._stopping or self._thread is None:
-                raise DatabaseUnavailable("the service is stopping; nothing was stored")
+                raise DatabaseUnavailable("the service is stopping; the request was not stored")
             if self._queued + len(items) > self._capacity:
-                raise Saturated("too many ticks wait to be stored; send again a little later, or in batches")
+                raise Saturated("too many ticks are queued; send the request again later, or send batches")
             self._queue.append(submission)
             self._queued += len(items)
             self._changed.notify()
@@ -103,7 +103,7 @@ class GroupCommit(Generic[Item, Outcome]):
             self._store(group)
 
     def _take(self) -> list[_Submission[Item, Outcome]]:
-        """The oldest submissions that fit one transaction, at least one."""
+        """The oldest submissions that fit into one transaction, at least one."""
         group = [self._queue.popleft()]
         size = len(group[0].items)
         while self._queue and size + len(self._queue[0].items) <= self._largest:
@@ -120,7 +120,7 @@ class GroupCommit(Generic[Item, Outcome]):
                 submission.outcomes = outcomes[place : place + len(submission.items)]
                 place += len(submission.items)
         except (InvalidValue, DatabaseDefect) as error:
-            # One request's data the database cannot take must not fail the others'.
+            # The data of one request must not make the others fail: store each separately.
             if len(group) > 1:
                 for submission in group:
                     self._store([submission])

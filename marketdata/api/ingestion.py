@@ -1,4 +1,4 @@
-"""How checked items reach the database: small ingests with those of others, big ones alone, and never without bound."""
+"""Storing checked items: small requests in shared transactions, large ones alone, both limited in number."""
 
 from __future__ import annotations
 
@@ -17,33 +17,34 @@ from marketdata.store.pool import Pool
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item
 
-SMALL = 256
-"""Items; more of them fill a transaction well enough on their own."""
+SHARED_ITEMS_MAX = 256
+"""Requests with more items get a transaction of their own."""
 
-BIG_AT_ONCE = 4
-_BIG_WAIT_SECONDS = 2.0
+LARGE_MAX = 4
+"""Maximum number of large requests at a time."""
+_LARGE_WAIT_SECONDS = 2.0
 _ATTEMPTS = 4
 
 BACKLOG_MAX = 128
-"""Requests that may wait for a worker before ingests are turned away: their bodies wait with them."""
+"""Ingests are refused while more requests than this wait for a worker, since the waiting bodies use memory."""
 
-AT_ONCE = WORKERS - 8
-"""Ingests that may keep a worker: when they all stand still, reads and the health of the service still find one."""
-_PATIENCE_SECONDS = 0.25
-"""How long all places may stay taken by the same ingests before the next one is turned away; a commit takes less."""
+CONCURRENT_MAX = WORKERS - 8
+"""Maximum number of concurrent ingests. The other workers stay free for reads and health checks."""
+_PROGRESS_SECONDS = 0.25
+"""At the maximum, an ingest is refused when no other one has finished for this long; a commit takes less."""
 
 
 class Ingestion:
-    """``start`` once, ``stop`` any number of times."""
+    """Call ``start`` once; ``stop`` may be called repeatedly."""
 
     def __init__(self, pool: Pool, served: ServedVersion, metrics: Metrics, backlog: Callable[[], int]) -> None:
         self._pool = pool
         self._served = served
         self._metrics = metrics
         self._backlog = backlog
-        self._places = threading.Semaphore(AT_ONCE)
-        self._moved_at = 0.0
-        self._big = threading.Semaphore(BIG_AT_ONCE)
+        self._slots = threading.Semaphore(CONCURRENT_MAX)
+        self._progress_at = 0.0
+        self._large = threading.Semaphore(LARGE_MAX)
         self._group_commit: GroupCommit[Item, Outcome] = GroupCommit(self._apply)
 
     def start(self) -> None:
@@ -54,19 +55,19 @@ class Ingestion:
 
     @property
     def depth(self) -> int:
-        """Items that wait for the next transaction."""
+        """The number of items that wait for a transaction."""
         return self._group_commit.depth
 
     def store(self, items: Sequence[Item]) -> Sequence[Outcome]:
-        """Apply the items in their order; durable on return. :class:`Saturated` before anything grows without bound."""
+        """Apply the items in their order; they are durable on return. :class:`Saturated` when a limit is reached."""
         if self._backlog() > BACKLOG_MAX:
-            raise Saturated("too many requests wait; send again a little later, or in batches")
-        self._take_place()
+            raise Saturated("too many requests are waiting; send the request again later, or send batches")
+        self._take_slot()
         try:
-            outcomes = self._group_commit.submit(items) if len(items) <= SMALL else self._store_alone(items)
+            outcomes = self._group_commit.submit(items) if len(items) <= SHARED_ITEMS_MAX else self._store_alone(items)
         finally:
-            self._moved_at = monotonic()
-            self._places.release()
+            self._progress_at = monotonic()
+            self._slots.release()
         if len(outcomes) == 1:
             self._metrics.ingested(outcomes[0], 1)
         else:
@@ -74,20 +75,20 @@ class Ingestion:
                 self._metrics.ingested(outcome, count)
         return outcomes
 
-    def _take_place(self) -> None:
-        """Who finds none waits while places change hands, and is turned away at once while nothing moves."""
-        patience = self._moved_at + _PATIENCE_SECONDS - monotonic()
-        if not self._places.acquire(timeout=max(patience, 0.0)):
-            raise Saturated("too many ticks wait to be stored, and none was for a while; send again a little later")
-        self._moved_at = monotonic()
+    def _take_slot(self) -> None:
+        """Wait for a slot while other ingests finish; :class:`Saturated` when none has finished for a while."""
+        timeout = self._progress_at + _PROGRESS_SECONDS - monotonic()
+        if not self._slots.acquire(timeout=max(timeout, 0.0)):
+            raise Saturated("storing ticks has stalled and too many requests wait for it; send the request again later")
+        self._progress_at = monotonic()
 
     def _store_alone(self, items: Sequence[Item]) -> Sequence[Outcome]:
-        if not self._big.acquire(timeout=_BIG_WAIT_SECONDS):
-            raise Saturated("too many batches are being stored; send this one again a little later")
+        if not self._large.acquire(timeout=_LARGE_WAIT_SECONDS):
+            raise Saturated("too many large batches are being stored; send the batch again later")
         try:
             return self._apply(items)
         finally:
-            self._big.release()
+            self._large.release()
 
     def _apply(self, items: Sequence[Item]) -> Sequence[Outcome]:
         version = self._served.version()
@@ -96,6 +97,6 @@ class Ingestion:
                 with self._pool.connection(fresh_seconds=0.0) as connection:
                     return ticks.ingest(connection, version, items)
             except Contended:
-                continue  # another writer was in the way; nothing was kept, so the same can be tried again
+                continue  # nothing was stored, so it can be tried again
         with self._pool.connection(fresh_seconds=0.0) as connection:
             return ticks.ingest(connection, version, items)

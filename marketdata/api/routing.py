@@ -14,7 +14,7 @@ from marketdata.api.request_validation import checked, query_of
 from marketdata.api.revalidation import VARY, revalidated
 from marketdata.api.route import Route
 from marketdata.api.services import Services
-from marketdata.api.udf import UDF, in_udf_words
+from marketdata.api.udf import UDF, with_udf_members
 from marketdata.errors import NotFound
 
 _NO_STORE = ("Cache-Control", "no-store")
@@ -76,7 +76,7 @@ def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
             reply = revalidated(reply, environ) if route.revalidated else reply.with_headers(_NO_STORE)
         except Exception as error:
             if template.startswith(UDF):
-                error = in_udf_words(error)
+                error = with_udf_members(error)
             reply = problem_of(error, f"{method} {path!r}")
         services.metrics.observe(
             method if template != "(none)" else "", template, reply.status, perf_counter() - started

@@ -1,7 +1,7 @@
 """TradingView's Universal Data Feed (UDF), so that its charts can be pointed at ``/v1/udf``.
 
-Times are seconds, prices are JSON numbers with the database's digits, and ``to`` is exclusive. A refusal is a problem
-as everywhere, with the protocol's own ``s`` and ``errmsg`` among its members.
+Times are seconds, prices are JSON numbers with all their digits, and ``to`` is exclusive. An error is a problem as in
+the rest of the API, with the protocol's ``s`` and ``errmsg`` as additional members.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ UDF = "/v1/udf/"
 
 _OFFERED = ["1S", "1", "3", "5", "15", "30", "60", "120", "240", "360", "480", "720", "1D", "3D", "1W", "1M"]
 _BARS_MAX = 10_000
-_DAYS_LOOKED_AT = 30
-_DECIMALS_MAX = 16  # a JavaScript number holds no more
+_SCALE_DAYS = 30
+_DECIMALS_MAX = 16  # the precision of a JavaScript number
 
 
 def config(_request: Request) -> Reply:
-    """What this feed offers."""
+    """The capabilities of this feed."""
     return answer(
         {
             "supported_resolutions": _OFFERED,
@@ -46,8 +46,8 @@ def clock(_request: Request) -> Reply:
 
 
 def symbol_info(request: Request) -> Reply:
-    """A symbol as the chart library wants it; its price scale is that of the last days' prices."""
-    found = _read(request, symbol=request.query["symbol"], interval="1d", limit=_DAYS_LOOKED_AT, format="object")
+    """A symbol as the charting library expects it. The price scale is that of the prices of the last 30 days."""
+    found = _read(request, symbol=request.query["symbol"], interval="1d", limit=_SCALE_DAYS, format="object")
     days = json.loads(found.body)["candles"]
     decimals = max((len(day[price].partition(".")[2]) for day in days for price in "ohlc"), default=2)
     name = found.state.symbol
@@ -77,15 +77,15 @@ def symbol_info(request: Request) -> Reply:
 
 
 def search(request: Request) -> Reply:
-    """Symbols whose name or alias holds the text, in any case."""
+    """Symbols whose name or alias contains the text, ignoring case."""
     query = request.query
-    wanted, services = query["query"].upper(), request.services
+    text, services = query["query"].upper(), request.services
     with services.reads.connection() as connection:
         listed = symbols.list_all(connection, services.served.version())
     found = [
         {**_named(each.symbol), "symbol": each.symbol, "full_name": each.symbol}
         for each in listed
-        if any(wanted in name.upper() for name in (each.symbol, *each.aliases))
+        if any(text in name.upper() for name in (each.symbol, *each.aliases))
         and query["exchange"].upper() in ("", _exchange(each.symbol).upper())
         and query["type"].lower() in ("", "crypto")
     ]
@@ -93,38 +93,38 @@ def search(request: Request) -> Reply:
 
 
 def history(request: Request) -> Reply:
-    """Bars with from <= t < to; with `countback` the newest so many before `to`, whatever `from` is."""
+    """Bars with from <= t < to. With `countback`, that many bars before `to`; `from` is then ignored."""
     query = request.query
-    asked = {"symbol": query["symbol"], "interval": RESOLUTIONS[query["resolution"]]}
+    series = {"symbol": query["symbol"], "interval": RESOLUTIONS[query["resolution"]]}
     end = query["to"] * SECOND - 1
     if "countback" in query:
-        found = _read(request, **asked, end=end, limit=query["countback"], format="udf")
+        found = _read(request, **series, end=end, limit=query["countback"], format="udf")
     else:
         start = query["from"] * SECOND
-        found = _read(request, **asked, start=start, end=end, limit=_BARS_MAX, format="udf")
+        found = _read(request, **series, start=start, end=end, limit=_BARS_MAX, format="udf")
         if found.more:
-            found = _read(request, **asked, end=end, limit=_BARS_MAX, format="udf")
+            found = _read(request, **series, end=end, limit=_BARS_MAX, format="udf")
     if found.count:
         return Reply(found.body)
     nothing: dict[str, Any] = {"s": "no_data"}
     if "countback" not in query:
-        before = _read(request, **asked, end=query["from"] * SECOND - 1, limit=1, format="udf")
+        before = _read(request, **series, end=query["from"] * SECOND - 1, limit=1, format="udf")
         if before.count:
             nothing["nextTime"] = json.loads(before.body)["t"][0]
     return answer(nothing)
 
 
-def in_udf_words(error: Exception) -> Exception:
-    """``error`` with what the protocol says of errors among the members of its problem."""
+def with_udf_members(error: Exception) -> Exception:
+    """``error`` with the members that the protocol requires of an error."""
     if isinstance(error, MarketError):
         error.extra |= {"s": "error", "errmsg": error.detail}
     return error
 
 
-def _read(request: Request, **asked: Any) -> Chart:
+def _read(request: Request, **arguments: Any) -> Chart:
     services = request.services
     with services.reads.connection() as connection:
-        return candles.read(connection, services.served.version(), **asked)
+        return candles.read(connection, services.served.version(), **arguments)
 
 
 def _named(symbol: str) -> dict[str, str]:

@@ -1,2 +1,2 @@
-"""PostgreSQL's side of the service: the pool, the schema, and one module per aggregate. The only user of psycopg
-beside ``bootstrap``."""
+"""Access to PostgreSQL: the pool, the schema, and one module per aggregate. Only this package and ``bootstrap`` import
+psycopg."""

@@ -1,4 +1,4 @@
-"""Candles as text: PostgreSQL makes the rows in the form that is answered, and they are passed through as they are."""
+"""Reading candles. PostgreSQL writes the rows as text of the response's format, which is passed through unchanged."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Literal, LiteralString, Self
 
 from marketdata.interval import SECOND, bucket_open
 from marketdata.store import prepared
-from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
+from marketdata.store.lookup import COUNTER_COLUMNS, IS_SYMBOL, clamped, unknown_symbol
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version
 
@@ -22,11 +22,11 @@ _VWAP = """coalesce('"' || c.vwap || '"', 'null')"""
 
 
 def _rows(expression: str, separator: str = "','") -> str:
-    return f"string_agg(concat({expression}), {separator} ORDERED) KEPT"
+    return f"string_agg(concat({expression}), {separator} ORDERED) LIMITED"
 
 
 def _columns(**columns: str) -> str:
-    parts = (f"""'"{name}":[', string_agg({value}, ',' ORDERED) KEPT, ']'""" for name, value in columns.items())
+    parts = (f"""'"{name}":[', string_agg({value}, ',' ORDERED) LIMITED, ']'""" for name, value in columns.items())
     return f"""concat({", ',', ".join(parts)})"""
 
 
@@ -34,17 +34,17 @@ def _quoted(column: str) -> str:
     return f"""'"' || c.{column} || '"'"""
 
 
-# SQL with the store's own names in braces: what is made of the rows c of the candles function.
-# Binance tells takers' volumes too, which are not kept: 0.
+# For each format an SQL expression that aggregates the rows c of the candles function into the response's text; the
+# store's names are in braces. Binance's rows have volumes of takers, which are not stored: 0.
 _BODIES: dict[Format, str] = {
-    # One concatenation of ready texts: where json_prefix is kept, all else of the query costs more than this.
+    # One concatenation per row: where json_prefix is stored, this is the smaller part of the query's time.
     "object": f"""string_agg(
         coalesce(c.json_prefix, concat(
             '{{{{"t":', {_T}, ',"T":', {_T_END}, ',"o":"', c.open, '","h":"', c.high, '","l":"', c.low,
             '","c":"', c.close, '","v":"', c.volume, '","q":"', c.quote, '","n":', c.n, ',"vwap":', {_VWAP}))
         || CASE WHEN c.finalized THEN ',"closed":true,"finalized":true'
                 WHEN c.closed THEN ',"closed":true,"finalized":false'
-                ELSE ',"closed":false,"finalized":false' END || '}}}}', ',' ORDERED) KEPT""",
+                ELSE ',"closed":false,"finalized":false' END || '}}}}', ',' ORDERED) LIMITED""",
     "columns": _columns(
         t=f"{_T}::text",
         T=f"{_T_END}::text",
@@ -88,17 +88,17 @@ _ENVELOPES: dict[Format, tuple[str, str]] = {
     "udf": ('{{"s":"ok",', "}}"),
 }
 
-_NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double tells these microseconds exactly
+_NOW = "(date_part('epoch', now() AT TIME ZONE 'UTC') * 1000000)::bigint"  # a double is exact for these microseconds
 _COUNTERS: LiteralString = f"""
-    SELECT asked.name, {AS_IT_STANDS}, {_NOW} FROM jsonb_array_elements_text(%(names)s::jsonb) AS asked (name)
-    LEFT JOIN market_aliases a ON a.alias = asked.name
-    JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, asked.name)"""
+    SELECT wanted.name, {COUNTER_COLUMNS}, {_NOW} FROM jsonb_array_elements_text(%(names)s::jsonb) AS wanted (name)
+    LEFT JOIN market_aliases a ON a.alias = wanted.name
+    JOIN {{symbols}} s ON s.symbol = coalesce(a.symbol, wanted.name)"""
 
 
 @dataclass(frozen=True, slots=True)
 class Counter:
-    """The version counter of ``symbol`` (no alias), as it stood at ``now`` by the database's clock (microseconds);
-    ``origin`` tells it from the same number of another table or database."""
+    """The version counter of ``symbol`` (not an alias) at the time ``now`` of the database (microseconds). ``origin``
+    tells it apart from an equal number of another table or database."""
 
     symbol: str
     origin: str
@@ -108,9 +108,8 @@ class Counter:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """What an answer depends on beside its parameters: ``symbol`` (no alias), the ``counter`` of that ``origin``, and
-    ``clock``, the opening time (seconds) of the bucket that is open now. ``as_of`` is the database's time in
-    milliseconds."""
+    """What a response depends on beside its parameters: ``symbol`` (not an alias), its ``counter`` with the ``origin``,
+    and ``clock``, the opening time (seconds) of the current bucket. ``as_of`` is the database's time (milliseconds)."""
 
     symbol: str
     origin: str
@@ -120,16 +119,16 @@ class State:
 
     @classmethod
     def of(cls, counter: Counter, interval: str, shift: int) -> Self:
-        """What ``counter`` says of candles of ``interval``, their buckets moved by ``shift`` minutes."""
+        """The state for candles of ``interval`` with buckets shifted by ``shift`` minutes."""
         clock = bucket_open(counter.now, interval, shift) // SECOND
         return cls(counter.symbol, counter.origin, counter.counter, clock, counter.now // 1000)
 
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """The answer's text is ``head``, then ``as_of`` and ``}`` where the format tells it: :attr:`body` is all of it.
+    """``head`` is the response's text; with ``has_as_of``, ``as_of`` and ``}`` follow. :attr:`body` is the whole text.
 
-    ``more``: the limit left candles out. ``count`` is how many are in it.
+    ``count`` is the number of candles; ``more`` says that the limit cut off others.
     """
 
     state: State
@@ -151,11 +150,11 @@ _LEVELS: dict[str, LiteralString] = {
     "4h": "14400",
     "1d": "86400",
 }
-"""The stored intervals, and the seconds by which the rows of each are marked."""
+"""The stored intervals, with the level (``res``) of their rows."""
 
 
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
-    """The counter of every symbol or alias that something was ever stored of."""
+    """The counters of these symbols or aliases; one of which nothing was ever stored is left out."""
     with translated():
         found = prepared.rows(conn, version.query(_COUNTERS), {"names": json.dumps(list(names))})
     return {str(name, "utf-8"): _counter(counter) for name, *counter in found}
@@ -176,25 +175,25 @@ def read(
     current: Literal["include", "exclude"] = "include",
     format: Format = "object",
 ) -> Chart:
-    """Candles whose opening time lies in [start, end] (microseconds): the first ``limit`` from ``start`` on, without it
-    the newest. ``sort`` is the order they are told in, ``shift`` minutes (:func:`marketdata.interval.time_zone_shift`).
+    """Candles whose opening time is in [start, end] (microseconds): the first ``limit`` from ``start`` on, or without
+    ``start`` the newest. ``sort`` is their order in the text, ``shift`` the offset from UTC in minutes.
 
-    State and rows are of one statement. NotFound (``unknown_symbol``) for a symbol that nothing was ever stored of.
+    One statement reads state and rows. NotFound (``unknown_symbol``) when nothing was ever stored of the symbol.
     """
-    asked = {
-        "symbol": symbol, "interval": interval, "start": within(start), "end": within(end), "limit": limit,
+    parameters = {
+        "symbol": symbol, "interval": interval, "start": clamped(start), "end": clamped(end), "limit": limit,
         "fill": fill, "shift": shift, "current": current,
     }  # fmt: skip
     with translated():
-        answer = prepared.rows(conn, version.query(_chosen(version, asked, format, sort)), asked)
+        answer = prepared.rows(conn, version.query(_statement(version, parameters, format, sort)), parameters)
     if not answer:
-        raise unknown(symbol)
+        raise unknown_symbol(symbol)
     *counter, found, rows = answer[0]
     state = State.of(_counter(counter), interval, shift)
     count = int(found or 0)
     before, after = _ENVELOPES[format]
-    told = {"symbol": state.symbol, "interval": interval, "more": "true" if count > limit else "false"}
-    head = b"%b%b%b" % (before.format(**told).encode(), rows or b"", after.format(**told).encode())
+    shown = {"symbol": state.symbol, "interval": interval, "more": "true" if count > limit else "false"}
+    head = b"%b%b%b" % (before.format(**shown).encode(), rows or b"", after.format(**shown).encode())
     return Chart(state, head, min(count, limit), count > limit, format in ("object", "columns"))
 
 
@@ -203,43 +202,44 @@ def _counter(row: Sequence[Any]) -> Counter:
     return Counter(str(symbol, "utf-8"), str(origin, "utf-8"), int(counter), int(now))
 
 
-def _chosen(version: Version, asked: Mapping[str, Any], format: Format, sort: str) -> LiteralString:
-    """The statement for what is asked. Both give one row: a :class:`Counter`, how many candles, and their text."""
-    interval, is_forward, is_descending = asked["interval"], asked["start"] is not None, sort == "desc"
-    is_plain = format == "object" and asked["fill"] == "none" and asked["current"] == "include"
-    if is_plain and version.has_own_candles and _is_stored(interval, asked["shift"]):
-        return _told(interval, is_forward=is_forward, is_descending=is_descending)
-    return _statement(format, is_reversed=is_forward == is_descending)
+def _statement(version: Version, parameters: Mapping[str, Any], format: Format, sort: str) -> LiteralString:
+    """The statement for these parameters. Its row has a :class:`Counter`, the number of candles, and their text."""
+    interval, is_forward, is_descending = parameters["interval"], parameters["start"] is not None, sort == "desc"
+    is_plain = format == "object" and parameters["fill"] == "none" and parameters["current"] == "include"
+    if is_plain and version.has_own_candles and _is_stored(interval, parameters["shift"]):
+        return _stored_statement(interval, is_forward=is_forward, is_descending=is_descending)
+    return _function_statement(format, is_reversed=is_forward == is_descending)
 
 
 @lru_cache
-def _statement(format: Format, *, is_reversed: bool) -> LiteralString:
-    """One row more than wanted is asked for; it tells whether there is more. The function's order needs no sorting."""
+def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
+    """Candles by the function. It is called with one row more than the limit, which shows whether there are more. Its
+    rows are already in order."""
     body = _BODIES[format].replace("ORDERED", "ORDER BY c.ord DESC" if is_reversed else "")
-    body = body.replace("KEPT", "FILTER (WHERE c.ord <= %(limit)s)")
+    body = body.replace("LIMITED", "FILTER (WHERE c.ord <= %(limit)s)")
     return f"""
-        SELECT {AS_IT_STANDS}, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {COUNTER_COLUMNS}, {_NOW}, k.found, k.body FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found, {body} AS body
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
                  AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
                        json_prefix, ord)
-        ) k WHERE {OF_SYMBOL}"""
+        ) k WHERE {IS_SYMBOL}"""
 
 
 def _is_stored(interval: str, shift: int) -> bool:
-    """Whether such buckets are those of a stored level."""
+    """Whether the buckets are those of a stored level."""
     return interval in _LEVELS and shift * 60 % int(_LEVELS[interval]) == 0
 
 
 @lru_cache
-def _told(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
-    """The same of a stored level without the function, which costs more than the rows: their text is kept with them."""
+def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
+    """Candles of a stored level, from their stored text. The function call would take longer than reading the rows."""
     rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {_LEVELS[interval]}"
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
     return f"""
-        SELECT {AS_IT_STANDS}, {_NOW}, k.found + EXISTS (
+        SELECT {COUNTER_COLUMNS}, {_NOW}, k.found + EXISTS (
             SELECT FROM {rows} AND bucket {beyond} k.last AND bucket BETWEEN k.earliest AND k.latest)::integer, k.body
         FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT coalesce({{instant}}(%(start)s::bigint), '-infinity') AS earliest,
@@ -251,4 +251,4 @@ def _told(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralStr
                 ELSE ',"closed":true,"finalized":false}}}}' END, ',' {order}) AS body
             FROM (SELECT bucket, json_prefix, max_block FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
                   ORDER BY bucket {taken} LIMIT %(limit)s) c
-        ) k WHERE {OF_SYMBOL}"""
+        ) k WHERE {IS_SYMBOL}"""

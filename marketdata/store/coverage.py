@@ -1,4 +1,4 @@
-"""Which times a source has been read for: ranges [from, to) of a symbol that never overlap."""
+"""Coverage: the time ranges [from, to) of a symbol that were read from a source; they never overlap."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from marketdata.store.version import Version
 
 
 class Range(NamedTuple):
-    """Microseconds since 1970; ``state`` is indexed, failed, or (told, never stored) no_trades."""
+    """Microseconds since 1970; ``state`` is indexed or failed, or no_trades, which is computed and never stored."""
 
     start: int
     end: int
@@ -22,9 +22,9 @@ _BOUNDS = ", ".join(_MICROSECONDS.format(f'c."{name}"') for name in ("from", "to
 
 
 def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
-    """Note ``new`` over whatever was noted of those times; neighbours of one state become one range."""
+    """Store ``new`` in place of what was stored for those times; adjacent ranges of one state are merged."""
     with conn.transaction():
-        # Two writers that cut the same range at once would both see it whole.
+        # Without the lock, two writers that split the same range at once would both read the unsplit one.
         row = conn.execute(
             version.query(
                 "SELECT name, pg_advisory_xact_lock(hashtextextended('coverage ' || name, 0)) "
@@ -42,7 +42,7 @@ def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
             ),
             (name, new.end, new.start),
         ).fetchall()
-        rows = [(each.start, each.end, name, each.state) for each in overlaid([Range(*row) for row in touched], new)]
+        rows = [(each.start, each.end, name, each.state) for each in overlay([Range(*row) for row in touched], new)]
         with conn.cursor() as cursor:
             cursor.executemany(
                 version.query(
@@ -52,19 +52,19 @@ def record(conn: Connection, version: Version, symbol: str, new: Range) -> None:
             )
 
 
-def overlaid(old: Iterable[Range], new: Range) -> list[Range]:
-    """``old`` ranges with ``new`` laid over them, in order, neighbours of one state joined."""
+def overlay(old: Iterable[Range], new: Range) -> list[Range]:
+    """The ranges in order, where ``new`` replaces what it overlaps of ``old``; adjacent ones with equal state merge."""
     kept = [new]
     for each in old:
         if each.start < new.start:
             kept.append(Range(each.start, min(each.end, new.start), each.state))
         if each.end > new.end:
             kept.append(Range(max(each.start, new.end), each.end, each.state))
-    return joined(sorted(kept))
+    return merged(sorted(kept))
 
 
-def joined(ranges: Iterable[Range]) -> list[Range]:
-    """Ordered ranges, those of one state that touch made one."""
+def merged(ranges: Iterable[Range]) -> list[Range]:
+    """Ordered ranges, with adjacent ones of one state merged."""
     found: list[Range] = []
     for each in ranges:
         if found and found[-1].state == each.state and found[-1].end == each.start:
@@ -75,16 +75,16 @@ def joined(ranges: Iterable[Range]) -> list[Range]:
 
 
 def ranges(conn: Connection, version: Version, symbol: str) -> tuple[str, list[Range]]:
-    """The symbol's own name, and its ranges in order. Of an indexed range the UTC days, or the parts of days at its
-    ends, without a tick are told as ``no_trades``."""
+    """The symbol (not an alias) and its ranges in order. UTC days of an indexed range without a tick, or parts of days
+    at its ends, have the state ``no_trades``."""
     row = conn.execute(version.query("SELECT {canonical}(%s)"), (symbol,)).fetchone()
     assert row is not None
     found = conn.execute(version.query(_RANGES), {"symbol": row[0]}).fetchall()
-    return row[0], joined(Range(*each) for each in found)
+    return row[0], merged(Range(*each) for each in found)
 
 
 def lags(conn: Connection, version: Version) -> dict[str, float]:
-    """Of every symbol that was indexed: seconds since the newest time that was."""
+    """For each symbol with an indexed range: seconds since the end of the newest one."""
     statement = """SELECT symbol, extract(epoch FROM now() - max("to"))::float8 FROM {coverage}
                    WHERE state = 'indexed' GROUP BY symbol ORDER BY symbol"""
     return dict(conn.execute(version.query(statement)).fetchall())

@@ -1,6 +1,6 @@
-"""Leases: who does what only one may do (``market_leases``), by the database's clock alone.
+"""Leases (``market_leases``): at most one holder at a time, by the clock of the database.
 
-Their rows stay, so that the fencing number only grows.
+Rows are never deleted, so that the fencing number of a lease only increases.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 from marketdata.errors import Conflict
 from marketdata.store.pool import Connection
 
-# clock_timestamp, not now: the statement may have waited for another one on the same lease.
+# clock_timestamp, not now: the statement may have waited for another one on the same row.
 _TAKE = """
     INSERT INTO market_leases AS l (name, holder, fencing, expires_at)
     VALUES (%(name)s, %(holder)s, 1, clock_timestamp() + make_interval(secs => %(seconds)s))
@@ -28,14 +28,14 @@ _RELEASE = """
     UPDATE market_leases SET expires_at = '-infinity'
     WHERE name = %s AND holder = %s AND expires_at > clock_timestamp()
 """
-_IN_FORCE = """
+_CURRENT = """
     SELECT name, holder, fencing, expires_at FROM market_leases WHERE name = %s AND expires_at > clock_timestamp()
 """
 
 
 @dataclass(frozen=True)
 class Lease:
-    """``fencing`` grows with every taking: what carries a lower one comes from a holder of the past."""
+    """``fencing`` increases with every new holder: a request with a lower number is from a former holder."""
 
     name: str
     holder: str
@@ -44,28 +44,28 @@ class Lease:
 
 
 def take(conn: Connection, name: str, holder: str, seconds: float) -> Lease:
-    """Take a lease that is free, or keep one's own for ``seconds`` more; Conflict (``lease_held``) for another's."""
+    """Take a free lease, or extend the holder's own by ``seconds``; Conflict (``lease_held``) if another has it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         lease = cursor.execute(_TAKE, {"name": name, "holder": holder, "seconds": seconds}).fetchone()
         if lease is None:
-            raise _held(cursor.execute(_IN_FORCE, (name,)).fetchone(), name)
+            raise _held(cursor.execute(_CURRENT, (name,)).fetchone(), name)
     return lease
 
 
 def release(conn: Connection, name: str, holder: str) -> bool:
-    """Give one's lease up; False when there is none of that name in force. Conflict (``lease_held``) for another's."""
+    """Release the holder's lease; False when nobody has it, Conflict (``lease_held``) if another has it."""
     with conn.cursor(row_factory=class_row(Lease)) as cursor:
         if cursor.execute(_RELEASE, (name, holder)).rowcount:
             return True
-        other = cursor.execute(_IN_FORCE, (name,)).fetchone()
+        other = cursor.execute(_CURRENT, (name,)).fetchone()
     if other is not None:
         raise _held(other, name)
     return False
 
 
 def _held(lease: Lease | None, name: str) -> Conflict:
-    if lease is None:  # its holder gave it up a moment ago
-        return Conflict(f"the lease {name} has just changed hands; try again", code="lease_held")
+    if lease is None:  # released between the two statements
+        return Conflict(f"the lease {name} was released just now; try again", code="lease_held")
     return Conflict(
         f"{lease.holder} holds the lease {name} until {lease.expires_at.isoformat()}",
         code="lease_held",

@@ -1,4 +1,4 @@
-"""What every statement about the data of one symbol shares: how it is found, and which bounds it is asked with."""
+"""SQL and arguments that all statements about one symbol share."""
 
 from __future__ import annotations
 
@@ -8,29 +8,29 @@ from marketdata.errors import NotFound
 from marketdata.interval import DAY
 from marketdata.tick import EARLIEST, LATEST
 
-OF_SYMBOL: LiteralString = (
+IS_SYMBOL: LiteralString = (
     "s.symbol = coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = %(symbol)s), %(symbol)s)"
 )
-"""The row ``s`` of the symbols table that the parameter ``symbol``, a name or an alias, stands for."""
+"""Selects the row ``s`` of the symbols table for the parameter ``symbol``, a name or an alias."""
 
-AS_IT_STANDS: LiteralString = """
+COUNTER_COLUMNS: LiteralString = """
     s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
-"""Of that row: the symbol's own name, where its counter comes from, and the counter. Counters begin at 1 in every
-table, and again in one that was emptied; cluster, table and the transaction that wrote the row tell them apart."""
+"""Of that row: the symbol, the origin of its counter, and the counter. A counter starts at 1 in every table, and again
+after the table was emptied; the cluster, the table and the transaction that wrote the row tell equal numbers apart."""
 
 
 @overload
-def within(bound: int) -> int: ...
+def clamped(bound: int) -> int: ...
 @overload
-def within(bound: None) -> None: ...
+def clamped(bound: None) -> None: ...
 @overload
-def within(bound: int | None) -> int | None: ...
-def within(bound: int | None) -> int | None:
-    """A bound (microseconds) brought near to the times that ticks may have: it chooses the same ticks and candles, and
-    PostgreSQL knows it as a time."""
+def clamped(bound: int | None) -> int | None: ...
+def clamped(bound: int | None) -> int | None:
+    """A bound (microseconds) limited to 40 days around the times that ticks can have. It selects the same ticks and
+    candles, and is in the range of PostgreSQL's timestamps."""
     return None if bound is None else max(EARLIEST - 40 * DAY, min(bound, LATEST + 40 * DAY))
 
 
-def unknown(symbol: str) -> NotFound:
-    """The error for a symbol that nothing was ever stored of."""
-    return NotFound(f"there is no symbol {symbol}; /v1/symbols lists those that there are", code="unknown_symbol")
+def unknown_symbol(symbol: str) -> NotFound:
+    """The error for a symbol of which nothing was ever stored."""
+    return NotFound(f"there is no symbol {symbol}; /v1/symbols lists all symbols", code="unknown_symbol")

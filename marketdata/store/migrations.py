@@ -1,6 +1,6 @@
-"""The tables that all versions share, as append-only steps; ``market_migrations`` holds a row for each that ran.
+"""Migrations of the tables that all versions share; ``market_migrations`` has a row for each applied step.
 
-A step that has shipped is never edited: databases in the field have run it. A change is a further step at the end.
+Steps are append-only: existing databases have applied them. A change is a new step at the end.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from marketdata.errors import StateError
 from marketdata.store.pool import Connection
 
 LOCK = 0x6D61726B6574
-"""``market`` in ASCII: the advisory lock under which the schema changes, one at a time in each database."""
+"""``market`` in ASCII: the advisory lock that serialises schema changes in a database."""
 
 _REGISTER = """
 CREATE TABLE IF NOT EXISTS market_migrations (
@@ -67,10 +67,10 @@ STEPS: tuple[str, ...] = (_FIRST,)
 
 
 def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:
-    """Bring the database to ``len(steps)``; returns how many steps this call ran.
+    """Apply the steps that the database lacks; returns how many this call applied.
 
-    A step and its number are one transaction under the advisory lock, so callers at the same time follow one another
-    and each step runs once. StateError, without a change, for a database that a newer program has migrated.
+    A step and its number are one transaction under the advisory lock: with several callers at once each step runs once.
+    StateError, without a change, for a database with more steps than this release has.
     """
     ran = 0
     while _next_step(connection, steps):
@@ -86,8 +86,8 @@ def _next_step(connection: Connection, steps: Sequence[str]) -> bool:
         done = row[0] if row else 0
         if done > len(steps):
             raise StateError(
-                f"the database has step {done} of the schema, this program knows {len(steps)}: a newer one has used "
-                "it. Run that newer version, or name another database in DATABASE_URL",
+                f"the database has schema step {done}, this release knows {len(steps)}: a newer release has migrated "
+                "it. Run that release, or set DATABASE_URL to another database",
                 code="newer_schema",
             )
         if done == len(steps):
@@ -98,5 +98,5 @@ def _next_step(connection: Connection, steps: Sequence[str]) -> bool:
 
 
 def lock(connection: Connection) -> None:
-    """Wait until nobody else changes the schema; until the end of the transaction that is open here."""
+    """Lock the schema until the end of the current transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))

@@ -1,9 +1,8 @@
-"""Kept-alive connections, and the one table from SQLSTATE to our errors.
+"""The connection pool, and the table from SQLSTATE to our errors.
 
-Connections are in autocommit mode: one statement is one transaction and one round trip; ``transaction`` is for more.
-A statement is prepared and planned at its first use, but for those of :mod:`marketdata.store.prepared` within a
-transaction: those that come often are written for one index, whatever their bounds, and to plan one anew costs as much
-as to read a page of candles.
+Connections are in autocommit mode: a statement is a transaction and one round trip; ``transaction`` is for several
+statements. Statements are prepared at their first use and keep a generic plan: each of them uses one index whatever its
+bounds, and planning takes as long as reading a page of candles. (:mod:`marketdata.store.prepared` has an exception.)
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ from marketdata import errors as e
 Connection = psycopg.Connection[tuple[Any, ...]]
 
 SIZE = 16
-"""Connections of one pool at most: several processes fit into PostgreSQL's default of 100 (etc/postgresql.conf)."""
+"""Maximum connections of a pool: several processes fit into PostgreSQL's limit of 100 (etc/postgresql.conf)."""
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 STATEMENT_SECONDS = 30.0
 FRESH_SECONDS = 0.1
-"""A connection that was given back so lately is not looked at before a reader uses it again, since a look costs a turn
-of the interpreter's lock. One whose server went meanwhile fails that reader."""
+"""A connection that was returned this recently is lent to a reader unchecked, since a check costs a switch of the GIL.
+If its server has ended in the meantime, that read fails."""
 CONNECTING: dict[str, str | int] = {
     "connect_timeout": 5,
     "keepalives_idle": 10,
@@ -39,8 +38,8 @@ CONNECTING: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 10_000,
 }
-"""libpq's parameters, as far as a URL does not set them: a server that vanished without a word (its machine lost power,
-a firewall forgot the connection) is given up within half a minute, not after the kernel's two hours."""
+"""libpq parameters that a URL may override. They detect within half a minute, instead of the kernel's two hours, a
+server that is gone without closing the connection: a power failure, or a firewall that dropped it."""
 
 _SESSION = """
 SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transaction_session_timeout', %s, false),
@@ -50,17 +49,17 @@ SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transacti
 """
 
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
-"""For :data:`marketdata.store.lookup.AS_IT_STANDS`: asked once for each connection, which outlives no cluster."""
+"""Part of :data:`marketdata.store.lookup.COUNTER_COLUMNS`; read once per connection, as it cannot change during one."""
 
-# The longest prefix counts.
+# The longest matching prefix applies.
 SQLSTATES: dict[str, type[e.MarketError]] = {
     "08": e.DatabaseUnavailable,  # connection exceptions
     "22": e.InvalidValue,  # data exceptions
     "23": e.InvalidValue,  # integrity constraints …
-    "23503": e.Conflict,  # … on what is there: foreign key, unique, exclusion
+    "23503": e.Conflict,  # … with existing rows: foreign key, unique, exclusion
     "23505": e.Conflict,
     "23P01": e.Conflict,
-    "25006": e.DatabaseUnavailable,  # read-only: a replica, or a failover under way
+    "25006": e.DatabaseUnavailable,  # read-only: a replica, or a failover in progress
     "28": e.DatabaseUnavailable,  # the login is refused
     "3D": e.DatabaseUnavailable,  # no such database
     "40": e.Contended,  # serialization failure, deadlock
@@ -72,27 +71,27 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
     "55P03": e.Contended,  # lock_timeout
     "57014": e.TooSlow,  # statement_timeout
     "57P": e.DatabaseUnavailable,  # shutdown, crash, still starting
-    "58": e.DatabaseUnavailable,  # the system around it: input and output
+    "58": e.DatabaseUnavailable,  # system errors, like input and output
 }
 
 _ARGUMENT = "22023"  # invalid_parameter_value
 
 _DETAILS: dict[type[e.MarketError], str] = {
-    e.InvalidValue: "the database refuses a value of this request: it is out of the range of what can be stored",
-    e.Conflict: "this conflicts with what the database holds",
-    # A connection may be lost after COMMIT arrived, and before its answer did.
-    e.DatabaseUnavailable: "the database does not answer; what was sent may or may not be kept, send it again as it is",
+    e.InvalidValue: "a value of this request is out of the range that the database can store",
+    e.Conflict: "the request conflicts with stored data",
+    # The connection may be lost after the server got COMMIT and before its answer arrived.
+    e.DatabaseUnavailable: "the database does not answer; the request may or may not have been stored, send it again",
     e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
-    e.Contended: "another transaction was in the way; nothing of this request was kept, send it again",
-    e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; ask for less at a time",
-    e.VersionMissing: "the tables or functions of this version are not in the database; run bin/marketdata-version N",
-    e.DatabaseDefect: "the database refused a statement of this service; its log tells more",
+    e.Contended: "the request conflicted with another transaction and was not stored; send it again",
+    e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; request less data at a time",
+    e.VersionMissing: "the database lacks tables or functions of this version; run bin/marketdata-version N",
+    e.DatabaseDefect: "the database rejected a statement of this service; see the log of the service",
 }
 
 
 def translate(error: psycopg.Error) -> e.MarketError:
-    """Our error for one of the driver's, in words of ours: the driver's may hold names of tables, stored values or the
-    connection string. Only what a function says of its arguments is passed on, since nobody else can say it."""
+    """Our error for an error of the driver. Its text is our own, since the driver's may contain table names, stored
+    values or the connection string. Only the message of a function about its arguments is passed on."""
     if isinstance(error, psycopg_pool.PoolTimeout):
         return e.DatabaseExhausted("all connections to the database are in use; try again later")
     kind = _kind(error)
@@ -103,7 +102,7 @@ def translate(error: psycopg.Error) -> e.MarketError:
 
 def _kind(error: psycopg.Error) -> type[e.MarketError]:
     state = error.sqlstate
-    if state is None:  # libpq itself: no server, or no longer
+    if state is None:  # an error of libpq: no server, or the connection was lost
         lost = isinstance(error, psycopg.OperationalError | psycopg.InterfaceError)
         return e.DatabaseUnavailable if lost else e.DatabaseDefect
     prefixes = [state[:length] for length in range(len(state), 0, -1)]
@@ -111,7 +110,7 @@ def _kind(error: psycopg.Error) -> type[e.MarketError]:
 
 
 class translated:
-    """Raise our error for whatever the driver raises within."""
+    """A context manager that raises our error for an error of the driver."""
 
     def __enter__(self) -> None:
         return None
@@ -123,7 +122,7 @@ class translated:
 
 @contextlib.contextmanager
 def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[Connection]:
-    """One connection for a one-shot task, in autocommit mode and without a statement timeout."""
+    """A connection for a one-shot task, in autocommit mode and without a statement timeout."""
     with (
         translated(),
         psycopg.connect(_completed(conninfo, application_name), autocommit=True) as connection,
@@ -133,7 +132,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
 
 
 class Pool:
-    """Connections of one process to one database. ``close`` any number of times."""
+    """The connections of a process to one database. ``close`` may be called repeatedly."""
 
     def __init__(self, conninfo: str, *, application_name: str, size: int = SIZE) -> None:
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
@@ -142,9 +141,9 @@ class Pool:
             min_size=min(4, size),
             max_size=size,
             timeout=WAIT_SECONDS,
-            # After an outage a request makes the next attempt; a long backoff would outlive the outage.
+            # Short: the next request tries again anyway, and a longer backoff could continue after the outage.
             reconnect_timeout=1.0,
-            configure=_configure_kept,
+            configure=_configure_pooled,
             name=application_name,
             open=True,
         )
@@ -154,9 +153,9 @@ class Pool:
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     def connection(self, *, fresh_seconds: float | None = None) -> _Loan:
-        """A connection in autocommit mode, for a ``with``. Raises our errors, also for what is done with it within.
+        """A connection in autocommit mode, as a context manager. Errors of the driver in the block become ours.
 
-        ``fresh_seconds`` stands in place of ``FRESH_SECONDS``.
+        ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
         fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
         return _Loan(partial(self._lend, fresh), self._take_back)
@@ -172,7 +171,7 @@ class Pool:
         self._pool.putconn(connection)
 
     def _take(self, fresh_seconds: float) -> Connection:
-        """A connection whose server is there: after a restart the dead ones are passed over."""
+        """A connection whose server still runs; after a restart of the server the dead ones are skipped."""
         for _ in range(self._size + 1):
             try:
                 connection = self._pool.getconn()
@@ -188,12 +187,12 @@ class Pool:
 
     @contextlib.contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A connection in a transaction that is committed at the end, durably, or rolled back."""
+        """A connection in a transaction, which is committed at the end of the block, or rolled back on an error."""
         with self.connection() as connection, connection.transaction():
             yield connection
 
     def stats(self) -> dict[str, int]:
-        """Figures of the pool: ``pool_size``, ``pool_available``, ``requests_waiting`` and further ones."""
+        """The statistics of psycopg_pool: ``pool_size``, ``pool_available``, ``requests_waiting`` and others."""
         return self._pool.get_stats()
 
     def close(self) -> None:
@@ -201,7 +200,7 @@ class Pool:
 
 
 class _Loan:
-    """A connection for as long as a ``with`` takes: a class, since a generator costs as much as the pool itself."""
+    """The context manager of ``Pool.connection``. A class, because a generator would be as slow as the pool itself."""
 
     __slots__ = ("_connection", "_lend", "_take_back")
 
@@ -227,27 +226,28 @@ def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> No
     connection.execute(_SESSION, (limit, limit), prepare=False)
 
 
-def _configure_kept(connection: Connection) -> None:
+def _configure_pooled(connection: Connection) -> None:
     _configure(connection)
-    # Some providers let nobody ask. The table and the row still tell most.
+    # Some hosting providers do not allow this query. The tag then lacks the cluster and still has table and row.
     with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
         connection.execute(_CLUSTER, prepare=False)
 
 
 def _completed(conninfo: str, application_name: str) -> str:
-    """``conninfo`` with :data:`CONNECTING` for what it leaves open. UsageError when it is none; it may hold a password,
-    so it is not told."""
+    """``conninfo`` with :data:`CONNECTING` as defaults. UsageError when it is malformed; the error does not show it,
+    since it may contain a password."""
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
         raise e.UsageError(
-            "a database's URL is none that libpq knows: look at DATABASE_URL and DATABASE_READ_URL"
+            "DATABASE_URL or DATABASE_READ_URL is malformed: it must be a connection string of libpq, like "
+            "postgresql://user@host/database"
         ) from error
     return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **given})
 
 
 def _is_cut(connection: Connection) -> bool:
-    """True, without a round trip, when the server said good-bye: on an idle connection it has nothing else to say."""
+    """Whether the server closed the connection, without a round trip: an idle connection is readable only then."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))

@@ -1,7 +1,7 @@
-"""The statements that come most often, given to libpq as they are; their answers stay the bytes that arrived.
+"""Prepared statements executed directly by libpq, for the most frequent queries; results are raw bytes.
 
-The driver waits for each piece of an answer in Python. Every such wait gives the interpreter's lock away and asks for
-it again, which under load costs more than the piece. libpq waits for the whole answer outside of the interpreter.
+The driver waits for each part of a result in Python and releases the GIL every time, which under load costs more than
+the part itself. libpq waits for the whole result with the GIL released once.
 """
 
 from __future__ import annotations
@@ -24,29 +24,28 @@ Row = tuple[Any, ...]
 
 _PLACEHOLDER = re.compile(rb"%\((\w+)\)s|%%")
 
-_KNOWN_NAME = b"42P05"
-_NO_SUCH_NAME = b"26000"
-"""The driver forgets all statements of a connection after a ROLLBACK or a DROP, those of others with its own."""
+_DUPLICATE_STATEMENT = b"42P05"
+_UNKNOWN_STATEMENT = b"26000"
+"""The driver deallocates all prepared statements of a connection after a ROLLBACK or a DROP, ours too."""
 
 _names: WeakKeyDictionary[Connection, dict[bytes, bytes]] = WeakKeyDictionary()
-"""By which name each connection knows a statement. There are at most some 130 statements for each version."""
+"""The statements that each connection has prepared, with their names; at most about 130 for each version."""
 
 
 def rows(connection: Connection, statement: bytes, values: Mapping[str, str | int | None]) -> list[Row]:
-    """What ``statement`` selects, as PostgreSQL writes it; placeholders like ``%(name)s`` take ``values``.
+    """The rows of ``statement`` in PostgreSQL's text format; placeholders like ``%(name)s`` take ``values``.
 
-    The statement says the type of each of them. The connection is in autocommit mode or in a transaction that was
-    begun, and nobody else closes it meanwhile. Raises the driver's errors.
+    The statement must cast each placeholder to its type. Raises the driver's errors.
     """
     numbered, order = _numbered(statement)
-    # The driver's annotations leave out None, which libpq takes.
+    # The driver's annotations lack None, which libpq accepts as NULL.
     given = cast("list[bytes]", [None if (value := values[key]) is None else str(value).encode() for key in order])
     if connection.pgconn.transaction_status != pq.TransactionStatus.IDLE:
-        # A name that is no longer known would end the transaction.
+        # Unprepared: an unknown statement name would abort the transaction.
         result = connection.pgconn.exec_params(numbered, given)
     else:
         result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
-        if _state(result) == _NO_SUCH_NAME:
+        if _state(result) == _UNKNOWN_STATEMENT:
             _names.pop(connection, None)
             result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
     _check(connection, result, pq.ExecStatus.TUPLES_OK)
@@ -55,14 +54,14 @@ def rows(connection: Connection, statement: bytes, values: Mapping[str, str | in
 
 
 def _name(connection: Connection, numbered: bytes) -> bytes:
-    """The name of the statement, which is prepared if it has none yet."""
+    """The name of the prepared statement; prepares it first if needed."""
     names = _names.setdefault(connection, {})
     name = names.get(numbered)
     if name is None:
-        # Of its text: a name that somebody else gave, on a connection that a pooler shares, is of the same statement.
+        # A hash of the text: if another client of a connection pooler prepared that name, it is the same statement.
         name = b"own_" + blake2b(numbered, digest_size=16).hexdigest().encode()
         result = connection.pgconn.prepare(name, numbered)
-        if _state(result) != _KNOWN_NAME:
+        if _state(result) != _DUPLICATE_STATEMENT:
             _check(connection, result, pq.ExecStatus.COMMAND_OK)
         names[numbered] = name
     return name
@@ -82,7 +81,7 @@ def _check(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> N
 
 @lru_cache(maxsize=256)
 def _numbered(statement: bytes) -> tuple[bytes, tuple[str, ...]]:
-    """``statement`` with PostgreSQL's own placeholders, and the names for which they stand in their order."""
+    """``statement`` with placeholders like ``$1``, and the names that they stand for, in order."""
     order: list[str] = []
 
     def number(found: re.Match[bytes]) -> bytes:

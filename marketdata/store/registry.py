@@ -1,4 +1,4 @@
-"""``market_versions``: which versions the database holds, and which of them this process serves."""
+"""``market_versions``: the versions in the database, and the one that a process serves."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def registered(connection: Connection, prefix: str) -> list[Registered]:
 
 
 def register(connection: Connection, version: Version) -> Registered:
-    """Add a version; the first of its prefix becomes the current one."""
+    """Register a version; the first one of its prefix becomes the current one."""
     connection.execute(
         "INSERT INTO market_versions (prefix, n, ticks_table, candles_function, is_current) "
         "SELECT %(prefix)s, %(n)s, %(table)s, %(function)s, "
@@ -57,8 +57,8 @@ def register(connection: Connection, version: Version) -> Registered:
 def served(connection: Connection, settings: Settings) -> Version:
     """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, else the current one of the prefix.
 
-    Of the two names one may be left out, if the other is a registered version's. VersionMissing or UsageError say what
-    is wrong: nothing of that name, or a function made for another table.
+    One of the two names suffices if it is that of a registered version. VersionMissing when they do not exist,
+    UsageError when they do not belong together.
     """
     table, function = settings.ticks_table, settings.candles_function
     if table is None or function is None:
@@ -81,8 +81,8 @@ def _missing(settings: Settings) -> VersionMissing:
     if settings.ticks_table or settings.candles_function:
         named = f"TICKS_TABLE={settings.ticks_table}" if settings.ticks_table else ""
         named = named or f"CANDLES_FUNCTION={settings.candles_function}"
-        return VersionMissing(f"{named} is of no registered version: make one with bin/marketdata-version N")
+        return VersionMissing(f"{named} belongs to no registered version: create one with bin/marketdata-version N")
     return VersionMissing(
-        f"no version with the prefix {settings.prefix} is current: make one with bin/marketdata-version 1, or name one "
-        "in TICKS_TABLE and CANDLES_FUNCTION"
+        f"there is no current version with the prefix {settings.prefix}: create one with bin/marketdata-version 1, or "
+        "set TICKS_TABLE and CANDLES_FUNCTION"
     )

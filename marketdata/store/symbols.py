@@ -1,4 +1,4 @@
-"""Which symbols a version holds."""
+"""The symbols of a version."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from marketdata.store.version import Version
 
 @dataclass(frozen=True)
 class Symbol:
-    """``first`` and ``last``: times of its ticks in milliseconds."""
+    """``first`` and ``last`` are the times of its first and last tick in milliseconds."""
 
     symbol: str
     aliases: list[str]
@@ -38,13 +38,12 @@ _LIST = """
 
 
 def list_all(conn: Connection, version: Version) -> list[Symbol]:
-    """Every symbol that has a tick, by name. A block may be retracted before its first tick comes, and of a symbol that
-    was mistyped none ever does."""
+    """Every symbol that has a tick, by name. A symbol has none if all were retracted, or only a retraction was sent."""
     with conn.cursor(row_factory=class_row(Symbol)) as cursor:
         return cursor.execute(version.query(_LIST)).fetchall()
 
 
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:
-    """Whether something was ever stored of it; an alias counts as what it stands for."""
+    """Whether anything was ever stored of this symbol or alias."""
     row = conn.execute(version.query("SELECT FROM {symbols} WHERE symbol = {canonical}(%s)"), (symbol,)).fetchone()
     return row is not None

@@ -1,4 +1,4 @@
-"""Ticks in and out: the ingest of a batch, pages by keyset, and a stream of them."""
+"""Writing and reading ticks: ingest of a batch, pages with a keyset cursor, and streams."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue
 from marketdata.store import prepared
-from marketdata.store.lookup import AS_IT_STANDS, OF_SYMBOL, unknown, within
+from marketdata.store.lookup import COUNTER_COLUMNS, IS_SYMBOL, clamped, unknown_symbol
 from marketdata.store.pool import Connection, translated
 from marketdata.store.version import Version, braced
 from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
-    """What became of an item. ``done`` is that of items that are no ticks."""
+    """The result of an item; ``done`` is that of items other than ticks."""
 
     CREATED = "created"
     DUPLICATE = "duplicate"
@@ -36,16 +36,17 @@ _INGEST = (
 
 
 def ingest(conn: Connection, version: Version, items: Sequence[Item]) -> list[Outcome]:
-    """Apply the items in their order, in one transaction; what became of each. All is durable on return, or nothing.
+    """Apply the items in their order in one transaction and return the outcome of each. On return all is durable; on an
+    error nothing is stored.
 
-    Ticks alone are one statement and one round trip. Symbols may be aliases.
+    Without other items, ticks need one statement and one round trip. Symbols may be aliases.
     """
     with translated():
         if all(type(item) is Tick for item in items):
             return _store(conn, version, items) if items else []  # type: ignore[arg-type]
         outcomes: list[Outcome] = []
         with conn.transaction():
-            # The symbols of all items at once: one by one they would be locked in the order of the items.
+            # Lock the symbols of all items at once and in order, to exclude deadlocks.
             names = sorted({item.symbol for item in items})
             conn.execute(version.query("SELECT {lock}(%s)"), (names,))
             for kind, run in groupby(items, type):
@@ -80,17 +81,17 @@ def _store(conn: Connection, version: Version, ticks: Sequence[Tick]) -> list[Ou
     return outcomes
 
 
-# Array literals, made by a handful of passes in C: the driver's own adaptation of a list looks at each element in
-# Python, which takes longer than PostgreSQL needs to store the tick. Neither separator can occur in a parsed tick.
-_BETWEEN, _NOTHING = "\x1f", "\x1e"
+# Array literals are built with a few passes over the whole text, in C. The driver's adaptation of a list handles each
+# element in Python, which takes longer than storing the tick. A checked tick contains neither of these two characters.
+_SEPARATOR, _NULL = "\x1f", "\x1e"
 
 
 def _texts(column: Iterable[str | None]) -> str | None:
     if set(column) == {None}:
-        return None  # unnest makes nulls of a missing array
-    joined = _BETWEEN.join([_NOTHING if text is None else text for text in column])
-    quoted = joined.replace("\\", "\\\\").replace('"', '\\"').replace(_BETWEEN, '","')
-    return ('{"' + quoted + '"}').replace(f'"{_NOTHING}"', "NULL")
+        return None  # unnest yields NULLs for a NULL array
+    joined = _SEPARATOR.join([_NULL if text is None else text for text in column])
+    quoted = joined.replace("\\", "\\\\").replace('"', '\\"').replace(_SEPARATOR, '","')
+    return ('{"' + quoted + '"}').replace(f'"{_NULL}"', "NULL")
 
 
 def _numbers(column: Iterable[Any]) -> str | None:
@@ -130,9 +131,9 @@ _ROWS: dict[Format, tuple[str, str]] = {
 
 
 class Page(NamedTuple):
-    """``body`` is the JSON answer, or the lines of another format; ``next_cursor`` is None on the last page.
+    """``body`` is the JSON response, or the lines of another format; ``next_cursor`` is None on the last page.
 
-    ``symbol`` (no alias), ``origin`` and ``counter`` are what it depends on beside its parameters, as with candles.
+    ``symbol`` (not an alias), ``origin`` and ``counter``: see :class:`marketdata.store.candles.Counter`.
     """
 
     body: bytes
@@ -143,7 +144,7 @@ class Page(NamedTuple):
 
 
 class _Key(NamedTuple):
-    """A place in the order of ticks, and the way that the pages go from there."""
+    """A position in the order of ticks, and the direction of the pages from there."""
 
     is_forward: bool
     us: int
@@ -159,14 +160,14 @@ class _Key(NamedTuple):
             key = cls(*json.loads(base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4))))
             kinds = tuple(map(type, key)) == (bool, int, int, str)
             if kinds and -INT64 <= key.seq < INT64 and NAME.fullmatch(key.id):
-                return key._replace(us=within(key.us))
+                return key._replace(us=clamped(key.us))
         except (ValueError, TypeError, RecursionError):
             pass
-        raise InvalidValue.of("/cursor", "is none that this service gave: leave it out to begin anew")
+        raise InvalidValue.of("/cursor", "is not a cursor of this service: leave it out to start with the first page")
 
 
 class _Rows(NamedTuple):
-    """Some ticks as text; ``following`` is the key of the last of them if there are more."""
+    """Ticks as text; ``following`` is the key of the last one if there are more."""
 
     symbol: str
     origin: str
@@ -187,11 +188,11 @@ def read(
     cursor: str | None = None,
     format: Format = "object",
 ) -> Page:
-    """Ticks of [start, end] (microseconds): the first ``limit`` from ``start`` on, without it the newest.
+    """Ticks of [start, end] (microseconds): the first ``limit`` from ``start`` on, or without ``start`` the newest.
 
-    ``sort`` is their order within the page; pages follow one another away from where the first began, and neither
-    insert nor delete makes one repeat or leave out a tick that was there all the time. NotFound (``unknown_symbol``),
-    InvalidValue for a cursor that is none.
+    ``sort`` is the order within a page. The next page continues in the direction of the first one; inserts and deletes
+    between pages neither repeat nor skip a tick that was stored all the time. NotFound (``unknown_symbol``),
+    InvalidValue for an invalid cursor.
     """
     key = None if cursor is None else _Key.decoded(cursor)
     is_forward = start is not None if key is None else key.is_forward
@@ -214,9 +215,9 @@ def stream(
     sort: Sort = "asc",
     format: Literal["ndjson", "csv"] = "ndjson",
 ) -> Iterator[bytes]:
-    """All ticks of [start, end] in the order of ``sort``, as blocks of lines; no snapshot is held between them.
+    """All ticks of [start, end] in the order of ``sort``, as blocks of lines. Each block is a transaction of its own.
 
-    The first block is asked for at once, so that an unknown symbol is refused before anything is sent.
+    The first block is read before this returns, so that NotFound is raised before anything is sent.
     """
     is_forward = sort == "asc"
     block = _page(conn, version, symbol, start, end, STREAM_PAGE, is_forward, False, None, format)
@@ -248,7 +249,7 @@ def _page(
     format: Format,
 ) -> _Rows:
     values: dict[str, str | int | None] = {
-        "symbol": symbol, "start": within(start), "end": within(end), "limit": limit
+        "symbol": symbol, "start": clamped(start), "end": clamped(end), "limit": limit
     }  # fmt: skip
     if key is not None:
         values |= {"key_us": key.us, "key_seq": key.seq, "key_id": key.id}
@@ -263,7 +264,7 @@ def _page(
     with translated():
         answer = prepared.rows(conn, version.query(statement), values)
     if not answer:
-        raise unknown(symbol)
+        raise unknown_symbol(symbol)
     stored, origin, counter, found, text, us, seq, last = answer[0]
     following = _Key(is_forward, int(us), int(seq), last.decode()) if int(found) > limit else None
     return _Rows(stored.decode(), origin.decode(), int(counter), text or b"", following)
@@ -273,9 +274,9 @@ def _page(
 def _statement(
     *, is_forward: bool, is_reversed: bool, has_start: bool, has_end: bool, has_key: bool, format: Format
 ) -> LiteralString:
-    """Only the conditions that there are: each kind of page is a prepared statement with a plan of its own."""
+    """With only the conditions that are needed: each kind of page is a prepared statement with its own plan."""
     expression, separator = _ROWS[format]
-    way = "" if is_forward else " DESC"
+    desc = "" if is_forward else " DESC"
     conditions = "t.symbol = s.symbol"
     if has_start:
         conditions += " AND t.ts >= {instant}(%(start)s::bigint)"
@@ -286,12 +287,12 @@ def _statement(
         conditions += f" AND (t.ts, t.seq, t.id) {'>' if is_forward else '<'} {key}"
     last = "FILTER (WHERE t.ord = %(limit)s)"
     return f"""
-        SELECT {AS_IT_STANDS}, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
+        SELECT {COUNTER_COLUMNS}, k.found, k.body, k.us, k.seq, k.id FROM {{symbols}} s CROSS JOIN LATERAL (
             SELECT count(*) AS found,
                    string_agg(concat({braced(expression)}), {separator}{" ORDER BY t.ord DESC" if is_reversed else ""})
                        FILTER (WHERE t.ord <= %(limit)s) AS body,
                    (max(extract(epoch FROM t.ts)) {last} * 1000000)::bigint AS us,
                    max(t.seq) {last} AS seq, max(t.id) {last} AS id
-            FROM (SELECT *, row_number() OVER (ORDER BY ts{way}, seq{way}, id{way}) AS ord FROM {{ticks}} t
-                  WHERE {conditions} ORDER BY ts{way}, seq{way}, id{way} LIMIT %(limit)s::integer + 1) t
-        ) k WHERE {OF_SYMBOL}"""
+            FROM (SELECT *, row_number() OVER (ORDER BY ts{desc}, seq{desc}, id{desc}) AS ord FROM {{ticks}} t
+                  WHERE {conditions} ORDER BY ts{desc}, seq{desc}, id{desc} LIMIT %(limit)s::integer + 1) t
+        ) k WHERE {IS_SYMBOL}"""

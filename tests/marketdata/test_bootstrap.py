@@ -405,8 +405,8 @@ def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings)
     assert text not in made.stderr
     listed = command("token", "list").stdout
     assert "me" in listed
-    assert "good until" in listed
-    assert listed.splitlines()[0].endswith("LAST USED (noted each minute)")
+    assert "valid until" in listed
+    assert listed.splitlines()[0].endswith("LAST USED (updated each minute)")
     assert text not in listed
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
     rotated = command("token", "rotate", "1").stdout.strip()
@@ -431,7 +431,7 @@ def test_no_token_is_made_that_its_file_cannot_hold(command: Command, fresh: Set
     init(fresh)
     done = command(*CREATE, "--output", str(tmp_path / "none" / "x.json"))
     assert done.returncode == 2
-    assert done.stderr == f"marketdata-token: {tmp_path}/none/x.json cannot be created: No such file or directory\n"
+    assert done.stderr == f"bin/marketdata-token: {tmp_path}/none/x.json cannot be created: No such file or directory\n"
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 0
 
 
@@ -441,7 +441,7 @@ def test_a_file_that_is_there_is_kept_and_no_token_made(command: Command, fresh:
     held = path.read_bytes()
     done = command(*CREATE, "--output", str(path))
     assert done.returncode == 2
-    assert done.stderr.startswith(f"marketdata-token: {path} already exists")
+    assert done.stderr.startswith(f"bin/marketdata-token: {path} already exists")
     assert "name another file" in done.stderr
     assert path.read_bytes() == held
     assert value(fresh, "SELECT count(*) FROM api_tokens") == 1
@@ -460,7 +460,7 @@ def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: 
     before = path.read_text()
     (fresh.secrets_dir / "broken.json").write_text("{")
     done = command("token", "rotate", "1")
-    assert f"{path} held the one before and is renewed\n" in done.stderr
+    assert f"{path} contained the previous token and now contains the new one\n" in done.stderr
     assert "alg.json" not in done.stderr
     held = secretfile.read_token(path, scope="read")
     assert held.token == done.stdout.strip()
@@ -471,12 +471,12 @@ def test_rotating_renews_the_files_that_held_the_token(command: Command, fresh: 
     own = tmp_path / "own.json"
     command(*CREATE, "--output", str(own))
     before = own.read_text()
-    assert f"{own} held the one before" in command("token", "rotate", "4", "--output", str(own)).stderr
+    assert f"{own} contained the previous token" in command("token", "rotate", "4", "--output", str(own)).stderr
     assert own.read_text() != before
     assert command("token", "rotate", "1", "--output", str(own)).returncode == 2, "it holds another token"
     other_spelling = fresh.secrets_dir / ".." / fresh.secrets_dir.name / "alg.json"
     done = command("token", "rotate", "2", "--output", str(other_spelling))
-    assert (done.returncode, done.stderr.count("alg.json held the one before")) == (0, 1)
+    assert (done.returncode, done.stderr.count("alg.json contained the previous token")) == (0, 1)
 
 
 def test_a_rotation_that_fails_leaves_the_token_and_its_file(command: Command, fresh: Settings) -> None:
@@ -495,7 +495,7 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
     prepare(fresh)
     done = command("token", "revoke", "2")
     assert done.stdout == "token 2 (alg, write) is revoked\n"
-    assert done.stderr == f"{fresh.secrets_dir}/alg.json held it and is of no use now: remove it\n"
+    assert done.stderr == f"{fresh.secrets_dir}/alg.json contains the revoked token: remove the file\n"
 
 
 @pytest.mark.parametrize(
@@ -546,4 +546,24 @@ def test_every_command_explains_itself(command: Command) -> None:
     for name in ("api", "db", "init", "version", "token"):
         done = command(name, "--help")
         assert done.returncode == 0
-        assert done.stdout.startswith(f"usage: marketdata-{name} ")
+        assert done.stdout.startswith(f"usage: bin/marketdata-{name} ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "launcher"),
+    [
+        (("api", "--unknown"), "bin/marketdata-api"),
+        (("init", "more"), "bin/marketdata-init"),
+        (("version", "1", "2"), "bin/marketdata-version"),
+        (("version",), "bin/marketdata-version"),
+        (("token",), "bin/marketdata-token"),
+        (("token", "revoke"), "bin/marketdata-token revoke"),
+        (("token", "list", "--all"), "bin/marketdata-token list"),
+        (("token", "create", "--name", "me"), "bin/marketdata-token create"),
+    ],
+)
+def test_a_usage_line_names_the_launcher(command: Command, arguments: tuple[str, ...], launcher: str) -> None:
+    done = command(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith(f"usage: {launcher} [-h]")
+    assert done.stderr.splitlines()[-1].startswith(f"{launcher}: error: ")

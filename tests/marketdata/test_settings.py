@@ -80,6 +80,40 @@ def test_a_bad_value_names_the_setting(name: str, value: str) -> None:
         load({name: value})
 
 
+@pytest.mark.parametrize("value", ["abc", "", "-1", "80.0", "8_0", " 80", "٨٠", "65536", "100000", "0x50"])
+def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(value: str, tmp_path: Path) -> None:
+    file = tmp_path / "v1.env"
+    file.write_text(f"MARKET_API_PORT='{value}'\n")
+    if not value:  # an empty value is an unset one
+        assert load({"MARKET_API_PORT": ""}, file).api_port == 8787
+        return
+    reason = f"MARKET_API_PORT={value!r}: must be a port number from 0 to 65535, like 8787; 0 chooses a free port"
+    with pytest.raises(UsageError) as in_environment:
+        load({"MARKET_API_PORT": value})
+    assert in_environment.value.detail == reason
+    with pytest.raises(UsageError) as in_file:
+        load({}, file)
+    assert in_file.value.detail == f"{file}: {reason}"
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "reason"),
+    [
+        (
+            "MARKET_API_HOST",
+            "example.org",
+            "must be an IP address of this machine, like 127.0.0.1",
+        ),
+        ("MARKET_TRUSTED_PROXIES", "10.0.0.1/8", "must be IP networks separated by commas, like 10.0.0.0/8: "),
+        ("MARKET_PREFIX", "Md", "must be a name of 1 to 63 characters a-z, 0-9 and _ that does not start with a digit"),
+    ],
+)
+def test_a_bad_value_is_answered_with_what_a_good_one_is(name: str, value: str, reason: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        load({name: value})
+    assert caught.value.detail.startswith(f"{name}={value!r}: {reason}")
+
+
 def test_a_bad_url_is_not_repeated() -> None:
     with pytest.raises(UsageError) as caught:
         load({"API_UPSTREAM": "ftp://me:secret@host/"} | {"MARKET_STATE_DIR": "/data"})
@@ -108,16 +142,16 @@ def test_the_environment_wins_and_says_so_where_they_differ(tmp_path: Path) -> N
     warnings: list[str] = []
     settings = load({"MARKET_API_PORT": "9001", "MARKET_PREFIX": "ab"}, file, warn=warnings.append)
     assert settings.api_port == 9001
-    assert warnings == [f"MARKET_API_PORT of the environment is used, the different one of {file} is not"]
+    assert warnings == [f"MARKET_API_PORT is taken from the environment; {file} has a different value"]
 
 
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("MARKET_API_PROT=1", "line 2: MARKET_API_PROT is no setting; did you mean MARKET_API_PORT?"),
-        ("PATH=/bin", "line 2: PATH is no setting"),
-        ("MARKET_API_PORT", "line 2: not NAME=value"),
-        ("MARKET_PREFIX=b", "line 2: MARKET_PREFIX is set a second time"),
+        ("MARKET_API_PROT=1", "line 2: MARKET_API_PROT is not a setting; did you mean MARKET_API_PORT?"),
+        ("PATH=/bin", "line 2: PATH is not a setting"),
+        ("MARKET_API_PORT", "line 2: must have the form NAME=value"),
+        ("MARKET_PREFIX=b", "line 2: MARKET_PREFIX is set twice"),
         ("MARKET_API_PORT=x", "MARKET_API_PORT='x'"),
     ],
 )
@@ -138,8 +172,8 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 def test_an_unknown_name_of_ours_in_the_environment_is_warned_about() -> None:
     warnings: list[str] = []
     load({"MARKET_STATE_DRI": "/x", "MARKET_WATCH": "1", "TICKS": "1", ENV_FILE: ""}, warn=warnings.append)
-    assert warnings[0] == "MARKET_STATE_DRI is no setting of the market-data service; did you mean MARKET_STATE_DIR?"
-    assert warnings[1].startswith("MARKET_WATCH is no setting of the market-data service")
+    assert warnings[0] == "MARKET_STATE_DRI is not a setting of the market-data service; did you mean MARKET_STATE_DIR?"
+    assert warnings[1].startswith("MARKET_WATCH is not a setting of the market-data service")
     assert len(warnings) == 2
 
 

@@ -1,13 +1,13 @@
-"""The JSON Schemas (draft 2020-12) of every request and answer: the single source for checking and describing.
+"""The JSON Schemas (draft 2020-12) of all requests and responses, used for validation and for the API description.
 
-Each file holds named definitions under ``$defs``; a name is used once over all files. References are
-``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
+Each file has named definitions under ``$defs``; a name is defined once over all files. References are ``#/$defs/Name``
+or ``other.json#/$defs/Name`` and are never fetched from a network.
 
-Three things differ from the library's defaults: ``true`` and ``1.0`` are no integers, a ``$`` at the end of a pattern
-does not let a final line feed through (as in ECMA-262, unlike Python), and four formats are enforced: ``decimal``, a
-number that the database keeps exactly, ``instant``, a time that exists and that ticks may have, ``tick-instant``, one
-that is not epoch seconds by mistake, and ``utc-offset``. What breaks its format is told of in the words of its reader,
-not as the pattern that it breaks too.
+Validation differs from the library's defaults in three ways. ``true`` and ``1.0`` are not integers. A ``$`` at the end
+of a pattern does not match before a final line feed (as in ECMA-262, unlike Python). Four formats are enforced:
+``decimal``, a number that PostgreSQL stores exactly; ``instant``, an existing time that ticks can have;
+``tick-instant``, an instant that does not look like epoch seconds; and ``utc-offset``. For a value that breaks both its
+format and its pattern, only the message of the format is reported.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def files() -> dict[str, Schema]:
 
 @cache
 def definitions() -> dict[str, tuple[str, Schema]]:
-    """Every definition by its name, with the file that holds it."""
+    """Every definition by its name, with its file."""
     found: dict[str, tuple[str, Schema]] = {}
     for file, document in files().items():
         for name, schema in document["$defs"].items():
@@ -52,12 +52,12 @@ def definitions() -> dict[str, tuple[str, Schema]]:
 
 
 def definition(name: str) -> Schema:
-    """The schema called ``name`` as it is written."""
+    """The schema called ``name``, with its references unresolved."""
     return definitions()[name][1]
 
 
 def resolved(schema: Schema) -> Schema:
-    """``schema``, or what its reference leads to."""
+    """``schema``, or the schema that it refers to."""
     return resolved(definition(schema["$ref"].rpartition("/")[2])) if "$ref" in schema else schema
 
 
@@ -72,7 +72,7 @@ def checker(name: str) -> Validator:
 
 
 def faults(name: str, value: Any) -> tuple[FieldError, ...]:
-    """Every way in which ``value`` breaks the schema called ``name``, in document order; empty when it is valid."""
+    """Every fault of ``value`` by the schema called ``name``, in document order; empty when it is valid."""
     found = sorted(checker(name).iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
     return tuple(_field_error(error) for error in found)
 
@@ -92,7 +92,7 @@ _formats = jsonschema.FormatChecker(formats=())
 
 @_formats.checks("decimal")
 def _is_decimal(value: object) -> bool:
-    """Strings have their pattern; a number must be exact in 30 digits on either side of its point."""
+    """Numbers with at most 30 digits on either side of the point. Strings are checked by their pattern."""
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return True
     return DECIMAL.fullmatch(plain(Decimal(value))) is not None
@@ -122,7 +122,7 @@ def _is_utc_offset(value: object) -> bool:
 
 
 def ended(pattern: str) -> str:
-    """``pattern`` whose last ``$`` means the very end, as ECMA-262 has it."""
+    """``pattern`` with its final ``$`` replaced by the end of the string, as in ECMA-262."""
     return re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
 
 
@@ -132,8 +132,8 @@ def conforms(name: str, value: object) -> bool:
 
 
 def _pattern(_checker: Validator, pattern: str, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
-    told = "format" in schema and not conforms(schema["format"], value)
-    if isinstance(value, str) and not told and not re.search(ended(pattern), value):
+    breaks_format = "format" in schema and not conforms(schema["format"], value)
+    if isinstance(value, str) and not breaks_format and not re.search(ended(pattern), value):
         yield jsonschema.ValidationError(f"{value[:80]!r} does not match {pattern!r}")
 
 
@@ -143,7 +143,7 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 
 
 def pointer(parts: Iterable[str | int]) -> str:
-    """The JSON pointer (RFC 6901) of a path into a document; "" is the whole document."""
+    """The JSON pointer (RFC 6901) of a path in a document; "" is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
 
 
@@ -161,12 +161,12 @@ def _field_error(error: jsonschema.ValidationError) -> FieldError:
     if error.validator == "additionalProperties" and isinstance(instance, dict):
         known = schema.get("properties", {})
         unknown = [str(name)[:80] for name in instance if name not in known]
-        return FieldError(path, f"has unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
+        return FieldError(path, f"has the unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
     return FieldError(path, error.message[:300])
 
 
 def _choice(error: jsonschema.ValidationError) -> str:
-    """Of branches that only require a member each: which ones; else what the first branch says."""
+    """For branches that each require one member, the names of these; otherwise the message of the first branch."""
     branches: Any = error.validator_value
     if all(branch.keys() == {"required"} for branch in branches):
         names = [", ".join(branch["required"]) for branch in branches]

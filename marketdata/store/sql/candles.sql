@@ -1,25 +1,25 @@
--- The candles of a symbol. A candle always covers its whole bucket, whatever the bounds: the bounds choose candles by their
--- opening time, both inclusive. Without "from" the newest are taken, else the first from there on; rows come in that order
--- (newest first without "from").
+-- The candles of a symbol. The bounds "from" and "to" select candles by their opening time, both inclusive; a candle always
+-- covers its whole bucket. With "from" the oldest candles are returned first, without it the newest first; max_rows limits
+-- them in that order.
 --
--- Stored levels are read as they are. A wider or shifted bucket is put together from rows of the widest level that never
--- straddles its bounds; where that would be many, from rows of a wider level, and only those that do straddle a bound are
--- replaced by what they are made of. So many rows are read as wanted buckets can have at most, however thin the trade was.
--- Seconds come from the ticks, bucket by bucket, since a second may hold any number of them.
+-- Stored levels are read directly. A candle of another width or time zone is computed from stored rows of the widest level that
+-- never crosses a bucket's bound. Where these would be many, a wider level is read, and only its rows that cross a bound are
+-- replaced by rows of narrower levels. The number of rows read depends on the number of buckets, not on the range of time.
+-- Candles of a second are computed from the ticks, one bucket at a time, since a second may contain any number of ticks.
 
--- Milliseconds since 1970. By way of a time without zone, which costs a tenth of extracting a numeric, and which PostgreSQL
--- knows to be immutable; a double is exact far beyond the times that ticks may have.
+-- Milliseconds since 1970. Converted through a timestamp without time zone, which takes a tenth of the time of extracting a
+-- numeric and is immutable for PostgreSQL. A double represents all these numbers exactly.
 CREATE FUNCTION {ms}(ts timestamptz) RETURNS bigint LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT (date_part('epoch', ts AT TIME ZONE 'UTC') * 1000)::bigint
 $$;
 
--- Opening time of the bucket that holds ts. The origin is a Monday, and 120 times three days before 1970-01-01.
+-- The opening time of the bucket that contains ts. The origin is a Monday, and a multiple of three days before 1970-01-01.
 CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN width = interval '1 month' THEN date_trunc('month', ts + shift, 'UTC') - shift
                 ELSE date_bin(width, ts, '1969-01-06Z'::timestamptz - shift) END
 $$;
 
--- shift: what the clocks of the wanted time zone show more than UTC. Months end where the shifted calendar says.
+-- The end of the bucket that opens at "opened". shift is the offset of the time zone from UTC; months are those of its calendar.
 CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN width = interval '1 month'
                 THEN ((opened + shift) AT TIME ZONE 'UTC' + width) AT TIME ZONE 'UTC' - shift
@@ -55,11 +55,11 @@ DECLARE
 BEGIN
     IF seconds IS NULL OR $5 IS NULL OR $5 < 1 OR $6 NOT IN ('none', 'previous') OR $8 NOT IN ('include', 'exclude')
        OR $7 NOT BETWEEN -720 AND 840 THEN
-        RAISE EXCEPTION 'candles: bucket %, max_rows %, fill %, shift_minutes % or current % is not one that exists', $2, $5, $6, $7, $8
+        RAISE EXCEPTION 'candles: invalid argument among bucket %, max_rows %, fill %, shift_minutes % and current %', $2, $5, $6, $7, $8
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT s.finalized_block INTO final FROM {symbols} s WHERE s.symbol = name;
-    -- Bounds become opening times: the first bucket that opens at or after "from", the last one at or before "to".
+    -- Convert the bounds to opening times: the first bucket that opens at or after "from", the last one at or before "to".
     IF isfinite(earliest) THEN
         opened := {bucket_of}(earliest, width, shift);
         earliest := CASE WHEN opened < earliest THEN {bucket_end}(opened, width, shift) ELSE opened END;
@@ -78,15 +78,15 @@ BEGIN
 
     IF seconds = 1 THEN
         RETURN QUERY
-        WITH RECURSIVE hit (opened, left_over) AS (
+        WITH RECURSIVE hit (opened, remaining) AS (
             SELECT date_trunc('second', CASE WHEN forward
                        THEN (SELECT min(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width)
                        ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width) END), wanted - 1
             UNION ALL
             SELECT date_trunc('second', CASE WHEN forward
                        THEN (SELECT min(ts) FROM {ticks} WHERE symbol = name AND ts >= hit.opened + width AND ts < latest + width)
-                       ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < hit.opened) END), left_over - 1
-            FROM hit WHERE left_over > 0 AND hit.opened IS NOT NULL
+                       ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < hit.opened) END), remaining - 1
+            FROM hit WHERE remaining > 0 AND hit.opened IS NOT NULL
         )
         SELECT name, label, hit.opened, hit.opened + width, trim_scale(c.open), trim_scale(c.high), trim_scale(c.low), trim_scale(c.close),
                trim_scale(c.volume), trim_scale(c.quote), c.n, {vwap}(c.quote, c.volume), hit.opened + width <= now(),
@@ -101,7 +101,7 @@ BEGIN
         RETURN;
     END IF;
 
-    -- The widest level that fits into the bucket and into the shift of its bounds.
+    -- The widest level whose width divides both the bucket's width and the shift.
     level := CASE WHEN seconds % 86400 = 0 AND $7 = 0 THEN 86400
                   WHEN seconds % 14400 = 0 AND $7 % 240 = 0 THEN 14400
                   WHEN seconds % 3600 = 0 AND $7 % 60 = 0 THEN 3600
@@ -131,8 +131,8 @@ BEGIN
         RETURN;
     END IF;
     origin := '1969-01-06Z'::timestamptz - shift;
-    reach := width - step;  -- from the opening of a bucket to that of its last row
-    -- Both bounds are known before the rows are read: with a LIMIT there the planner may pass over the index that holds the values.
+    reach := width - step;  -- from the opening time of a bucket to that of its last row
+    -- Find both bounds before reading the rows: with a LIMIT in the main query the planner may not use the covering index.
     IF forward THEN
         latest := least(latest, (
             SELECT bucket + step FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
@@ -150,7 +150,8 @@ BEGIN
            {vwap}(c.quote, c.volume), c.opened + width <= now(),
            c.opened + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
-        -- The first and the last row of a bucket are known by their times; only where trade was thin they have to be looked for.
+        -- open and close are those of the bucket's first and last row. Where these rows do not exist, because nobody traded
+        -- then, the subqueries above find the nearest ones.
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.bucket = p.opened + reach) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
@@ -163,8 +164,8 @@ BEGIN
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
 END $$;
 
--- The same with flat candles where nobody traded: from the first tick on, up to the last bucket that has begun (or holds a
--- tick). earliest and latest are opening times, or infinite.
+-- The same with flat candles for buckets without a tick, from the first tick to the current bucket, or to the last tick if that
+-- is later. earliest and latest are opening times, or infinite.
 CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  width interval, shift interval, shift_minutes integer)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CURRENT SET timezone = 'UTC' AS $$
@@ -174,7 +175,7 @@ DECLARE
     first_tick CONSTANT timestamptz := (SELECT min(ts) FROM {ticks} WHERE symbol = name);
 BEGIN
     IF first_tick IS NULL THEN
-        RETURN;  -- all of it was retracted: greatest() would pass over the null
+        RETURN;  -- all ticks were retracted; greatest() below would ignore the null
     END IF;
     earliest := greatest(earliest, {bucket_of}(first_tick, width, shift));
     latest := least(latest, {bucket_of}(greatest(now(), (SELECT max(ts) FROM {ticks} WHERE symbol = name)), width, shift));
@@ -203,17 +204,18 @@ BEGIN
     ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
 END $$;
 
--- Buckets whose bounds no wide level keeps to, like days of a time zone: rows of the widest level that is at most half as
--- wide, but for those that straddle a bound; of these, what they are made of, and so on down to the level "fine", which keeps
--- to the bounds. Each level is a branch of its own: its partition is found once, and not once for every bound.
+-- Candles whose buckets do not start at bounds of a wide level, like days in a time zone. It reads the rows of the widest level
+-- that is at most half as wide as the bucket. Rows that cross a bound are replaced by rows of the next narrower level, and so
+-- on down to the level "fine", which never crosses a bound. Each level has its own branch of the UNION, so that its partition
+-- is looked up once and not once per bound.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  seconds integer, fine integer, width interval, shift interval, final bigint)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
 SET search_path FROM CURRENT SET timezone = 'UTC' SET plan_cache_mode = force_generic_plan AS $$
 #variable_conflict use_column
 DECLARE
-    -- A step costs a probe for each bound, more than the rows that it spares: half hours only where they are the last step, hours only
-    -- where no half hours follow.
+    -- A level costs an index scan for each bound, which can be more than the rows it saves: half hours are used only as the last
+    -- level, hours only where no half hours follow.
     levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
                                   WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
     spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
@@ -224,8 +226,8 @@ DECLARE
     far    timestamptz;
     beyond timestamptz;
 BEGIN
-    -- Where no row is missing, so many hold what is wanted; else a bucket may reach into one row more than it is wide, and the
-    -- outermost row may hold nothing of what is wanted.
+    -- Without gaps, wanted * per rows contain the wanted buckets. With gaps a bucket may extend into one more row, and the
+    -- outermost row may contain nothing of them.
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
         far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * per LIMIT 1);
@@ -257,31 +259,31 @@ BEGIN
            {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
-               max(p.close) FILTER (WHERE p.till = {bucket_end}(p.opened, width, shift)) AS close,
+               max(p.close) FILTER (WHERE p.row_end = {bucket_end}(p.opened, width, shift)) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (
             SELECT * FROM (
-                SELECT bucket, bucket + span AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
             WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[2] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[2] AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[3] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[3] AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
                   AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[4] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[4] AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
                   AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[5] AS till, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5] AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
                   AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
         ) p

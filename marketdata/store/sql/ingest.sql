@@ -1,18 +1,18 @@
--- What the write calls of store/ticks.py run. Each locks its symbols first (see rollups.sql) and tells the triggers so.
+-- The functions that store/ticks.py calls to write. Each locks its symbols first; rollups.sql describes the locks.
 
--- The stored name of a symbol: aliases belong to all versions.
+-- The symbol that an alias stands for, else the name itself. Aliases are shared by all versions.
 CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET search_path FROM CURRENT AS $$
     SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
 $$;
 
--- Microseconds since 1970 as a time. An interval is multiplied as a floating-point number: whole seconds and the rest
--- apart keep both factors where every product is exact, for all times that ticks may have.
+-- The time for microseconds since 1970. PostgreSQL multiplies intervals in floating point; seconds and microseconds are
+-- multiplied separately, so that the products are exact for all times that ticks can have.
 CREATE FUNCTION {instant}(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT '1970-01-01Z'::timestamptz + (us / 1000000) * interval '1 second' + (us % 1000000) * interval '1 microsecond'
 $$;
 
--- Locks the symbols, in their order, until the transaction ends. One statement, one pass: two passes (those that exist,
--- then those that do not) would be two orders, and a deadlock.
+-- Locks the symbols until the transaction ends. One INSERT takes all locks in the order of the symbols. Locking the existing
+-- symbols first and then inserting the new ones would be another order, with which two transactions could deadlock.
 CREATE FUNCTION {lock}(names text[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO {symbols} AS s (symbol, version)
@@ -22,8 +22,9 @@ BEGIN
     ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
 END $$;
 
--- Stores ticks given as columns; ts in microseconds since 1970. Returns only the items (from 1) that were not created:
--- duplicate (the very same tick is there), conflict (another one has its id) or retracted (its block is gone).
+-- Stores ticks, given as one array per column; times in microseconds since 1970. Returns the items (numbered from 1) that were
+-- not created: duplicate (the identical tick is stored), conflict (a different tick with its id is stored) or retracted (its
+-- block is retracted). Numbers are compared as numbers: 1.50 equals 1.5.
 CREATE FUNCTION {ingest}(symbols text[], ids text[], times bigint[], seqs bigint[], prices numeric[], sizes numeric[],
                          sides text[], block_numbers bigint[], block_hashes text[], txs text[])
 RETURNS TABLE (item bigint, outcome text) LANGUAGE plpgsql
@@ -38,8 +39,8 @@ BEGIN
         symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
                          LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
     END IF;
-    -- Nearly always all of it is new. To find that out by trying costs nothing; to ask for every id, or to let ON CONFLICT ask,
-    -- takes a quarter of the whole. The locks above see to it that nobody else is about to store one of these ids.
+    -- Nearly always all ticks are new, so a plain INSERT is tried first. Searching for the ids, or ON CONFLICT, would make it a
+    -- third slower. Because of the lock no other transaction can be inserting one of these ids.
     IF block_hashes IS NULL OR NOT EXISTS (
         SELECT FROM (SELECT DISTINCT u.symbol, u.block_hash FROM unnest(symbols, block_hashes) AS u (symbol, block_hash)) given
         JOIN {retracted} r ON r.symbol = given.symbol AND r.block_hash = given.block_hash
@@ -50,7 +51,7 @@ BEGIN
             FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
                  AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx);
             RETURN;
-        EXCEPTION WHEN unique_violation THEN  -- one is there, or comes twice: on to the careful way
+        EXCEPTION WHEN unique_violation THEN  -- an id is stored already or occurs twice: continue below
         END;
     END IF;
     WITH stored AS (
@@ -59,7 +60,7 @@ BEGIN
         FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
              WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
         WHERE NOT EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash)
-        ORDER BY u.item  -- of two with one id the first is the one that is stored
+        ORDER BY u.item  -- of two items with the same id the first is stored
         ON CONFLICT (symbol, id) DO NOTHING
         RETURNING symbol, id
     )
@@ -69,7 +70,7 @@ BEGIN
         SELECT u.*, EXISTS (SELECT FROM {retracted} r WHERE r.symbol = u.symbol AND r.block_hash = u.block_hash) AS retracted
         FROM unnest(symbols, ids, times, seqs, prices, sizes, sides, block_numbers, block_hashes, txs)
              WITH ORDINALITY AS u (symbol, id, us, seq, price, size, side, block_number, block_hash, tx, item)
-    ), judged AS (
+    ), compared AS (
         SELECT g.item, g.retracted, c.id IS NOT NULL AND row_number() OVER (PARTITION BY g.symbol, g.id, g.retracted ORDER BY g.item) = 1
                AND NOT g.retracted AS created,
                (t.ts, t.seq, t.price, t.size, t.side, t.block_number, t.block_hash, t.tx)
@@ -79,10 +80,10 @@ BEGIN
         LEFT JOIN unnest(created_symbols, created_ids) AS c (symbol, id) ON c.symbol = g.symbol AND c.id = g.id
     )
     SELECT j.item, CASE WHEN j.retracted THEN 'retracted' WHEN j.same THEN 'duplicate' ELSE 'conflict' END
-    FROM judged j WHERE NOT j.created ORDER BY j.item;
+    FROM compared j WHERE NOT j.created ORDER BY j.item;
 END $$;
 
--- A reorganisation took the block away: its ticks go, and stay away until it is restored. Returns how many there were.
+-- A reorganisation removed the block: deletes its ticks and refuses them until it is restored. Returns how many were deleted.
 CREATE FUNCTION {retract}(name text, hash text) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
@@ -97,7 +98,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- The block came back: its ticks are welcome again (they have to be sent again).
+-- The block is part of the chain again: its ticks are accepted again. They have to be sent again.
 CREATE FUNCTION {restore}(name text, hash text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);
@@ -106,7 +107,7 @@ BEGIN
     DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
 END $$;
 
--- Every block up to this number is final. A lower number than before changes nothing.
+-- Every block up to this number is final. A lower number than the stored one has no effect.
 CREATE FUNCTION {finalize}(name text, block bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);

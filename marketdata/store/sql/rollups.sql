@@ -1,15 +1,16 @@
--- Triggers of ticks: every level of every candle is corrected in the transaction of the tick itself, whoever writes it.
+-- Triggers of ticks. They update the stored candles of every level in the transaction that inserts or deletes the ticks,
+-- also for clients that write to the table directly.
 --
--- Locks. A writer through {ingest} (or its siblings) updates the rows of its symbols, in their order, before all else;
--- writers of one symbol thus follow one another and writers of different symbols do not meet. It says so in the setting
--- marketdata.writer. Any other writer names its symbols only by the rows it writes, too late for an order; so it takes the
--- symbols table for itself. Within one statement nobody ever waits for a lock while holding one that is asked for in another
--- order. Two calls in one transaction are two orders, unless it locks the symbols of both by {lock} first, as store/ticks.py does.
+-- Locks. {ingest}, {retract}, {restore} and {finalize} first update the rows of their symbols, ordered by symbol: writers of
+-- one symbol wait for each other, writers of different symbols do not. {ingest} and {retract} set marketdata.writer to
+-- 'locked' so that the triggers know. For any other writer the symbols are known only from the rows it writes, too late to
+-- lock them in order, so it locks the whole symbols table. Within one statement all locks are taken in one order, which
+-- excludes deadlocks. A transaction with several calls must first lock all their symbols with {lock}, as store/ticks.py does.
 --
--- Isolation. READ COMMITTED sees, after that lock, all that was committed before it. REPEATABLE READ does not, but it
--- cannot update a symbol's row that changed behind its snapshot: PostgreSQL answers 40001, and its client tries again.
+-- Isolation. READ COMMITTED sees, after the lock, everything that was committed before it. REPEATABLE READ does not; but
+-- when it updates a symbol's row that changed after its snapshot, PostgreSQL fails with 40001 and the client retries.
 
--- Exact, half-even, 18 places: twice the remainder of an integer division tells a tie from what only looks like one.
+-- quote / volume, rounded half-even to 18 places. Integer arithmetic on twice the values makes ties exact.
 CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     SELECT CASE WHEN volume > 0 THEN trim_scale(1e-18 * (
         div(quote * 2e18 + volume, volume * 2)
@@ -20,7 +21,7 @@ $$;
 CREATE FUNCTION {ticks_guard}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP IN ('UPDATE', 'TRUNCATE') THEN
-        RAISE EXCEPTION 'ticks are never changed in place: DELETE them and INSERT anew' USING ERRCODE = 'feature_not_supported';
+        RAISE EXCEPTION 'ticks cannot be updated or truncated: DELETE and INSERT them' USING ERRCODE = 'feature_not_supported';
     END IF;
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
         LOCK TABLE {symbols} IN SHARE ROW EXCLUSIVE MODE;
@@ -28,10 +29,10 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- Merges the rows that a statement inserted. The first and the last tick of a bucket are settled by (ts, seq, id), so the
--- result does not depend on the order of arrival; trim_scale makes equal numbers equal bytes, whatever zeros they came with.
--- Sorting is a good part of the work, so times lead in its keys, and in its rows: fixed in width, they compare without a detour;
--- and levels above the quarter hour are made of quarters, of which there are fewer than minutes.
+-- Merges the inserted rows into the stored candles. The first and the last tick of a bucket are chosen by (ts, seq, id), so the
+-- result does not depend on the order of arrival. trim_scale gives equal numbers the same bytes.
+-- Sorting is a large part of the work: the sort keys start with times, which compare fastest, and the levels above 15 minutes
+-- are aggregated from those, which are fewer than the minutes.
 CREATE FUNCTION {rollups_insert}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF current_setting('marketdata.writer', true) IS DISTINCT FROM 'locked' THEN
@@ -105,8 +106,8 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- What a statement deleted cannot be subtracted (a minimum has no inverse): the buckets it touched are made anew, minutes
--- from the ticks that are left, each wider level from the one below.
+-- Deleted rows cannot be subtracted, since a minimum has no inverse. The candles of their buckets are computed again: minutes
+-- from the remaining ticks, each wider level from the next narrower one.
 CREATE FUNCTION {rollups_delete}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 DECLARE
     level record;
@@ -128,7 +129,7 @@ BEGIN
     CROSS JOIN LATERAL (
         SELECT ts, seq, id, price, size, block_number FROM {ticks} t
         WHERE t.symbol = touched.symbol AND t.ts >= touched.bucket AND t.ts < touched.bucket + interval '1 min'
-        OFFSET 0  -- keeps the planner from turning the probes of the index into one pass over the table
+        OFFSET 0  -- prevents the planner from replacing the index scans per bucket by one scan of the table
     ) t
     GROUP BY symbol, bucket;
     FOR level IN SELECT * FROM (VALUES (900, 60, interval '15 min'), (1800, 900, interval '30 min'), (3600, 1800, interval '1 hour'),

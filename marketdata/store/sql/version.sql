@@ -1,7 +1,8 @@
--- The tables of one version. Names in braces are filled in, quoted, by store/version.py; the scripts of a version run in one
--- transaction, in the order version, rollups, ingest, candles.
+-- The tables of one version. store/version.py replaces the names in braces by quoted names. All scripts of a version run in
+-- one transaction, in the order version, rollups, ingest, candles.
 
--- Fixed-width columns come first, so that no row pays for padding. "C" collation: ids order by their bytes, everywhere alike.
+-- Columns of fixed width come first, which avoids padding. Text has "C" collation: ids are ordered by their bytes on every
+-- system.
 CREATE TABLE {ticks} (
     ts           timestamptz NOT NULL CHECK (ts >= '1970-01-01Z' AND ts < '3000-01-01Z'),
     seq          bigint NOT NULL DEFAULT 0,
@@ -15,14 +16,14 @@ CREATE TABLE {ticks} (
     tx           text COLLATE "C",
     PRIMARY KEY (symbol, id)
 );
-COMMENT ON TABLE {ticks} IS 'Trades. A row never changes: the same id with another body is a conflict.';
+COMMENT ON TABLE {ticks} IS 'Trades. Rows are inserted and deleted, never updated.';
 CREATE INDEX {ticks_order} ON {ticks} (symbol, ts, seq, id);
 CREATE INDEX {ticks_block} ON {ticks} (symbol, block_hash) WHERE block_hash IS NOT NULL;
 
--- One row per symbol, level (res: seconds, 60, 900, 1800, 3600, 14400, 86400) and bucket that holds a tick; kept by the triggers of
--- ticks. What follows from the other columns is kept too where reading it costs less than making it: vwap, and the text of
--- the answer, which takes longer to make than all the rest of the query.
--- Where no column of an index ever changes (1m, 15m and 1d), nearly every update is a heap-only one, with room left in the page.
+-- Stored candles: one row per symbol, level and bucket that contains a tick, maintained by the triggers of ticks. The level
+-- res is the width in seconds: 60, 900, 1800, 3600, 14400 or 86400. Two columns could be computed from the others and are
+-- stored because reading them is cheaper: vwap, and json_prefix, which would take longer than the rest of the query.
+-- A fillfactor below 100 and no index on a column that changes (levels 1m, 15m and 1d) make nearly all updates heap-only.
 CREATE TABLE {rollups} (
     bucket    timestamptz NOT NULL,
     first_ts  timestamptz NOT NULL,
@@ -42,8 +43,8 @@ CREATE TABLE {rollups} (
     vwap      numeric,
     first_id  text COLLATE "C" NOT NULL,
     last_id   text COLLATE "C" NOT NULL,
-    -- The row's JSON but for its end, closed and finalized, which depend on when it is asked. An expression, not a function:
-    -- PostgreSQL would parse that anew with every statement, for every partition.
+    -- The row's JSON without closed and finalized, which depend on the time of the query. An expression instead of a
+    -- function, which PostgreSQL would parse again in every statement for every partition.
     json_prefix text COLLATE "C" GENERATED ALWAYS AS (
         '{{"t":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint
         || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
@@ -51,29 +52,31 @@ CREATE TABLE {rollups} (
         || '","q":"' || quote || '","n":' || n || ',"vwap":' || coalesce('"' || vwap || '"', 'null')) STORED,
     PRIMARY KEY (symbol, res, bucket)
 ) PARTITION BY LIST (res);
--- A level apart lies in few pages: a year of days is ten pages, not one of them in each of 365 among the minutes of that day.
+-- A partition per level keeps the rows of a level together: a year of days fills ten pages. In one table, each day would be in
+-- another page, among the minutes of that day.
 CREATE TABLE {rollups_1m} PARTITION OF {rollups} FOR VALUES IN (60) WITH (fillfactor = 80);
 CREATE TABLE {rollups_15m} PARTITION OF {rollups} FOR VALUES IN (900) WITH (fillfactor = 80);
 CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1h} PARTITION OF {rollups} FOR VALUES IN (3600) WITH (fillfactor = 80);
 CREATE TABLE {rollups_4h} PARTITION OF {rollups} FOR VALUES IN (14400) WITH (fillfactor = 80);
 CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fillfactor = 80);
--- What other buckets are put together from is read by the thousand: out of an index that holds the values, hundreds of rows of
--- a symbol in one page. In the table those of all symbols lie between each other, so that nearly each is in a page of its own.
--- These rows pay for it with heap-only updates; minutes, of which there are most, keep them.
+-- Candles of other widths are computed from thousands of these rows. A covering index has hundreds of rows of one symbol in a
+-- page; in the table the rows of all symbols are mixed, and nearly every row read is in another page. The cost is that
+-- updates of these levels are not heap-only. Minutes, by far the most rows, have no such index.
 CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
 CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
 CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
 COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
--- Every writer updates the rows of its symbols before it touches their ticks: that is the lock, and the ETag's counter.
+-- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol,
+-- and version is the counter in the ETag.
 CREATE TABLE {symbols} (
     version         bigint NOT NULL,
     finalized_block bigint,
     symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
-COMMENT ON COLUMN {symbols}.version IS 'Grows with every transaction that wrote to the symbol.';
+COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
 
 CREATE TABLE {retracted} (
     block_number bigint,
@@ -81,7 +84,7 @@ CREATE TABLE {retracted} (
     block_hash   text COLLATE "C" NOT NULL,
     PRIMARY KEY (symbol, block_hash)
 );
-COMMENT ON TABLE {retracted} IS 'Blocks that a reorganisation took away: their late ticks are not stored.';
+COMMENT ON TABLE {retracted} IS 'Blocks that a reorganisation removed from the chain: their ticks are refused.';
 
 CREATE TABLE {coverage} (
     "from" timestamptz NOT NULL,
@@ -91,10 +94,10 @@ CREATE TABLE {coverage} (
     PRIMARY KEY (symbol, "from"),
     CHECK ("from" < "to")
 );
-COMMENT ON TABLE {coverage} IS 'Which times a source has been read for: ranges [from, to) that never overlap.';
+COMMENT ON TABLE {coverage} IS 'Time ranges [from, to) that were read from a source; they never overlap.';
 
--- The row type of the candles function. A table, and an empty one, because GraphQL engines track functions that return
--- rows of a table that they track.
+-- The row type of the candles function. It is an empty table because GraphQL engines track only functions that return rows of
+-- a tracked table.
 CREATE TABLE {candle} (
     symbol    text COLLATE "C" NOT NULL,
     bucket    text COLLATE "C" NOT NULL,
@@ -113,5 +116,5 @@ CREATE TABLE {candle} (
     json_prefix text COLLATE "C",
     PRIMARY KEY (symbol, bucket, t)
 );
-COMMENT ON COLUMN {candle}.json_prefix IS 'The beginning of the row''s JSON, where it is kept ready.';
+COMMENT ON COLUMN {candle}.json_prefix IS 'The beginning of the row''s JSON, where it is stored; else null.';
 COMMENT ON TABLE {candle} IS 'Always empty: the row type of the candles function.';

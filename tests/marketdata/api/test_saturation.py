@@ -14,7 +14,7 @@ import psycopg
 import pytest
 
 from marketdata.api import ingestion
-from marketdata.api.ingestion import AT_ONCE, BIG_AT_ONCE, SMALL
+from marketdata.api.ingestion import CONCURRENT_MAX, LARGE_MAX, SHARED_ITEMS_MAX
 from marketdata.api.listener.loop import WORKERS
 from marketdata.api.serve import Service
 from marketdata.api.ticks import STREAMS_MAX
@@ -83,11 +83,11 @@ def test_ingests_that_stand_still_keep_no_worker_from_others(
         for path in ("/healthz", CHART) * 4:
             assert ask(service.port, read_token, "GET", path) == (200, None)
         assert monotonic() - started < 5
-        eventually(lambda: len(waiting.found) == 60 - AT_ONCE)
+        eventually(lambda: len(waiting.found) == 60 - CONCURRENT_MAX)
         assert set(waiting.found.values()) == {(429, "1")}
     found = waiting.join()
     accepted = {name for name, answer in found.items() if answer == (201, None)}
-    assert len(accepted) == AT_ONCE
+    assert len(accepted) == CONCURRENT_MAX
     rows = admin.execute("SELECT id FROM md_ticks_v1 WHERE symbol = 'CROWD:A' AND id LIKE 'still%'").fetchall()
     assert {name for (name,) in rows} == accepted
 
@@ -104,7 +104,7 @@ def test_as_many_clients_as_the_benches_have_all_wait_for_their_commit(
 def test_who_finds_no_place_waits_while_places_change_hands(
     service: Service, admin: Admin, crowd: Callable[[str, int], Crowd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "_PATIENCE_SECONDS", 30.0)
+    monkeypatch.setattr(ingestion, "_PROGRESS_SECONDS", 30.0)
     with stalled(admin):
         waiting = crowd("moving", 100)
         eventually(lambda: service.services.backlog() == 100 - WORKERS)
@@ -112,27 +112,27 @@ def test_who_finds_no_place_waits_while_places_change_hands(
 
 
 def test_workers_are_left_beside_ingests_and_streams() -> None:
-    assert WORKERS - AT_ONCE - STREAMS_MAX >= 4
+    assert WORKERS - CONCURRENT_MAX - STREAMS_MAX >= 4
 
 
 def test_more_batches_than_are_stored_at_once(
     api: Api, tick: Make, admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ingestion, "_BIG_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr(ingestion, "_LARGE_WAIT_SECONDS", 0.05)
 
     def batch(name: str) -> dict[str, Any]:
-        return {"ticks": [tick(symbol="CROWD:B", id=f"{name}-{n}") for n in range(SMALL + 1)]}
+        return {"ticks": [tick(symbol="CROWD:B", id=f"{name}-{n}") for n in range(SHARED_ITEMS_MAX + 1)]}
 
     def send(name: str) -> Any:
         return api("POST", INGEST, batch(name), status=200).json["accepted"]
 
     with stalled(admin):
-        storing = Crowd(send, [f"batch{n}" for n in range(BIG_AT_ONCE)])
-        eventually(lambda: waiting_for_locks(admin) == BIG_AT_ONCE)
+        storing = Crowd(send, [f"batch{n}" for n in range(LARGE_MAX)])
+        eventually(lambda: waiting_for_locks(admin) == LARGE_MAX)
         problem = api.problem("POST", INGEST, batch("late"), status=429, code="saturated")
-        assert "too many batches" in problem["detail"]
-    assert list(storing.join().values()) == [SMALL + 1] * BIG_AT_ONCE
-    assert send("late") == SMALL + 1
+        assert "too many large batches" in problem["detail"]
+    assert list(storing.join().values()) == [SHARED_ITEMS_MAX + 1] * LARGE_MAX
+    assert send("late") == SHARED_ITEMS_MAX + 1
 
 
 def test_more_streams_than_run_at_once(api: Api, tick: Make, read_token: str) -> None:

@@ -209,7 +209,7 @@ def test_the_outermost_values_are_kept_exactly(conn: Connection, version: Versio
 def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version, change: str) -> None:
     symbol = new_symbol()
     ticks.ingest(conn, version, [tick(symbol, "a", START)])
-    with pytest.raises(psycopg.errors.FeatureNotSupported, match="DELETE them and INSERT anew"):
+    with pytest.raises(psycopg.errors.FeatureNotSupported, match="DELETE and INSERT them"):
         conn.execute(version.query(change), (symbol,))
     with pytest.raises(psycopg.errors.FeatureNotSupported):
         conn.execute(version.query("TRUNCATE {ticks}"))
