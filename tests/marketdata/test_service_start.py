@@ -73,8 +73,8 @@ def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: 
             command, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)}, capture_output=True, text=True, check=True
         )
         assert done.stderr.endswith(
-            f"{path} contains the revoked token: remove the file, and the next start of bin/marketdata-api creates a new "
-            "one\n"
+            f"{path} contains the revoked token: remove the file, and the next start of "
+            "bin/marketdata-api creates a new one\n"
         )
         path.unlink()
     with serving(state_dir) as (_process, address):
