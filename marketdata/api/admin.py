@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from marketdata.api.http import Reply, Request, answer
+from marketdata.api.http import Reply, answer
+from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
 from marketdata.store import tokens
 

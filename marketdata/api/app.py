@@ -7,7 +7,8 @@ from typing import Any
 
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
 from marketdata.api.failures import WsgiApp
-from marketdata.api.http import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, Request, answer
+from marketdata.api.http import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
+from marketdata.api.request import Request
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import routed
 from marketdata.api.services import Services

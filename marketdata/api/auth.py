@@ -9,11 +9,10 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 
 from marketdata import token
-from marketdata.api.route import Scope
+from marketdata.api.caller import Caller, Scope
 from marketdata.errors import Forbidden, InvalidRequest, Unauthorized
 from marketdata.store.tokens import Holder
 
@@ -22,15 +21,6 @@ _CACHE_MAX = 10_000
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)", re.ASCII)
 
 ADMIN = "admin"
-
-
-@dataclass(frozen=True, slots=True)
-class Caller:
-    """Who was recognised: the token's id and name; the administrator has the id ``admin``."""
-
-    id: str
-    name: str
-    scope: str
 
 
 class Authenticator:

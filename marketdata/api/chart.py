@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.http import CSV, JSON, Reply, Request
+from marketdata.api.http import CSV, JSON, Reply
+from marketdata.api.request import Request
 from marketdata.api.request_validation import instant
 from marketdata.api.response_cache import CachedBody
 from marketdata.api.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import monotonic
 
-from marketdata.api.http import PROMETHEUS, Reply, Request, answer
+from marketdata.api.http import PROMETHEUS, Reply, answer
+from marketdata.api.request import Request
 from marketdata.api.services import Services
 from marketdata.errors import MarketError
 from marketdata.store import coverage

@@ -1,15 +1,11 @@
-"""What a handler gets and gives: a request that was already checked, and an answer that is not yet on the wire."""
+"""Media types, and the reply of a handler before it is sent; pure."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from marketdata.api.auth import Caller
-    from marketdata.api.services import Services
+from typing import Any
 
 JSON = "application/json"
 NDJSON = "application/x-ndjson"
@@ -24,19 +20,8 @@ _COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """``path`` by name; ``query`` valid by the route's schema, defaults filled in; ``environ`` is for bodies."""
-
-    services: Services
-    caller: Caller | None
-    path: Mapping[str, str]
-    query: Mapping[str, Any]
-    environ: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Reply:
-    """An answer; a body of bytes is sent whole, any other iterable is streamed."""
+    """A body of bytes is sent whole, any other iterable is streamed."""
 
     body: bytes | Iterable[bytes]
     status: int = 200
@@ -54,5 +39,5 @@ def encode(value: Any) -> bytes:
 
 
 def answer(value: Any, status: int = 200, headers: Headers = ()) -> Reply:
-    """A JSON value as an answer."""
+    """A reply whose body is ``value`` as JSON."""
     return Reply(encode(value), status, JSON, headers)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from marketdata.api.http import JSON, NDJSON, Reply, Request, answer
+from marketdata.api.http import JSON, NDJSON, Reply, answer
+from marketdata.api.request import Request
 from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
 from marketdata.store.ticks import Outcome

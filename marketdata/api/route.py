@@ -5,14 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-from marketdata.api.http import JSON, Headers, Reply, Request
+from marketdata.api.caller import Scope
+from marketdata.api.http import JSON, Headers, Reply
+from marketdata.api.request import Request
 
 Handler = Callable[[Request], Reply]
-
-Scope = Literal["read", "write", "any", "admin"]
-"""What a caller needs: a token of that scope, a token of either (``any``), or the admin secret."""
 
 
 @dataclass(frozen=True)

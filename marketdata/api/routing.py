@@ -9,7 +9,8 @@ from typing import Any
 
 from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.api.failures import MethodNotAllowed, StartResponse, WsgiApp, problem_of, send
-from marketdata.api.http import Reply, Request
+from marketdata.api.http import Reply
+from marketdata.api.request import Request
 from marketdata.api.request_validation import checked, query_of
 from marketdata.api.revalidation import VARY, revalidated
 from marketdata.api.route import Route

@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from marketdata.api.http import Reply, Request, answer
+from marketdata.api.http import Reply, answer
+from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
 from marketdata.errors import InvalidValue
 from marketdata.store import coverage, leases, symbols

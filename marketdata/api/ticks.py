@@ -8,7 +8,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from marketdata.api.chart import bounds
-from marketdata.api.http import CSV, JSON, NDJSON, Reply, Request
+from marketdata.api.http import CSV, JSON, NDJSON, Reply
+from marketdata.api.request import Request
 from marketdata.api.revalidation import tagged, weak_tag
 from marketdata.errors import InvalidValue, Saturated
 from marketdata.store import ticks

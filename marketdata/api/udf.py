@@ -10,7 +10,8 @@ import json
 from time import time
 from typing import Any
 
-from marketdata.api.http import TEXT, Reply, Request, answer
+from marketdata.api.http import TEXT, Reply, answer
+from marketdata.api.request import Request
 from marketdata.errors import MarketError
 from marketdata.interval import RESOLUTIONS, SECOND
 from marketdata.store import candles, symbols

@@ -7,7 +7,8 @@ import math
 import pytest
 
 from marketdata import token
-from marketdata.api.auth import CACHE_SECONDS, Authenticator, Caller
+from marketdata.api.auth import CACHE_SECONDS, Authenticator
+from marketdata.api.caller import Caller
 from marketdata.errors import Unauthorized
 from marketdata.store.tokens import Holder
 
