@@ -1,4 +1,4 @@
-"""The API's table of routes; routing, checking and the API description are all made from it."""
+"""The route table of the API; routing, validation and the API description are derived from it."""
 
 from __future__ import annotations
 
@@ -6,16 +6,15 @@ from functools import cache
 from typing import Any
 
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
-from marketdata.api.failures import WsgiApp
 from marketdata.api.http import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.route import Body, Route
-from marketdata.api.routing import routed
+from marketdata.api.routing import Application
 from marketdata.api.services import Services
 
 
 def description(_request: Request) -> Reply:
-    """The API description, made from the table below."""
+    """The API description, derived from the route table."""
     return answer(_described())
 
 
@@ -68,6 +67,6 @@ def _described() -> dict[str, Any]:
     return openapi.describe(ROUTES)
 
 
-def make_app(services: Services) -> WsgiApp:
+def make_app(services: Services) -> Application:
     """The API over ``services``."""
-    return routed(ROUTES, services)
+    return Application(ROUTES, services)

@@ -1,7 +1,7 @@
-"""Who asks: bearer tokens (RFC 6750) checked against the database, and the admin secret.
+"""Authentication: bearer tokens (RFC 6750) checked against the database, and the administrator's secret.
 
-A token is looked up by its SHA-256 and then cached for at most :data:`CACHE_SECONDS`; a revocation removes it from the
-cache through :mod:`marketdata.api.revocation_listener`. Every unusable token gets the same answer.
+A token is looked up by its SHA-256 and cached for at most :data:`CACHE_SECONDS`; a revocation removes it from the cache
+(:mod:`marketdata.api.revocation_listener`). Malformed, unknown, expired and revoked tokens get the same answer.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ ADMIN = "admin"
 
 
 class Authenticator:
-    """Recognises callers. ``find`` asks the database for the holder of a usable token by its SHA-256."""
+    """Identifies callers. ``find`` queries the database for the holder of a valid token by its SHA-256."""
 
     def __init__(
         self,
@@ -39,18 +39,22 @@ class Authenticator:
         self._generation = 0
         self._used: set[str] = set()
 
-    def admit(self, authorization: str | None, wanted: Scope) -> Caller:
-        """The caller, who has the wanted scope; else InvalidRequest, Unauthorized or Forbidden."""
-        caller = self._recognise(presented(authorization))
-        if wanted == "any" and caller.scope != ADMIN:
-            return caller
-        if caller.scope != wanted:
-            scope = "read write" if wanted == "any" else wanted
-            raise Forbidden(f"this needs the scope {scope}, the token has another", extra={"scope": scope})
-        return caller
+    def admit(self, authorization: str | None, required: Scope) -> Caller:
+        """The caller of an ``Authorization`` header. Raises InvalidRequest for a malformed header, Unauthorized for a
+        missing or unusable token, Forbidden for one of another scope."""
+        text = presented(authorization)
+        digest = token.digest(text)
+        return _in_scope(self._from_memory(text, digest) or self._look_up(digest), required)
+
+    def admit_from_memory(self, authorization: str | None, required: Scope) -> Caller | None:
+        """As :meth:`admit`, without the database: None for a token that only the database can decide."""
+        text = presented(authorization)
+        caller = self._from_memory(text, token.digest(text))
+        return caller and _in_scope(caller, required)
 
     def forget(self, identity: str | None = None) -> None:
-        """Ask the database again for the token of that id, or for every one: what is being looked up now, too."""
+        """Remove the token of that id, or every token, from the cache. The result of a look-up that is running is not
+        cached either."""
         self._generation += 1
         for key, (caller, _) in list(self._cached.items()):
             if identity is None or caller.id == identity:
@@ -61,8 +65,8 @@ class Authenticator:
         used, self._used = self._used, set()
         return sorted(used)
 
-    def _recognise(self, text: str) -> Caller:
-        digest = token.digest(text)
+    def _from_memory(self, text: str, digest: bytes) -> Caller | None:
+        """The caller, when the token is cached or the administrator's secret; Unauthorized for a wrong checksum."""
         known = self._cached.get(digest)
         if known is not None and known[1] > self._clock():
             self._used.add(known[0].id)
@@ -71,16 +75,19 @@ class Authenticator:
             return Caller(ADMIN, ADMIN, ADMIN)
         if not token.is_sound(text):
             raise _unusable()
-        generation, asked_at = self._generation, self._clock()
+        return None
+
+    def _look_up(self, digest: bytes) -> Caller:
+        generation, began = self._generation, self._clock()
         holder = self._find(digest)
         if holder is None:
             self._cached.pop(digest, None)
             raise _unusable()
         caller = Caller(holder.id, holder.name, holder.scope)
         self._used.add(caller.id)
-        # A revocation that was told while the database was asked may be newer than the answer.
+        # A revocation received during the query may be newer than its result.
         if generation == self._generation:
-            self._cache(digest, caller, asked_at + min(CACHE_SECONDS, holder.seconds_left))
+            self._cache(digest, caller, began + min(CACHE_SECONDS, holder.seconds_left))
         return caller
 
     def _cache(self, digest: bytes, caller: Caller, until: float) -> None:
@@ -90,13 +97,21 @@ class Authenticator:
 
 
 def presented(authorization: str | None) -> str:
-    """The token of an ``Authorization`` header. Two of them arrive joined by a comma, which no token68 holds."""
+    """The token of an ``Authorization`` header. The values of a repeated header are joined by a comma, which no token68
+    contains."""
     if authorization is None:
         raise Unauthorized("send a token: Authorization: Bearer md_…")
     found = _BEARER.fullmatch(authorization)
     if found is None:
-        raise InvalidRequest("Authorization must stand once, as: Bearer <token>")
+        raise InvalidRequest("Authorization must be sent once, as: Bearer <token>")
     return found[1]
+
+
+def _in_scope(caller: Caller, required: Scope) -> Caller:
+    if caller.scope == required or (required == "any" and caller.scope != ADMIN):
+        return caller
+    scope = "read write" if required == "any" else required
+    raise Forbidden(f"this request requires the scope {scope}; the token has another", extra={"scope": scope})
 
 
 def _unusable() -> Unauthorized:

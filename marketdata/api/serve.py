@@ -65,7 +65,8 @@ class Service:
             started_at=monotonic(),
         )
         app = make_app(self.services)
-        self._listener = Listener(app, settings.api_host, settings.api_port, body_bytes=BODY_BYTES)
+        host, port = settings.api_host, settings.api_port
+        self._listener = Listener(app, host, port, admit=app.admit, body_bytes=BODY_BYTES)
 
     @property
     def port(self) -> int:

@@ -1,4 +1,4 @@
-"""The HTTP listener: waitress with one loop, a fixed set of workers, and connections that workers stay with."""
+"""The HTTP listener: one loop for all connections, a fixed number of workers, and limits on bodies and slow clients."""
 
 from marketdata.api.listener.loop import Listener
 

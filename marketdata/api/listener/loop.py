@@ -1,14 +1,12 @@
-"""The HTTP listener: waitress with one loop and a fixed set of workers.
+"""The HTTP listener: one thread that reads and writes all connections, and a fixed number of workers.
 
-waitress buffers requests and 16 MiB of each answer, so a slow client costs a connection; that of a longer answer costs
-a worker too, and is bound to a least rate meanwhile. Ours on top: that rate, failures of the protocol as problems, a
-bound on how long a request may take to arrive, and a stop that lets running requests end.
+Requests, and up to 16 MiB of each answer, are buffered, so a slow client costs a connection. A longer answer also
+occupies a worker, and its client must keep a least rate meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import resource
 import socket
 import threading
@@ -16,34 +14,33 @@ from collections.abc import Callable
 from functools import partial
 from heapq import nsmallest
 from time import monotonic
-from typing import Any
-
-from waitress import wasyncore
-from waitress.server import create_server
-from waitress.task import ThreadedTaskDispatcher
 
 from marketdata.api.failures import WsgiApp
+from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
 from marketdata.api.listener.parser import BODIES_BYTES, Bodies
+from marketdata.api.listener.workers import Workers
+from marketdata.api.waitress_adapter import Server
 from marketdata.errors import StateError
 
 WORKERS = 44
-"""Requests that run at once. Nearly all of them wait: single ticks for the commit that they share, so that more workers
-make fuller transactions (32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections. A few
-more than ingests may keep: what does not wait for a commit finds one of those."""
+"""Requests that run at once: 8 more than concurrent ingests may occupy, so reads and health checks always find a
+worker. Nearly all of them wait: ingests for the commit that they share, so that more workers make larger transactions
+(32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections."""
 
 CONNECTIONS = 4096
-"""Connections at once, as far as the process may have descriptors; beyond them the longest idle gives way."""
+"""Connections at once, as far as the process may have descriptors; beyond them the longest idle are closed."""
 _OTHER_DESCRIPTORS = 256
-"""Files, database connections and the rest, for which connections leave room."""
+"""Descriptors left for files and database connections."""
 _CROWD = 64
-"""So many newcomers more than there is room for wait until those that are in use end."""
+"""So many new connections beyond the limit may wait until one that is in use ends."""
 BEGIN_SECONDS = 1.0
-"""How long a connection may take until its first request while others wait for its place."""
+"""How long a new connection may take until its first request while others wait for its place."""
 
 HEADER_BYTES = 16 * 1024
 ARRIVAL_SECONDS = 120.0
-"""How long one request may take to arrive: a batch over a slow line does it, a client that drips bytes does not."""
+"""How long one request may take to arrive: enough for a batch over a slow line, too little for a client that sends
+single bytes."""
 
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
@@ -52,7 +49,8 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Serves ``app`` on one address. ``start`` once; ``stop`` any number of times."""
+    """Serves ``app`` on one address, and asks ``admit`` before it keeps a body. ``start`` once; ``stop`` any number of
+    times. ``body_bytes`` is the largest body, ``bodies_bytes`` the most that all bodies take together."""
 
     def __init__(
         self,
@@ -60,6 +58,7 @@ class Listener:
         host: str,
         port: int,
         *,
+        admit: Admit,
         body_bytes: int,
         bodies_bytes: int = BODIES_BYTES,
         arrival_seconds: float = ARRIVAL_SECONDS,
@@ -69,13 +68,13 @@ class Listener:
         self._address = (host, port)
         self._body_bytes = body_bytes
         self._bodies = Bodies(bodies_bytes)
+        self._connect = partial(Channel, self._bodies, body_bytes, admit)
         self._arrival_seconds = arrival_seconds
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
-        self._map: dict[int, Any] = {}
-        self._server: Any = None
-        self._dispatcher: _Dispatcher | None = None
+        self._server: Server | None = None
+        self._workers: Workers | None = None
         self._thread: threading.Thread | None = None
         self._flush_until = 0.0
         self._sweep_at = 0.0
@@ -83,98 +82,92 @@ class Listener:
         """The bound TCP port; 0 before ``start``."""
 
     def start(self) -> None:
-        """Bind and serve; a :class:`StateError` says why the address cannot be had."""
+        """Bind and serve; raises :class:`StateError` when the address cannot be bound."""
         with self._lifecycle:
             bound = _bind(*self._address)
             self.port = bound.getsockname()[1]
-            self._dispatcher = _Dispatcher()
-            self._dispatcher.set_thread_count(WORKERS)
-            self._server = create_server(
+            self._workers = Workers(WORKERS)
+            self._server = Server(
                 self._app,
-                map=self._map,
-                _dispatcher=self._dispatcher,
-                sockets=[bound],
+                bound,
+                self._workers,
+                self._connect,
                 ident=None,
-                connection_limit=self._room + _OTHER_DESCRIPTORS,  # if all are in use; else see _make_room
+                connection_limit=self._room + _OTHER_DESCRIPTORS,  # a backstop: _make_room keeps below it
                 recv_bytes=RECEIVE_BYTES,
                 max_request_header_size=HEADER_BYTES,
-                # waitress refuses what reaches its limit; ours is the largest body that is taken.
-                max_request_body_size=self._body_bytes + 1,
+                max_request_body_size=self._body_bytes + 1,  # the smallest size that waitress refuses
                 log_socket_errors=False,
-                clear_untrusted_proxy_headers=False,  # nobody looks at them
+                clear_untrusted_proxy_headers=False,  # nothing reads them
             )
-            self._server.channel_class = partial(Channel, self._bodies)
-            # waitress reckons idleness by the wall clock, which may be set; the loop here does by its own.
-            self._server.next_channel_cleanup = math.inf
-            self._thread = threading.Thread(target=self._loop, name="api-listener", daemon=True)
+            self._thread = threading.Thread(target=self._loop, args=(self._server,), name="api-listener", daemon=True)
             self._thread.start()
 
     def backlog(self) -> int:
         """Requests that have arrived and wait for a worker."""
-        return len(self._dispatcher.queue) if self._dispatcher is not None else 0
+        return self._workers.backlog if self._workers is not None else 0
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Accept nothing more, let running requests end for at most ``timeout`` seconds, then close everything."""
+        """Accept no more connections, let running requests end for at most ``timeout`` seconds, then close all."""
         deadline = monotonic() + timeout
         with self._lifecycle:
-            if self._thread is None or self._dispatcher is None:
+            if self._thread is None or self._workers is None or self._server is None:
                 return
-            self._in_loop(lambda: wasyncore.dispatcher.close(self._server))
-            self._dispatcher.end(max(deadline - monotonic(), 0.0))
+            self._in_loop(self._server, self._server.stop_accepting)
+            self._workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
             self._stopping.set()
-            self._server.trigger.pull_trigger()
+            self._server.wake()
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
 
-    def _loop(self) -> None:
+    def channels(self) -> list[Channel]:
+        """The open connections."""
+        found = self._server.connections() if self._server is not None else []
+        return [each for each in found if isinstance(each, Channel)]
+
+    def _loop(self, server: Server) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(min(_POLL_SECONDS, self._arrival_seconds))
-            while self._unsent() and monotonic() < self._flush_until:
-                self._turn(_DRAIN_POLL_SECONDS)
+                self._turn(server, min(_POLL_SECONDS, self._arrival_seconds))
+            while self._has_unsent() and monotonic() < self._flush_until:
+                self._turn(server, _DRAIN_POLL_SECONDS)
         finally:
-            for channel in self._channels():
-                channel.handle_close()
-            wasyncore.close_all(self._map, ignore_all=True)
-            self._server.trigger.close()
+            server.close()
 
-    def _turn(self, seconds: float) -> None:
+    def _turn(self, server: Server, seconds: float) -> None:
         try:
-            wasyncore.poll2(seconds, self._map)
-            if len(self._map) > self._room:
-                self._make_room()
+            server.turn(seconds)
+            if len(server) > self._room:
+                self._make_room(server)
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
                 self._close_overdue()
         except Exception:
             # One broken connection must not end the service for all.
-            _log.exception("the listener's loop met a surprise")
+            _log.exception("internal error in the listener's loop")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
-    def _make_room(self) -> None:
-        """Whoever holds connections that he does not use must not keep others out. Who has just come is given a moment,
-        unless very many come at once."""
-        for more, seconds in ((0, BEGIN_SECONDS), (_CROWD, 0.0)):
-            surplus = len(self._map) - self._room - more
+    def _make_room(self, server: Server) -> None:
+        """Close the longest unused connections beyond the limit. New ones are spared for ``BEGIN_SECONDS``, unless very
+        many arrive at once."""
+        for spared, seconds in ((0, BEGIN_SECONDS), (_CROWD, 0.0)):
+            surplus = len(server) - self._room - spared
             if surplus > 0:
-                unused = [channel for channel in self._channels() if channel.is_unused(seconds)]
-                for channel in nsmallest(surplus, unused, key=lambda channel: channel.last_activity):
+                unused = [channel for channel in self.channels() if channel.is_unused(seconds)]
+                for channel in nsmallest(surplus, unused, key=lambda channel: channel.moved_at):
                     channel.handle_close()
 
     def _close_overdue(self) -> None:
         crowded = self.backlog() > 0
-        for channel in self._channels():
+        for channel in self.channels():
             if channel.is_overdue(self._arrival_seconds, crowded=crowded):
                 channel.handle_close()
 
-    def _channels(self) -> list[Channel]:
-        return [found for found in list(self._map.values()) if isinstance(found, Channel)]
+    def _has_unsent(self) -> bool:
+        return any(channel.unsent for channel in self.channels())
 
-    def _unsent(self) -> bool:
-        return any(channel.total_outbufs_len for channel in self._channels())
-
-    def _in_loop(self, action: Callable[[], None]) -> None:
+    def _in_loop(self, server: Server, action: Callable[[], None]) -> None:
         """Run ``action`` in the loop's thread and wait for it."""
         done = threading.Event()
 
@@ -184,7 +177,7 @@ class Listener:
             finally:
                 done.set()
 
-        self._server.trigger.pull_trigger(act)
+        server.wake(act)
         done.wait(_POLL_SECONDS)
 
 
@@ -197,33 +190,10 @@ def _bind(host: str, port: int) -> socket.socket:
     except OSError as error:
         bound.close()
         raise StateError(
-            f"{host}:{port} cannot be listened on: {error.strerror}; set MARKET_API_HOST or MARKET_API_PORT",
+            f"cannot listen on {host}:{port}: {error.strerror}; set MARKET_API_HOST or MARKET_API_PORT",
             code="address_in_use",
         ) from error
     return bound
-
-
-class _Dispatcher(ThreadedTaskDispatcher):
-    def __init__(self) -> None:
-        super().__init__()
-        # A queue is normal under load; waitress would warn at every single one.
-        self.queue_logger = logging.getLogger(f"{__name__}.queue")
-        self.queue_logger.setLevel(logging.ERROR)
-
-    def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
-        threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
-
-    def end(self, timeout: float) -> None:
-        """Let the workers finish for at most ``timeout`` seconds, by a clock that nobody sets; what still queues is
-        dropped."""
-        deadline = monotonic() + timeout
-        self.set_thread_count(0)
-        with self.lock:
-            while self.threads and (remaining := deadline - monotonic()) > 0:
-                self.thread_exit_cv.wait(remaining)
-            while self.queue:
-                queued: Any = self.queue.popleft()
-                queued.cancel()
 
 
 def _descriptors() -> int:

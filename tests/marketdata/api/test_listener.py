@@ -98,22 +98,17 @@ def test_a_stream_ends_with_its_last_chunk(service: Service, read_token: str, wr
 
 
 def test_an_address_in_use_is_told(service: Service) -> None:
-    second = Listener(lambda _environ, _start: [], "127.0.0.1", service.port, body_bytes=1)
+    second = Listener(quick, "127.0.0.1", service.port, admit=lambda _head, _may_block: 0, body_bytes=1)
     with pytest.raises(StateError, match="MARKET_API_PORT"):
         second.start()
     second.stop()
 
 
 def test_a_dripping_client_is_cut_off() -> None:
-    listener = Listener(lambda _environ, _start: [], "127.0.0.1", 0, body_bytes=1, arrival_seconds=0.2)
-    listener.start()
-    try:
-        with connected(listener.port) as connection:
-            connection.sendall(b"GET / HTTP/1.1\r\nHo")
-            assert connection.recv(1) == b""
-    finally:
-        listener.stop()
-        listener.stop()
+    with listening(quick, arrival_seconds=0.2) as listener, connected(listener.port) as connection:
+        connection.sendall(b"GET / HTTP/1.1\r\nHo")
+        assert connection.recv(1) == b""
+    listener.stop()
 
 
 def test_more_kept_connections_than_workers_are_all_served(service: Service) -> None:
@@ -325,18 +320,3 @@ def test_bodies_under_way_are_bounded_whoever_sends_them(framing: str) -> None:
             eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one gives its room back
         eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # and so does one that went away
         assert status_of(port, post(310 * KIB, framing)) == 429
-
-
-def test_a_refused_body_is_read_and_not_kept() -> None:
-    size = 8000 * KIB
-    with listening(quick, body_bytes=size, bodies_bytes=20 * KIB) as listener, connected(listener.port) as client:
-        whole = post(size)
-        client.sendall(whole[:-1])
-
-        def arriving() -> list[Any]:
-            return [channel.request.body_rcv for channel in listener._channels() if channel.request is not None]
-
-        eventually(lambda: [body.remain for body in arriving()] == [1])
-        assert [len(body) for body in arriving()] == [0]
-        client.sendall(whole[-1:])
-        assert answer(client)[0] == 429

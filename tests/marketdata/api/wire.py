@@ -42,6 +42,7 @@ def ask(port: int, raw: bytes) -> tuple[int, dict[str, str], bytes]:
 
 @contextmanager
 def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[Listener]:
+    limits.setdefault("admit", lambda _head, _may_block: body_bytes)
     listener = Listener(app, "127.0.0.1", 0, body_bytes=body_bytes, **limits)
     listener.start()
     try:
