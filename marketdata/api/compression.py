@@ -1,4 +1,4 @@
-"""gzip where it pays: text of more than a few packets, for a client that says it takes it."""
+"""gzip for text of more than a few packets, when the client accepts it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from functools import lru_cache
 
 THRESHOLD = 2048
-"""Bytes; below, the answer fits the first packets anyway and the work would only cost time."""
+"""Bytes; a smaller answer fits into the first packets and gains nothing."""
 
 _LEVEL = 1  # candles shrink to a quarter at level 1; level 6 takes three times as long for a tenth less
 _MEMBER = re.compile(r"\s*([\w*.-]+)\s*(?:;\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*)?$", re.ASCII)
@@ -15,7 +15,7 @@ _MEMBER = re.compile(r"\s*([\w*.-]+)\s*(?:;\s*q\s*=\s*([01](?:\.[0-9]{0,3})?)\s*
 
 @lru_cache(maxsize=64)
 def accepts_gzip(accept_encoding: str) -> bool:
-    """Whether an ``Accept-Encoding`` takes gzip (RFC 9110, section 12.5.3): named, or by ``*``, and not at q=0."""
+    """Whether an ``Accept-Encoding`` accepts gzip (RFC 9110, section 12.5.3): by name or ``*``, and not with q=0."""
     weights: dict[str, float] = {}
     for part in accept_encoding.split(","):
         member = _MEMBER.match(part)
@@ -25,5 +25,5 @@ def accepts_gzip(accept_encoding: str) -> bool:
 
 
 def compressed(body: bytes) -> bytes:
-    """``body`` as gzip, without a time in it, so that equal bodies stay equal."""
+    """``body`` as gzip. It contains no time, so equal bodies give equal results."""
     return gzip.compress(body, _LEVEL, mtime=0)

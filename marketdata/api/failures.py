@@ -1,8 +1,8 @@
-"""Errors as answers: one table from exception to status, one body (RFC 9457) for whatever goes wrong anywhere.
+"""Errors as answers: one table from exception class to status, one body (RFC 9457) for every error.
 
-The router's 404 and 405, refused credentials, the domain's errors, the database's condition, a defect of ours (500) and
-what the listener cannot parse all pass through :func:`problem`. A client never sees a traceback, nor a word of the
-database's own messages, but for what a function says of its arguments (``store/pool.py``). A 500 logs both.
+All errors pass through :func:`problem`: the router's, the authenticator's, the domain's, the database's, the listener's
+and internal ones. A client never gets a traceback or a message of the database, except what a function reports about
+its arguments (``store/pool.py``). A 500 logs both.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 class BadRequest(e.MarketError):
-    """The request is not sound HTTP."""
+    """The request is not valid HTTP."""
 
     code = "bad_request"
 
 
 class MethodNotAllowed(e.MarketError):
-    """The path exists, the method does not; ``Allow`` lists those that do."""
+    """The path does not take this method; ``Allow`` lists those that it takes."""
 
     code = "method_not_allowed"
 
@@ -39,19 +39,19 @@ class MethodNotAllowed(e.MarketError):
 
 
 class HeadersTooLarge(e.MarketError):
-    """The request's headers are larger than the limit."""
+    """The header fields of the request are larger than the limit."""
 
     code = "headers_too_large"
 
 
 class UnknownCoding(e.MarketError):
-    """The request uses a transfer coding that this service does not have."""
+    """The request uses a transfer coding that this service does not support."""
 
     code = "unknown_coding"
 
 
 class InternalError(e.MarketError):
-    """A defect of the service itself; its log has the details."""
+    """An internal error of the service; its log has the details."""
 
     code = "internal_error"
 
@@ -76,24 +76,24 @@ STATUS: dict[type[e.MarketError], int] = {
     e.TooSlow: 503,
     e.VersionMissing: 503,
 }
-"""The nearest class in an error's own line decides, so a subclass has a row only where it differs."""
+"""The nearest base class in the table decides, so a subclass has a row only where it differs."""
 
 _RETRY_SECONDS = 1
 _REALM = 'Bearer realm="marketdata"'
 
 
 def status_of(kind: type[e.MarketError]) -> int:
-    """The HTTP status of a class of errors."""
+    """The HTTP status of an error class."""
     return next(STATUS[base] for base in kind.__mro__ if base in STATUS)
 
 
 def title_of(kind: type[e.MarketError]) -> str:
-    """A class's name as words: ``TooLarge`` is "Too large"."""
+    """The class name as words: "Too large" for ``TooLarge``."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 def problem_types() -> dict[str, dict[str, Any]]:
-    """Every type of problem by its class's code; what the ``type`` reference of a problem points to."""
+    """Every problem type by the code of its error class; the ``type`` of a problem refers to one of them."""
     kinds: list[type[e.MarketError]] = [e.MarketError]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -106,9 +106,9 @@ def _type_of(kind: type[e.MarketError]) -> dict[str, Any]:
 
 
 def problem(error: e.MarketError) -> Reply:
-    """The answer for ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
+    """The reply to ``error``: ``type, title, status, detail, code``, ``errors`` and the members of ``error.extra``.
 
-    ``type`` names the class of the error (a reference into the API description), ``code`` may narrow it.
+    ``type`` refers to the error class in the API description; ``code`` may be more specific.
     """
     kind = type(error)
     status = status_of(kind)
@@ -136,7 +136,8 @@ def _headers(error: e.MarketError, status: int) -> Headers:
 
 
 def challenge(error: e.MarketError) -> str:
-    """RFC 6750, section 3: without credentials the realm alone, else what was wrong, and the scope that is wanted."""
+    """``WWW-Authenticate`` (RFC 6750, section 3): the realm; unless no credentials were sent, also the error and the
+    required scope."""
     if error.code == e.Unauthorized.code:
         return _REALM
     text = f'{_REALM}, error="{error.code}"'
@@ -144,19 +145,24 @@ def challenge(error: e.MarketError) -> str:
 
 
 def problem_of(error: Exception, what: str) -> Reply:
-    """The answer for any exception; one that is not ours is a defect, logged under ``what`` with its traceback."""
+    """The reply to any exception. One that is not a :class:`MarketError` is logged under ``what``, with a traceback."""
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
-        return problem(InternalError("The service met a defect of its own: repeat the request, or look into its log."))
+        return problem(internal_error())
     reply = problem(error)
     if reply.status == 500:
         log.error("%s: %s", what, error.detail, exc_info=error.__cause__)
-        return problem(InternalError("The service met a defect of its own: its log has the details.", code=error.code))
+        return problem(internal_error(error.code))
     return reply
 
 
+def internal_error(code: str | None = None) -> InternalError:
+    """What a client learns of an internal error."""
+    return InternalError("internal error: send the request again; the log of the service has the details", code=code)
+
+
 def status_line(status: int) -> str:
-    """``404 Not Found`` and its like."""
+    """Status and reason phrase, as in ``404 Not Found``."""
     return _LINES[status]
 
 
@@ -164,7 +170,7 @@ _LINES = {status.value: f"{status.value} {status.phrase}" for status in http.HTT
 
 
 def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
-    """A reply as WSGI; ``bare`` leaves the body out (HEAD)."""
+    """Send a reply by WSGI; ``bare`` omits the body (HEAD)."""
     headers = list(reply.headers)
     body = reply.body
     if reply.status != 304:

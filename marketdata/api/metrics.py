@@ -1,4 +1,4 @@
-"""Counters of the service in Prometheus' text format (0.0.4)."""
+"""Counters of the service in the text format of Prometheus (0.0.4)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class _Latency:
 
 
 class Metrics:
-    """Counted in this process since its start."""
+    """The counters of this process since its start."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -28,7 +28,7 @@ class Metrics:
         self._ingested: defaultdict[str, int] = defaultdict(int)
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
-        """One answered request; ``path`` is the route's, so that names in it do not multiply the series."""
+        """Count one answered request. ``path`` is that of the route: parameters would make a series each."""
         with self._lock:
             self._requests[method, path, status] += 1
             latency = self._latency[method, path]
@@ -36,12 +36,12 @@ class Metrics:
             latency.seconds += seconds
 
     def ingested(self, outcome: str, count: int) -> None:
-        """``count`` items of an ingest ended as ``outcome``."""
+        """Count ``count`` items of an ingest with the result ``outcome``."""
         with self._lock:
             self._ingested[outcome] += count
 
     def render(self, gauges: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
-        """The exposition; ``gauges`` maps a name to its help text and present value, or the value of each symbol."""
+        """All counters as text. ``gauges`` maps a name to its help text and its value, or its value by symbol."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
             latency = {key: (list(each.counts), each.seconds) for key, each in self._latency.items()}
@@ -56,7 +56,7 @@ class Metrics:
         for (method, path), (counts, seconds) in sorted(latency.items()):
             lines += _histogram(f'method="{method}",path="{path}"', counts, seconds)
         lines += [
-            "# HELP marketdata_ingested_total Items of ingests by what became of them.",
+            "# HELP marketdata_ingested_total Ingested items by outcome.",
             "# TYPE marketdata_ingested_total counter",
         ]
         lines += [f'marketdata_ingested_total{{outcome="{name}"}} {n}' for name, n in sorted(ingested.items())]

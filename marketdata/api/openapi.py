@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description, made from the route table, the schemas and the table of failures."""
+"""The OpenAPI 3.1 description, derived from the route table, the schemas and the problem types."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from marketdata.api.route import Route
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 _ABOUT = """Ticks and candles, exact and durable. Amounts are decimal strings, never floats. Candles and \
-pages of ticks carry a weak ETag made of the symbol's version counter, since a late tick or a reorganisation can \
-change any range; that of symbols, coverage and the data feed is made of the answer itself. Streams of ticks have \
-none. Every error is `application/problem+json`; its `type` points into `x-problem-types` of this document."""
+pages of ticks have a weak ETag of the symbol's version counter, since a late tick or a reorganisation can change any \
+range; symbols, coverage and the data feed have one of the answer itself. Streams of ticks have none. Every error is \
+`application/problem+json`; its `type` refers to `x-problem-types` of this document."""
 
 _BEARERS = {
     "read": "A token of scope `read`.",
@@ -27,7 +27,7 @@ _BEARERS = {
 
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. ``x-problem-types`` holds what the ``type`` of a problem points to."""
+    """The whole document. The ``type`` of a problem refers to one of ``x-problem-types``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -57,7 +57,7 @@ def _operation(route: Route) -> dict[str, Any]:
         "description": " ".join((route.handler.__doc__ or "").split()),
     }
     if route.scope is not None:
-        # A list of alternatives: with scope "any" a token of either.
+        # The list holds alternatives.
         wanted = ("read", "write") if route.scope == "any" else (route.scope,)
         operation["security"] = [{name: []} for name in wanted]
     if parameters:
@@ -85,7 +85,7 @@ def _request_body(route: Route) -> dict[str, Any]:
     assert route.body is not None
     content: dict[str, Any] = {}
     for media_type in route.body.media_types:
-        # A line of NDJSON is an item; OpenAPI 3.1 has no word for "a sequence of".
+        # Each line of NDJSON is an item, which OpenAPI 3.1 cannot express.
         content[media_type] = {"schema": {"type": "string"} if media_type == NDJSON else _reference(route.body.schema)}
     return {"required": True, "content": content}
 
@@ -115,7 +115,7 @@ def _reference(name: str) -> dict[str, str]:
 
 
 def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with its references turned to the document's own components."""
+    """The schema with its references pointing to the document's own components."""
 
     def turned(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:

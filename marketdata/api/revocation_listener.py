@@ -1,8 +1,8 @@
-"""One thread that keeps a connection of its own: it hears of revoked tokens, notes which tokens were used, and knows
-whether the database answers.
+"""The database monitor: a thread with a connection of its own that receives revocations of tokens, records which
+tokens were used, and knows whether the database answers.
 
-A revocation reaches this process when it commits. Whatever was told while the connection was down is made good by
-asking for every token again; and nothing is remembered for longer than :data:`marketdata.api.auth.CACHE_SECONDS`.
+A revocation is received when its transaction commits. Those missed while the connection was down are covered by
+emptying the token cache on every new connection; no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _RETRY_SECONDS = 1.0
 
 
 class RevocationListener:
-    """``start`` once, ``stop`` any number of times. ``refresh`` is called with the connection at every turn."""
+    """``start`` once, ``stop`` any number of times. ``refresh`` is called with the connection at least every
+    ``TURN_SECONDS``."""
 
     def __init__(self, conninfo: str, authenticator: Authenticator, refresh: Callable[[Connection], None]) -> None:
         self._conninfo = conninfo
@@ -36,11 +37,11 @@ class RevocationListener:
         self._stopping = threading.Event()
         self._revocations: Revocations | None = None
         self._thread: threading.Thread | None = None
-        self.reason: str | None = "the database was not asked yet"
-        """Why the database cannot be used; None while it answers."""
+        self.reason: str | None = "the database has not been queried yet"
+        """Why the database is not usable; None while it answers."""
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._run, name="api-watch", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="api-revocations", daemon=True)
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -54,15 +55,15 @@ class RevocationListener:
     def _run(self) -> None:
         while not self._stopping.is_set():
             try:
-                with connect(self._conninfo, application_name="marketdata-api-watch") as connection:
+                with connect(self._conninfo, application_name="marketdata-api-revocations") as connection:
                     self._listen(connection)
             except (MarketError, OSError) as error:
                 if self.reason is None:
                     _log.warning("the database is not reachable: %s", error)
                 self.reason = error.detail if isinstance(error, MarketError) else str(error)
             except Exception:
-                _log.exception("the watch met a surprise")
-                self.reason = "the watch over the database met a surprise"
+                _log.exception("internal error in the database monitor")
+                self.reason = "internal error in the database monitor; see the log"
             self._revocations = None
             self._stopping.wait(_RETRY_SECONDS)
 

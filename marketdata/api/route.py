@@ -1,4 +1,4 @@
-"""One row of the route table: everything that routing, checking and the API description need to know of it."""
+"""One row of the route table: what routing, validation and the API description derive from it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Handler = Callable[[Request], Reply]
 
 @dataclass(frozen=True)
 class Body:
-    """What a route takes: the schema of its JSON, and its media types."""
+    """The body of a request: the schema of its JSON, and its media types."""
 
     schema: str
     media_types: tuple[str, ...] = (JSON,)
@@ -23,11 +23,12 @@ class Body:
 
 @dataclass(frozen=True)
 class Route:
-    """``path`` has its parameters in braces; ``answer`` names the success schema, None for anything but JSON.
+    """``path`` has its parameters in braces. ``answer`` names the schema of a success, None where that is not JSON.
 
-    ``problems`` are the statuses that only this route's own rules give; those of authentication, checking and the
-    database are implied. ``revalidated``: the answer carries an ETag, unless it is a stream, and a matching
-    ``If-None-Match`` gives 304. ``headers``: further ones of a success, and what they say.
+    ``scope`` is None where no credential is required. ``problems`` are the error statuses that only this route has;
+    those of authentication, validation and the database are implied. ``revalidated``: the answer has an ETag, unless it
+    is a stream, and a matching ``If-None-Match`` gets 304. ``headers``: names and descriptions of further fields of a
+    success. ``database``: whether the handler queries the database.
     """
 
     method: str
@@ -47,11 +48,11 @@ class Route:
 
     @property
     def parameters(self) -> tuple[str, ...]:
-        """The names in braces."""
+        """The names of the path parameters."""
         return tuple(re.findall(r"\{(\w+)\}", self.path))
 
     def documented(self) -> tuple[int, ...]:
-        """Every status that this route may answer, ascending."""
+        """Every status that this route may answer with, ascending."""
         found = {*self.statuses, *self.problems, 422, 500}
         if self.scope is not None:
             found |= {400, 401, 403}

@@ -154,14 +154,13 @@ class Connection(HTTPChannel):
     """One connection. The loop's thread reads from it until a request is complete or held; then a worker calls
     ``attend``, and the loop does not read until ``leave``. Only the loop's thread closes it.
 
-    A subclass implements the methods that raise NotImplementedError, may extend ``received``, ``send`` and
-    ``write_soon`` (to the buffers), and has from waitress: ``connected``, ``socket``, ``will_close`` (set it to let the
-    loop close the connection), ``outbuf_lock`` (held while sending), and ``cancel``.
+    A subclass implements ``new_request`` to ``wait_for_client``, may extend ``received``, ``send`` and ``write_soon``
+    (to the buffers), and has from waitress: ``connected``, ``socket``, ``will_close`` (set it to let the loop close the
+    connection), and ``outbuf_lock`` (held while sending).
     """
 
     task_class = _Answer
     error_task_class = _ErrorAnswer
-    requests_lock: threading.Lock
     requests: list[Any]
     request: Any
     server: Any
@@ -182,6 +181,8 @@ class Connection(HTTPChannel):
 
     def __init__(self, server: Any, accepted: socket.socket, *rest: Any, **named: Any) -> None:
         super().__init__(server, accepted, *rest, **named)
+        # Taken before outbuf_lock, and again by handle_close, which any failure to send may call.
+        self.requests_lock = threading.RLock()
         self.workers: Any = server.task_dispatcher
         self.server = _ServerOfConnection(server, self)
 
@@ -254,7 +255,7 @@ class Connection(HTTPChannel):
         return result
 
     def handle_write(self) -> None:
-        with self.outbuf_lock:  # a worker may begin the next answer at any moment
+        with self.requests_lock, self.outbuf_lock:  # a worker may begin the next answer at any moment
             is_ending = self.lingers and self.close_when_flushed and not self.will_close
             if is_ending:
                 self.close_when_flushed = False  # flush, and do not close

@@ -9,7 +9,15 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Self
 
-from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
+from marketdata.api.failures import (
+    BadRequest,
+    HeadersTooLarge,
+    InternalError,
+    UnknownCoding,
+    internal_error,
+    problem,
+    status_line,
+)
 from marketdata.api.http import Reply
 from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.parser import Bodies, Parser
@@ -111,6 +119,8 @@ class Channel(Connection):
         kind = _PROTOCOL_ERRORS.get(status, BadRequest)
         if kind is TooLarge:
             return TooLarge.body(self._body_bytes)
+        if kind is InternalError:
+            return internal_error()
         return kind(f"the request cannot be read: {reason}")
 
     # -- a worker's turn -----------------------------------------------------------------------------------------------
@@ -123,18 +133,18 @@ class Channel(Connection):
 
     def _advance(self) -> None:
         """Answer one request, or decide on one whose caller the loop's thread could not check."""
+        request = self.arriving
         if self.has_request:
             self.serve()
             self.moved_at = monotonic()
-        elif self.is_held:
-            request = self.arriving
+        elif request is not None and request.is_held:
             request.decide(may_block=True)
             self.resume()
 
     def _has_next(self) -> bool:
         """Whether there is more to do here, now or within a moment, while nothing else needs this worker."""
         workers = self.workers
-        while self.connected and not self.has_output and not workers.is_wanted:
+        while self.connected and not (self.lingers or self.has_output or workers.is_wanted):
             if self.has_request or self.is_held:
                 return True
             if not workers.has_idle or not self._receive():
