@@ -26,6 +26,8 @@ from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.api.failures import WsgiApp
 from marketdata.api.response_head import ordinary_head
 
+_create_server: Any = create_server  # annotated as giving one of two classes
+
 Cause = Any
 """Why a request is refused: what ``RequestParser.fail`` was given, or the status and reason that waitress chose."""
 
@@ -68,7 +70,7 @@ class RequestParser(HTTPRequestParser):
     """Parse ``data``, the head of a request or the rest of it; how many of its bytes belong to that."""
 
     def receive(self, data: bytes) -> int:
-        """``parse`` what has arrived, with the checks of the subclass."""
+        """``parse`` what has arrived, and check it; how many bytes were taken."""
         raise NotImplementedError
 
     def fail(self, cause: Cause) -> None:
@@ -168,10 +170,9 @@ class Connection(HTTPChannel):
 
     attended = False
     lingers = False
-    """Its last answer refuses a request that was not read to its end. Closing would reset the connection, and a client
-    that is still writing would lose the answer: what it sends is read and dropped first (RFC 9112, section 9.6)."""
+    """Its last answer refuses a request. Closing would reset the connection, and a client that is still writing would
+    lose the answer: once that is sent (``is_discarding``), what arrives is dropped (RFC 9112, section 9.6)."""
     is_discarding = False
-    """``lingers``, and the answer has been sent."""
 
     unsent = property(attrgetter("total_outbufs_len"), doc="Bytes of answers that the system has not taken yet.")
     arriving = property(attrgetter("request"), doc="The parser of a request that has arrived in part, or None.")
@@ -198,7 +199,7 @@ class Connection(HTTPChannel):
         raise NotImplementedError
 
     def discard(self, data: bytes) -> None:
-        """``data`` arrived while ``is_discarding``."""
+        """Drop ``data``."""
 
     def write_now(self, head: bytes, body: bytes) -> None:
         """Send a whole answer."""
@@ -244,9 +245,8 @@ class Connection(HTTPChannel):
 
     def received(self, data: bytes) -> bool:
         """Parse what has arrived; a request that is then complete or held goes to a worker."""
-        if self.is_discarding:
-            self.discard(data)
         if self.lingers:
+            self.discard(data)
             return False
         result = super().received(data)
         if self.is_held:
@@ -287,11 +287,9 @@ class Server:
     def __init__(
         self, app: WsgiApp, bound: socket.socket, workers: Any, connect: Callable[..., Connection], **options: Any
     ) -> None:
-        """``workers.add_task`` queues a connection for a thread that calls its ``service``. ``connect`` makes one from
-        the arguments that it is called with. ``options`` are those of waitress."""
+        """``workers.add_task`` queues a connection for a thread that calls its ``service``; ``connect`` makes one."""
         self._map: dict[int, Any] = {}
-        create: Any = create_server  # whose result is annotated as one of two classes
-        self._server = create(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
+        self._server = _create_server(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
         self._server.channel_class = connect
         self._server.next_channel_cleanup = math.inf  # waitress would find idle connections by the wall clock
 

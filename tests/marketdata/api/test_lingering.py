@@ -1,0 +1,136 @@
+"""A refused request whose client is still writing: the answer arrives, and what is written is dropped within bounds."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import threading
+import time
+from contextlib import closing
+
+import pytest
+
+from marketdata.api.listener import channel
+from marketdata.api.request_validation import BODY_BYTES
+from marketdata.api.serve import Service
+from tests.marketdata.api.conftest import eventually
+from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
+
+KIB = 1024
+REFUSED = b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n"
+
+
+def write_until_reset(client: socket.socket, data: bytes, seconds: float) -> float:
+    """Write again and again; after how many seconds the server reset the connection, which it must within so many."""
+    waiting, began = threading.Event(), time.monotonic()
+    while time.monotonic() - began < seconds:
+        try:
+            client.sendall(data)
+        except ConnectionError:
+            return time.monotonic() - began
+        waiting.wait(0.001)
+    pytest.fail("the server still reads")
+
+
+@pytest.mark.parametrize("size", [BODY_BYTES + 1, 4 * BODY_BYTES])
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+def test_a_client_that_writes_everything_first_gets_its_413(
+    service: Service, write_token: str, size: int, framing: str
+) -> None:
+    body = b" " * size
+    parts = (body[start : start + 64 * KIB] for start in range(0, size, 64 * KIB))
+    headers = {"Authorization": f"Bearer {write_token}", "Content-Type": "application/json"}
+    for _ in range(5):
+        with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)) as client:
+            if framing == "length":
+                client.request("POST", "/v1/ingest/tick", body, headers)
+            else:
+                client.request("POST", "/v1/ingest/tick", parts, headers, encode_chunked=True)
+            response = client.getresponse()
+            assert (response.status, json.loads(response.read())["code"]) == (413, "too_large")
+            if framing == "chunks":
+                break
+
+
+def test_so_does_one_without_a_token(service: Service) -> None:
+    for _ in range(10):
+        with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)) as client:
+            client.request("POST", "/v1/ingest/tick", b" " * BODY_BYTES, {"Content-Type": "application/json"})
+            response = client.getresponse()
+            assert (response.status, json.loads(response.read())["code"]) == (401, "unauthorized")
+
+
+def test_so_does_one_for_whose_body_there_is_no_room() -> None:
+    size = 8000 * KIB
+    with listening(quick, body_bytes=size, bodies_bytes=20 * KIB) as listener:
+        for _ in range(5):
+            with connected(listener.port) as client:
+                client.sendall(REFUSED % size + b"x" * size)
+                assert answer(client)[0] == 429
+        eventually(lambda: listener._bodies._left == 20 * KIB)
+
+
+def test_a_refused_body_is_not_kept() -> None:
+    with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
+        client.sendall(REFUSED % (8000 * KIB) + b"x" * 7000 * KIB)
+        assert answer(client)[0] == 413
+        (lingering,) = listener.channels()
+        eventually(lambda: lingering._discarded > 6000 * KIB)
+        assert lingering.is_discarding
+        assert lingering.arriving is None
+        assert not lingering.has_request
+
+
+def test_no_more_is_dropped_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "LINGER_BYTES", 1000 * KIB)
+    with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
+        client.sendall(REFUSED % 10**9)
+        assert answer(client)[0] == 413
+        write_until_reset(client, b"x" * 64 * KIB, seconds=30)
+        eventually(lambda: not listener.channels())
+
+
+def test_a_client_that_goes_on_writing_is_cut_off_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(channel, "LINGER_SECONDS", 0.3)
+    with listening(quick, body_bytes=1, arrival_seconds=0.1) as listener, connected(listener.port) as client:
+        client.sendall(REFUSED % 10**9)
+        assert answer(client)[0] == 413
+        assert write_until_reset(client, b"x", seconds=30) > 0.2
+
+
+def test_the_client_sees_the_end_of_the_answer_at_once() -> None:
+    with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
+        client.sendall(REFUSED % 10**6)
+        assert answer(client)[0] == 413
+        client.settimeout(5)
+        assert client.recv(1) == b"", "the server's side is shut down"
+        assert len(listener.channels()) == 1
+        client.shutdown(socket.SHUT_WR)
+        eventually(lambda: not listener.channels())
+
+
+def test_what_follows_a_refusal_is_no_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def noted(environ: dict[str, str], start: object) -> list[bytes]:
+        asked.append(environ["PATH_INFO"])
+        return quick(environ, start)  # type: ignore[arg-type]
+
+    with listening(noted, body_bytes=1) as listener:
+        assert ask(listener.port, REFUSED % 1000 + HEALTH * 10)[0] == 413
+        with connected(listener.port) as client:
+            client.sendall(REFUSED % 1000)
+            assert answer(client)[0] == 413
+            client.sendall(HEALTH)
+            assert client.recv(1) == b""
+    assert asked == []
+
+
+def test_stopping_does_not_wait_for_it() -> None:
+    with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
+        client.sendall(REFUSED % 10**6)
+        assert answer(client)[0] == 413
+        began = time.monotonic()
+        listener.stop()
+        assert time.monotonic() - began < 3
