@@ -1,4 +1,4 @@
-"""Every row of the contract's table of authentication."""
+"""Authentication and scopes, for every route."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def test_malformed_header(api: Api, header: str) -> None:
     assert response.json["code"] == "invalid_request"
 
 
-def test_unusable_tokens_are_told_apart_by_nothing(api: Api, database: str) -> None:
+def test_unusable_tokens_all_get_the_same_answer(api: Api, database: str) -> None:
     with connect(database) as connection:
         revoked, revoked_text = tokens.create(connection, "revoked", "write")
         tokens.revoke(connection, revoked.id)
@@ -85,10 +85,10 @@ def test_unusable_tokens_are_told_apart_by_nothing(api: Api, database: str) -> N
     assert len(answers) == 1
 
 
-def test_unknown_and_known_unusable_tokens_take_the_same_way(
+def test_unknown_and_known_unusable_tokens_are_looked_up_alike(
     api: Api, database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What the database is asked is the same each time, as is the answer: nothing tells which token there once was."""
+    """The query and the answer are the same each time, so nothing reveals which tokens ever existed."""
     with connect(database) as connection:
         revoked, revoked_text = tokens.create(connection, "revoked", "read")
         tokens.revoke(connection, revoked.id)
@@ -98,13 +98,13 @@ def test_unknown_and_known_unusable_tokens_take_the_same_way(
     execute, here = psycopg.Cursor.execute, threading.get_ident()
 
     def noted(cursor: psycopg.Cursor[Any], query: Any, *more: Any, **options: Any) -> psycopg.Cursor[Any]:
-        if threading.get_ident() == here:  # the service's own threads ask for other reasons
+        if threading.get_ident() == here:  # other threads of the service query for other reasons
             asked.append(str(query))
         return execute(cursor, query, *more, **options)
 
     monkeypatch.setattr(psycopg.Cursor, "execute", noted)
     ways = []
-    for text in (token.generate(), revoked_text, expired_text, token.generate()) * 2:  # twice: none is remembered
+    for text in (token.generate(), revoked_text, expired_text, token.generate()) * 2:  # twice: none is cached
         asked.clear()
         response = api("GET", "/v1/symbols", authorization=f"Bearer {text}", status=401)
         ways.append((tuple(asked), response.body, response.headers["WWW-Authenticate"]))

@@ -1,4 +1,4 @@
-"""How long the authenticator remembers a token: by a clock of the test's own, with nothing but a look-up behind it."""
+"""How long the authenticator caches a token, with a clock and a look-up of the test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TEXT = token.generate()
 
 
 class Database:
-    """One token, which can be revoked, and a clock that stands still unless it is moved; counts the questions."""
+    """One token, which can be revoked, and a clock that only the test moves; ``asked`` counts the look-ups."""
 
     def __init__(self, seconds_left: float = math.inf) -> None:
         self.now = 1000.0
@@ -43,7 +43,7 @@ class Database:
         return refused.value.code == "invalid_token"
 
 
-def test_a_token_is_remembered_for_half_a_minute_and_no_longer() -> None:
+def test_a_token_is_cached_for_half_a_minute_and_no_longer() -> None:
     database = Database()
     assert database.admit() == CALLER
     database.is_revoked = True
@@ -56,7 +56,7 @@ def test_a_token_is_remembered_for_half_a_minute_and_no_longer() -> None:
     assert CACHE_SECONDS == 30
 
 
-def test_use_does_not_lengthen_the_memory() -> None:
+def test_use_does_not_prolong_the_caching() -> None:
     database = Database()
     for _ in range(60):
         database.admit()
@@ -64,7 +64,7 @@ def test_use_does_not_lengthen_the_memory() -> None:
     assert database.asked == 2
 
 
-def test_the_memory_counts_from_the_question_not_from_its_answer() -> None:
+def test_the_caching_counts_from_the_query_not_from_its_result() -> None:
     database = Database()
     database.takes = 20
     database.admit()
@@ -74,7 +74,7 @@ def test_the_memory_counts_from_the_question_not_from_its_answer() -> None:
     assert database.refuses()
 
 
-def test_a_token_that_expires_is_remembered_until_then() -> None:
+def test_a_token_that_expires_is_cached_until_then() -> None:
     database = Database(seconds_left=5)
     assert database.admit() == CALLER
     database.now += 4.999
@@ -84,7 +84,7 @@ def test_a_token_that_expires_is_remembered_until_then() -> None:
     assert database.refuses()
 
 
-def test_what_is_revoked_is_asked_for_again() -> None:
+def test_a_revoked_token_is_looked_up_again() -> None:
     database = Database()
     database.admit()
     database.authenticator.forget("8")
@@ -95,7 +95,7 @@ def test_what_is_revoked_is_asked_for_again() -> None:
     assert database.refuses()
 
 
-def test_what_was_revoked_while_it_was_asked_for_is_not_remembered() -> None:
+def test_a_token_revoked_during_its_look_up_is_not_cached() -> None:
     database = Database()
     find = database.authenticator._find
 

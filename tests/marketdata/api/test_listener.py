@@ -1,4 +1,4 @@
-"""The real listener: what reaches it over a socket, sound or not."""
+"""The listener over real sockets: malformed requests, slow and idle clients, limits on bodies and connections."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening,
         ),
     ],
 )
-def test_what_the_listener_refuses_is_a_problem(service: Service, raw: bytes, status: int, code: str) -> None:
+def test_a_malformed_request_is_answered_by_a_problem(service: Service, raw: bytes, status: int, code: str) -> None:
     found, headers, body = ask(service.port, raw)
     assert (found, headers["content-type"]) == (status, "application/problem+json")
     problem = json.loads(body)
@@ -97,14 +97,14 @@ def test_a_stream_ends_with_its_last_chunk(service: Service, read_token: str, wr
     assert b'"id":"1"' in body
 
 
-def test_an_address_in_use_is_told(service: Service) -> None:
+def test_an_address_in_use_is_a_state_error(service: Service) -> None:
     second = Listener(quick, "127.0.0.1", service.port, admit=lambda _head, _may_block: 0, body_bytes=1)
     with pytest.raises(StateError, match="MARKET_API_PORT"):
         second.start()
     second.stop()
 
 
-def test_a_dripping_client_is_cut_off() -> None:
+def test_a_request_that_arrives_too_slowly_is_cut_off() -> None:
     with listening(quick, arrival_seconds=0.2) as listener, connected(listener.port) as connection:
         connection.sendall(b"GET / HTTP/1.1\r\nHo")
         assert connection.recv(1) == b""
@@ -112,7 +112,7 @@ def test_a_dripping_client_is_cut_off() -> None:
 
 
 def test_more_kept_connections_than_workers_are_all_served(service: Service) -> None:
-    """A worker stays with its connection only while no other waits."""
+    """A worker stays with its connection only while no other connection waits."""
     requests = 25
     connections = [socket.create_connection(("127.0.0.1", service.port), timeout=30) for _ in range(WORKERS + 14)]
     try:
@@ -125,7 +125,7 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
             connection.close()
 
 
-def test_beyond_its_room_the_longest_idle_gives_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_the_limit_the_longest_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.api.listener.loop.BEGIN_SECONDS", 0.0)
     with listening(quick, connections=50) as listener, ExitStack() as held:
         clients = [held.enter_context(connected(listener.port)) for _ in range(150)]
@@ -135,7 +135,7 @@ def test_beyond_its_room_the_longest_idle_gives_way(monkeypatch: pytest.MonkeyPa
         assert clients[0].recv(1) == b"", "the first one was closed"
 
 
-def test_who_comes_while_all_are_in_use_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_connection_waits_while_all_others_are_in_use(monkeypatch: pytest.MonkeyPatch) -> None:
     let_go = threading.Event()
 
     def busy(environ: object, start: StartResponse) -> list[bytes]:
@@ -185,7 +185,7 @@ def test_pipelined_requests_are_answered_in_their_order(service: Service, read_t
     assert [int(part[:3]) for part in received.split(b"HTTP/1.1 ")[1:]] == [200, 404, 200, 200] * 8
 
 
-def test_a_client_that_resets_while_its_worker_stays_harms_nobody(service: Service) -> None:
+def test_a_reset_while_the_worker_stays_affects_no_other_client(service: Service) -> None:
     for _ in range(200):
         connection = socket.create_connection(("127.0.0.1", service.port), timeout=30)
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
@@ -202,7 +202,7 @@ RATE = 1024 * KIB
 
 
 class Endless:
-    """Answers ``/healthz``, and everything else with a stream without an end; knows which workers stream."""
+    """Answers ``/healthz``, and any other path with an endless stream; ``streaming`` holds the threads that stream."""
 
     def __init__(self) -> None:
         self.streaming: set[int] = set()
@@ -225,7 +225,7 @@ class Endless:
 
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listener of two workers, who wait for a client after some hundred kilobytes."""
+    """A listener of two workers that block on a client after some hundred kilobytes."""
     monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
     monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 128 * KIB)
     monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * KIB)])
@@ -233,7 +233,7 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def slow_clients(port: int, count: int) -> Iterator[None]:
-    """So many clients of an endless stream, who read at ``RATE`` meanwhile."""
+    """So many clients of an endless stream, each reading at ``RATE``."""
     left = threading.Event()
 
     def read() -> None:
@@ -258,7 +258,7 @@ def slow_clients(port: int, count: int) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("shallow")
-def test_a_client_that_drips_gives_back_what_its_stream_keeps(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
     monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
     endless = Endless()
@@ -268,7 +268,7 @@ def test_a_client_that_drips_gives_back_what_its_stream_keeps(monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("shallow")
-def test_a_client_that_drips_gives_back_its_worker_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_of_a_too_slow_client_ends_sooner_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
     monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.3)
     endless = Endless()
@@ -278,7 +278,7 @@ def test_a_client_that_drips_gives_back_its_worker_while_others_wait(monkeypatch
 
 
 @pytest.mark.usefixtures("shallow")
-def test_a_client_of_a_slow_line_keeps_its_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_stream_of_a_client_that_is_slow_but_not_too_slow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.8)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
@@ -305,7 +305,7 @@ def status_of(port: int, raw: bytes) -> int:
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])
-def test_bodies_under_way_are_bounded_whoever_sends_them(framing: str) -> None:
+def test_the_total_of_arriving_bodies_is_bounded(framing: str) -> None:
     with listening(quick, body_bytes=1024 * KIB, bodies_bytes=300 * KIB) as listener:
         port = listener.port
         with connected(port) as first, connected(port) as second:
@@ -317,6 +317,6 @@ def test_bodies_under_way_are_bounded_whoever_sends_them(framing: str) -> None:
             assert status_of(port, post(10 * KIB, framing)) == 200, "a single tick passes"
             first.sendall(post(140 * KIB, framing)[-1:])
             assert answer(first)[0] == 200
-            eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one gives its room back
-        eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # and so does one that went away
+            eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one is no longer counted
+        eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # nor one whose client left
         assert status_of(port, post(310 * KIB, framing)) == 429

@@ -124,7 +124,7 @@ def test_a_stalled_statement_ends(
         running.stop()
 
 
-def test_saturation_is_told_before_anything_grows(api: Api, tick: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_saturation_is_reported_before_anything_grows(api: Api, tick: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     ingestion = api.service.services.ingestion
     with monkeypatch.context() as patch:
         patch.setattr(ingestion, "_backlog", lambda: 1000)
@@ -136,7 +136,7 @@ def test_saturation_is_told_before_anything_grows(api: Api, tick: Make, monkeypa
 
 @pytest.fixture
 def long_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A token is remembered for longer than anything here waits: what is forgotten was forgotten for another reason."""
+    """A token is cached for longer than any wait here, so whatever removes one is not its age."""
     monkeypatch.setattr(auth, "CACHE_SECONDS", 3600.0)
 
 
@@ -156,17 +156,19 @@ def test_a_revocation_reaches_another_process_at_once(api: Api, service_settings
 
 
 @pytest.mark.usefixtures("long_memory")
-def test_a_revocation_that_nobody_heard_of_is_made_good(api: Api, admin: psycopg.Connection[Any]) -> None:
+def test_a_revocation_missed_while_disconnected_is_found_on_reconnecting(
+    api: Api, admin: psycopg.Connection[Any]
+) -> None:
     made = api("POST", "/v1/admin/tokens", {"name": "unheard", "scope": "read"}, status=201).json
     api.tokens["read"] = made["token"]
     api.get("/v1/symbols")
     admin.execute("UPDATE api_tokens SET revoked_at = now() WHERE name = 'unheard'")
-    api.get("/v1/symbols")  # still remembered
+    api.get("/v1/symbols")  # still cached
     cut(admin)
     eventually(lambda: api("GET", "/v1/symbols").status_int == 401)
 
 
-def test_use_is_noted_lazily(api: Api, service_settings: Settings, database: str) -> None:
+def test_use_of_a_token_is_recorded_at_the_stop(api: Api, service_settings: Settings, database: str) -> None:
     text = new_token(database, "read", "lazy")
     one = Service(service_settings)
     one.start()

@@ -73,7 +73,7 @@ def crowd(service: Service, write_token: str, tick: Make) -> Callable[[str, int]
     return lambda name, count: Crowd(send, [f"{name}{n}" for n in range(count)])
 
 
-def test_ingests_that_stand_still_keep_no_worker_from_others(
+def test_blocked_ingests_leave_workers_for_other_requests(
     api: Api, service: Service, read_token: str, tick: Make, admin: Admin, crowd: Callable[[str, int], Crowd]
 ) -> None:
     api.ingest(tick(symbol="CROWD:A", id="first"))
@@ -101,7 +101,7 @@ def test_as_many_clients_as_the_benches_have_all_wait_for_their_commit(
     assert set(waiting.join().values()) == {(201, None)}
 
 
-def test_who_finds_no_place_waits_while_places_change_hands(
+def test_an_ingest_beyond_the_limit_waits_while_others_finish(
     service: Service, admin: Admin, crowd: Callable[[str, int], Crowd], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ingestion, "_PROGRESS_SECONDS", 30.0)

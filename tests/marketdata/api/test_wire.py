@@ -1,4 +1,4 @@
-"""Answers as they leave the listener: their heads, their pieces, and the connection after them."""
+"""Answers on the wire: their heads, partial writes, and the connection after them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def head_of(port: int, raw: bytes) -> tuple[str, list[tuple[str, str]], bool]:
         (b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n", "HTTP/1.0 200 OK", "Keep-Alive", False),
     ],
 )
-def test_a_head_says_what_becomes_of_the_connection(
+def test_a_head_states_whether_the_connection_is_kept(
     raw: bytes, line: str, connection: str | None, is_closed: bool
 ) -> None:
     with listening(quick) as listener:
@@ -78,8 +78,8 @@ def test_two_headers_of_one_name_both_arrive() -> None:
     assert [value for name, value in headers if name == "vary"] == ["Accept", "Accept-Encoding"]
 
 
-def test_an_answer_that_goes_out_in_pieces_is_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The connection takes a part of it at once; the rest waits until the client reads, and the next answer follows."""
+def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The system takes a part at once; the rest is sent when the client reads, and the next answer follows."""
     monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)])
 
     def large(_environ: object, start: StartResponse) -> list[bytes]:
@@ -105,7 +105,7 @@ def test_a_worker_leaves_a_silent_connection_and_comes_back(monkeypatch: pytest.
 
 
 def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else who comes anew would wait for those who linger."""
+    """Otherwise new connections would wait for workers that wait for a next request."""
     stays: list[Channel] = []
 
     def stay(channel: Channel) -> None:

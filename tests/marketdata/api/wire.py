@@ -1,4 +1,4 @@
-"""A listener over any application, and clients that speak to it byte by byte."""
+"""A listener over any application, and clients that write raw bytes."""
 
 from __future__ import annotations
 
