@@ -116,8 +116,8 @@ class Listener:
             self._in_loop(self._server, self._server.stop_accepting)
             self._workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
-            self._stopping.set()
-            self._server.wake()
+            # Set in the loop's thread: the loop ends by it, and cannot be woken afterwards.
+            self._in_loop(self._server, self._stopping.set)
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
 
