@@ -13,8 +13,6 @@ from pathlib import Path
 
 from cardapp.errors import StateError
 
-SOCKET_PATH_MAX = 107
-"""Bytes in a Unix socket's path: ``sun_path`` holds 108 with its final NUL (unix(7)); the kernel cuts the rest."""
 _SYSTEM = 0
 """The user id of root, to whom ``/tmp`` belongs."""
 

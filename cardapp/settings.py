@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, TypeVar, get_type_hints
 
 from cardapp.errors import UsageError
-from cardapp.private import SOCKET_PATH_MAX
+from cardapp.unix_socket import check_path
 
 ROOT = Path(__file__).resolve().parent.parent
 TEMPLATES = ROOT / "templates"
@@ -129,18 +129,8 @@ def load(environ: Mapping[str, str]) -> Settings:
         except ValueError as error:
             raise UsageError(f"{setting.name}={text!r}: {error}") from error
     settings = Settings(**values)
-    check_socket_path(settings.api_socket, "CARD_API_SOCKET or CARD_STATE_DIR")
+    check_path(settings.api_socket, "CARD_API_SOCKET or CARD_STATE_DIR")
     return settings
-
-
-def check_socket_path(path: Path, setting: str) -> None:
-    """Refuse a Unix socket path that the kernel would cut; ``setting`` names what to change."""
-    length = len(str(path).encode())
-    if length > SOCKET_PATH_MAX:
-        raise UsageError(
-            f"the socket path {path} is {length} bytes long, the kernel takes {SOCKET_PATH_MAX}: "
-            f"set {setting} to a shorter place"
-        )
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:

@@ -38,11 +38,15 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "output", "private", "schema", "predicate", "settings", "card", "layout", "card_loader", "mcp",
-        "neovim", "state", "session", "publish", "reports", "web", "serve", "cli", "__main__",
+        "errors", "output", "private", "unix_socket", "procfs", "schema", "predicate", "settings", "card", "layout",
+        "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve", "cli", "__main__",
     ),
     # What runs inside the session is apart.
-    apart={"container": ("errors", "output", "private", "schema", "predicate", "card", "mcp", "neovim")},
+    apart={
+        "container": (
+            "errors", "output", "private", "unix_socket", "procfs", "schema", "predicate", "card", "mcp", "neovim",
+        ),
+    },
     # Only the command line may start the composition root.
     imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
     dependency_homes={

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp import private
+from cardapp import private, unix_socket
 from cardapp.container.process import Process
 from cardapp.container.profile import ROOT
 from cardapp.errors import StateError, UsageError
@@ -128,12 +128,7 @@ class SessionDirectory:
 
     def create(self) -> None:
         for name in SOCKETS:
-            length = len(os.fsencode(self.path / name))
-            if length > private.SOCKET_PATH_MAX:
-                raise UsageError(
-                    f"the socket {self.path / name} would have a path of {length} bytes, {private.SOCKET_PATH_MAX} "
-                    "is the most: set CARD_STATE_DIR to a shorter path, or take a shorter --name"
-                )
+            unix_socket.check_path(self.path / name, "CARD_STATE_DIR or --name")
         self.path.mkdir(mode=0o700, exist_ok=True)
 
     def read(self) -> Record | None:

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cardapp.procfs import start_time
+
 MARK = "CARDAPP_SESSION"  # a session's container_id
 PLACE = "CARDAPP_SESSION_DIRECTORY"
 
@@ -41,7 +43,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        return started(self.pid) == self.started
+        return start_time(self.pid) == self.started
 
     def end(self, timeout: float) -> None:
         """Ask it to end, kill it after half of ``timeout`` seconds; return when it is gone."""
@@ -60,19 +62,9 @@ class Process:
             os.close(pidfd)
 
 
-def started(pid: int) -> int | None:
-    """Start time of ``pid`` (field 22 of proc(5)'s stat); None when it is not there or a zombie."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except OSError:
-        return None
-    fields = stat.rpartition(")")[2].split()
-    return None if fields[0] in "ZX" else int(fields[19])
-
-
 def this_process() -> Process:
     pid = os.getpid()
-    return Process(pid, started(pid) or 0)
+    return Process(pid, start_time(pid) or 0)
 
 
 def instance() -> str:

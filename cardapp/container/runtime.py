@@ -10,8 +10,9 @@ from typing import Protocol
 
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.pane import Pane
-from cardapp.container.process import MARK, PLACE, Process, end_marked, started
+from cardapp.container.process import MARK, PLACE, Process, end_marked
 from cardapp.container.profile import ROOT
+from cardapp.procfs import start_time
 
 STOP_TIMEOUT = 10.0
 
@@ -70,7 +71,7 @@ class LocalRuntime:
                 close_fds=True,
             )
         host.returncode = 0  # nobody here waits for it: init does, once this command ended
-        return Process(host.pid, started(host.pid) or 0)
+        return Process(host.pid, start_time(host.pid) or 0)
 
     def alive(self, record: Record) -> bool:
         return record.host is not None and record.host.alive

@@ -6,14 +6,13 @@ import contextlib
 import os
 import reprlib
 import socket
-import struct
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from cardapp import procfs, unix_socket
 from cardapp.errors import FieldError, McpClosed, McpProtocolError
 from cardapp.mcp.channel import Channel, Stream
 from cardapp.mcp.conversation import Conversation, OnProgress
@@ -269,16 +268,8 @@ def _refuse(name: str, faults: tuple[FieldError, ...], rule: str) -> None:
 
 
 def _peer(stream: Stream) -> tuple[int | None, int | None]:
-    """Pid of the process behind a Unix socket and when it started (clock ticks since boot); None for other streams.
-
-    Both together name a process: a pid alone may be given anew (unix(7) ``SO_PEERCRED``, proc(5) stat field 22).
-    """
+    """Pid and start time of the process at the other end of a Unix socket; None for other streams."""
     if not isinstance(stream, socket.socket) or stream.family != socket.AF_UNIX:
         return None, None
-    credentials = stream.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-    pid, _uid, _gid = struct.unpack("3i", credentials)
-    try:
-        text = Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
-    except OSError:
-        return pid, None
-    return pid, int(text.rpartition(")")[2].split()[19])  # the second field, in brackets, may hold spaces and brackets
+    pid = unix_socket.peer_pid(stream)
+    return pid, procfs.start_time(pid)

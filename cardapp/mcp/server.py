@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import stat
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from cardapp.errors import StateError, UsageError
+from cardapp import unix_socket
+from cardapp.errors import StateError
 from cardapp.mcp.channel import Channel, Stream
 from cardapp.mcp.connection import Connection
 from cardapp.mcp.protocol import Protocol
 from cardapp.mcp.tools import CallContext, Handler, Tool, ToolFailure
-from cardapp.private import SOCKET_PATH_MAX
 
 __all__ = ["CallContext", "Handler", "McpServer", "Tool", "ToolFailure", "UnixListener", "serve_stdio"]
 
@@ -83,23 +82,20 @@ class UnixListener:
         self._peers: dict[threading.Thread, Channel] = {}
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
-        self._inode: tuple[int, int] | None = None
+        self._socket_file: unix_socket.SocketIdentity | None = None
 
     def start(self) -> None:
         """Listen. A socket file that nobody answers is replaced.
 
         :raises UsageError: the path is too long. :raises StateError: another server answers there, or it is no socket.
         """
-        _claim(self._path)
-        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening = unix_socket.bind(self._path, "CARD_STATE_DIR")
         try:
-            listening.bind(os.fspath(self._path))
-            os.chmod(self._path, 0o600)  # nobody connects before listen()
             listening.listen()
         except OSError as why:
             listening.close()
             raise StateError(f"cannot listen on {self._path}: {why.strerror}") from why
-        self._socket, self._inode = listening, _inode(self._path)
+        self._socket, self._socket_file = listening, unix_socket.identity(self._path)
         self._thread = threading.Thread(target=self._accept, args=(listening,), name="mcp-listener", daemon=True)
         self._thread.start()
 
@@ -122,8 +118,7 @@ class UnixListener:
             channel.shut()
         for peer in peers:
             peer.join(max(0.0, deadline - time.monotonic()))
-        if _inode(self._path) == self._inode:
-            self._path.unlink(missing_ok=True)
+        unix_socket.remove(self._path, self._socket_file)
 
     def _accept(self, listening: socket.socket) -> None:
         while True:
@@ -151,37 +146,3 @@ class UnixListener:
         finally:
             with self._lock:
                 del self._peers[threading.current_thread()]
-
-
-def _claim(path: Path) -> None:
-    """Make ``path`` free to bind: remove a socket file that nobody listens on."""
-    length = len(os.fsencode(path))
-    if length > SOCKET_PATH_MAX:
-        raise UsageError(
-            f"the socket path {path} has {length} bytes, the system allows {SOCKET_PATH_MAX}; "
-            "set CARD_STATE_DIR to a shorter directory"
-        )
-    try:
-        mode = path.lstat().st_mode
-    except FileNotFoundError:
-        return
-    if not stat.S_ISSOCK(mode):
-        raise StateError(f"{path} exists and is no socket; move it away")
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        probe.settimeout(1.0)
-        try:
-            probe.connect(os.fspath(path))
-        except (ConnectionRefusedError, FileNotFoundError):
-            path.unlink(missing_ok=True)
-            return
-        except OSError:
-            pass  # a full backlog: somebody listens
-    raise StateError(f"another server answers on {path}; stop it first")
-
-
-def _inode(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.lstat()
-    except FileNotFoundError:
-        return None
-    return found.st_dev, found.st_ino

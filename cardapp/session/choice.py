@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,15 +19,6 @@ class Choice:
     socket: str
 
 
-@dataclass(frozen=True)
-class SocketMark:
-    """What tells a socket file from another one bound later at the same path."""
-
-    device: int
-    inode: int
-    ctime_ns: int
-
-
 def read_choice(path: Path) -> Choice:
     """The chosen session; :class:`SessionUnavailable` says why there is none and how to choose one."""
     try:
@@ -42,12 +32,3 @@ def read_choice(path: Path) -> Choice:
     if not isinstance(name, str) or not isinstance(socket, str) or "\0" in socket:
         raise SessionUnavailable(f'{path} must hold {{"name": …, "socket": …}}: {_START}', code="bad_choice")
     return Choice(name, socket)
-
-
-def mark(socket: str) -> SocketMark | None:
-    """The mark of a socket file; None when there is none."""
-    try:
-        found = os.stat(socket)
-    except OSError:
-        return None
-    return SocketMark(found.st_dev, found.st_ino, found.st_ctime_ns)

@@ -7,12 +7,12 @@ bound, and what Neovim finds in its queue after its caller gave up does nothing 
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable
 from time import monotonic
 from typing import Any
 
+from cardapp import unix_socket
 from cardapp.errors import (
     CardAppError,
     EditorBlocked,
@@ -97,7 +97,7 @@ class Editor:
         self._fit = fit
         self._lock = threading.Lock()
         self._connection: NeovimConnection | None = None
-        self._key: tuple[str, int, int, int] | None = None
+        self._key: tuple[str, unix_socket.SocketIdentity] | None = None
         self._closed = False
 
     def availability(self) -> dict[str, Any]:
@@ -241,11 +241,10 @@ class Editor:
             raise EditorUnavailable(error.detail) from error
         if path is None:
             raise EditorUnavailable(f"The session has no Neovim. {WAY_BACK}")
-        try:
-            status = os.stat(path)
-        except OSError as error:
-            raise EditorUnavailable(f"Neovim's socket {path} is not there ({error.strerror}). {WAY_BACK}") from error
-        key = (path, status.st_dev, status.st_ino, status.st_ctime_ns)
+        found = unix_socket.identity(path)
+        if found is None:
+            raise EditorUnavailable(f"There is no socket of Neovim at {path}. {WAY_BACK}")
+        key = (path, found)
         with self._lock:
             if self._closed:
                 raise EditorUnavailable("The application is stopping.")

@@ -13,8 +13,9 @@ from typing import Any
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
-from cardapp.session.choice import Choice, SocketMark, mark
+from cardapp.session.choice import Choice
 from cardapp.session.link import SessionLink, binding_of, call_tool
+from cardapp.unix_socket import SocketIdentity, identity
 
 _LOOK_SECONDS = 3.0
 
@@ -24,7 +25,7 @@ class Witness:
     """Everything that identifies the session and the card at one moment."""
 
     choice: Choice
-    mark: SocketMark | None
+    socket: SocketIdentity | None
     peer_pid: int | None
     peer_start: int | None
     binding: dict[str, str]
@@ -40,7 +41,7 @@ class Guard:
         self._card_loader = card_loader
         choice = link.choice()
         # The mark is read before connecting: a socket rebound in between then shows up as a difference.
-        before = mark(choice.socket)
+        before = identity(choice.socket)
         self.client: McpClient = link.connect(choice)
         try:
             self.before = self._look(choice, before, self.client)
@@ -51,11 +52,11 @@ class Guard:
     def close(self) -> None:
         self.client.close()
 
-    def _look(self, choice: Choice, socket: SocketMark | None, client: McpClient) -> Witness:
+    def _look(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Witness:
         told = call_tool(client, "session_binding", {}, seconds=_LOOK_SECONDS)
         return Witness(
             choice=choice,
-            mark=socket,
+            socket=socket,
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
             binding=binding_of(told),
@@ -80,19 +81,19 @@ class Guard:
             return "container_changed", f"the choice of the session was withdrawn during the replay: {error.detail}"
         if choice != before.choice:
             return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
-        now = mark(choice.socket)
+        now = identity(choice.socket)
         after = self._look_again(choice, now)
         if after is None:
             return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} stopped answering: sync again"
         if after.binding != before.binding or after.card != before.card:
             return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
-        if now != before.mark or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
+        if now != before.socket or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
             return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} was replaced: sync again"
         if self.client.closed.is_set():
             return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
         return None
 
-    def _look_again(self, choice: Choice, socket: SocketMark | None) -> Witness | None:
+    def _look_again(self, choice: Choice, socket: SocketIdentity | None) -> Witness | None:
         """The second look: over the held connection while it lives, else over a new one that tells what changed."""
         try:
             if not self.client.closed.is_set():

@@ -28,7 +28,8 @@ from cardapp.errors import (
 )
 from cardapp.mcp.client import McpClient
 from cardapp.session import answers
-from cardapp.session.choice import Choice, SocketMark, mark, read_choice
+from cardapp.session.choice import Choice, read_choice
+from cardapp.unix_socket import SocketIdentity, identity
 
 CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
@@ -50,7 +51,7 @@ _FAILURES: dict[str, type[CardAppError]] = {
 }
 
 _CODE = re.compile("[a-z][a-z0-9_]{0,63}")
-_Sign = tuple[Choice, SocketMark | None]
+_Sign = tuple[Choice, SocketIdentity | None]
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ class SessionLink:
     def _client(self, seconds: float) -> McpClient:
         """The kept connection, or a new one that the first of its callers opens while the others wait for it."""
         choice = self.choice()
-        sign = (choice, mark(choice.socket))
+        sign = (choice, identity(choice.socket))
         with self._lock:
             kept = self._kept
             if kept is not None and kept.usable(sign):

@@ -6,8 +6,8 @@ import threading
 from typing import Any
 
 from cardapp.errors import CardAppError
-from cardapp.session.choice import mark
 from cardapp.session.link import SessionLink, binding_of
+from cardapp.unix_socket import identity
 
 FRESH_SECONDS = 0.5
 
@@ -32,7 +32,7 @@ class SessionView:
             choice = self._link.choice()
         except CardAppError as error:
             return {"available": False, "name": None, "binding": None, "reason": error.detail}
-        sign = (choice, mark(choice.socket))
+        sign = (choice, identity(choice.socket))
         seen = self._seen
         old = seen if seen is not None and seen[0] == sign else None
         if old is not None and self._monotonic() - old[1] <= self._max_age:

@@ -24,6 +24,7 @@ from waitress import wasyncore
 from waitress.server import create_server
 from waitress.task import ThreadedTaskDispatcher
 
+from cardapp import unix_socket
 from cardapp.settings import Settings
 from cardapp.web import sockets
 from cardapp.web.app import intakes
@@ -84,7 +85,7 @@ class Listener:
         self._dispatcher: _Dispatcher | None = None
         self._thread: threading.Thread | None = None
         self._lock: int | None = None
-        self._mark: tuple[int, int] | None = None
+        self._socket_file: unix_socket.SocketIdentity | None = None
         self._flush_until = 0.0
         self.port = 0
         """The bound TCP port; 0 before ``start``."""
@@ -98,9 +99,9 @@ class Listener:
             # TCP first: of two instances that would share the Unix socket's path only one gets past this.
             tcp = undo.enter_context(sockets.bind_tcp(settings.api_host, settings.api_port))
             self.port = tcp.getsockname()[1]
-            unix = undo.enter_context(sockets.bind_unix(settings.api_socket))
-            self._mark = sockets.mark_of(settings.api_socket)
-            undo.callback(sockets.remove_own, settings.api_socket, self._mark)
+            unix = undo.enter_context(unix_socket.bind(settings.api_socket, "CARD_API_SOCKET"))
+            self._socket_file = unix_socket.identity(settings.api_socket)
+            undo.callback(unix_socket.remove, settings.api_socket, self._socket_file)
             self._serve(tcp, unix)
             undo.pop_all()
 
@@ -111,8 +112,7 @@ class Listener:
             if self._thread is None:
                 return
             self._in_loop(self._close_servers)
-            if self._mark is not None:
-                sockets.remove_own(self._settings.api_socket, self._mark)
+            unix_socket.remove(self._settings.api_socket, self._socket_file)
             if self._dispatcher is not None:
                 self._dispatcher.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -11,13 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from cardapp import private
+from cardapp import private, unix_socket
 from cardapp.container.directory import State
-from cardapp.errors import StateError, UsageError
-from cardapp.settings import load
+from cardapp.errors import StateError
 from cardapp.state import evidence
 from cardapp.state.database import Database
-from cardapp.web import sockets
 
 
 def mode(path: Path) -> int:
@@ -62,7 +59,7 @@ MAKERS: dict[str, Callable[[Path], object]] = {
     "the service's": lambda place: private.make_directory(place, "CARD_STATE_DIR"),
     "the sessions'": lambda place: State.of({"CARD_STATE_DIR": str(place)}).create(),
     "the pictures'": lambda place: evidence.sweep(place, sqlite3.connect(":memory:")),
-    "the socket's": lambda place: sockets.bind_unix(place / "s").close(),
+    "the socket's": lambda place: unix_socket.bind(place / "s", "CARD_X").close(),
 }
 
 
@@ -123,17 +120,3 @@ def test_another_users_database_is_refused_unopened(tmp_path: Path, monkeypatch:
         Database.open(place / "card-state")
     assert refused.value.code == "state_foreign"
     assert (place / "card-state").stat().st_size == 0
-
-
-# -- sockets -------------------------------------------------------------------------------------------------------
-
-
-def test_the_longest_socket_path_is_what_the_kernel_takes(state_dir: Path) -> None:
-    longest = state_dir / ("s" * (private.SOCKET_PATH_MAX - len(str(state_dir)) - 1))
-    sockets.bind_unix(longest).close()
-    assert longest.is_socket()
-    load({"CARD_API_SOCKET": str(longest)})
-    with pytest.raises(OSError, match="too long"), socket.socket(socket.AF_UNIX) as bound:
-        bound.bind(f"{longest}s")
-    with pytest.raises(UsageError, match="107"):
-        load({"CARD_API_SOCKET": f"{longest}s"})

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from cardapp.container.process import MARK, Process, end_marked, instance, marked, started, this_process
+from cardapp.container.process import MARK, Process, end_marked, instance, marked, this_process
+from cardapp.procfs import start_time
 
 
 @pytest.fixture
@@ -25,20 +26,20 @@ def sleeper(mark: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def test_a_process_is_told_by_its_start(sleeper: subprocess.Popen[bytes]) -> None:
-    found = Process(sleeper.pid, started(sleeper.pid) or 0)
+    found = Process(sleeper.pid, start_time(sleeper.pid) or 0)
     assert found.alive
     assert Process.from_json(found.as_json()) == found
     assert not Process(sleeper.pid, found.started + 1).alive
     sleeper.kill()
     sleeper.wait()
     assert not found.alive
-    assert started(sleeper.pid) is None
+    assert start_time(sleeper.pid) is None
 
 
 def test_a_zombie_is_dead() -> None:
     with subprocess.Popen(["true"]) as process:
         os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
-        assert started(process.pid) is None
+        assert start_time(process.pid) is None
 
 
 @pytest.mark.parametrize("text", [None, {}, {"pid": "1", "started": 2}, [1, 2]])
@@ -60,7 +61,7 @@ def test_a_process_is_ended_even_if_it_does_not_listen(mark: str) -> None:
     with subprocess.Popen(["sh", "-c", "trap '' TERM; echo; exec sleep 1000"], stdout=subprocess.PIPE) as deaf:
         assert deaf.stdout is not None
         deaf.stdout.readline()
-        Process(deaf.pid, started(deaf.pid) or 0).end(1.0)
+        Process(deaf.pid, start_time(deaf.pid) or 0).end(1.0)
         assert deaf.wait(5) == -9
 
 

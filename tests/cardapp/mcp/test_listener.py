@@ -87,7 +87,7 @@ def test_a_stale_socket_file_is_replaced(path: Path, listen: Callable[..., UnixL
 def test_a_live_socket_is_left_alone(path: Path, listen: Callable[..., UnixListener]) -> None:
     listen()
     second = UnixListener(path, EXAMPLE["example_server"]())
-    with pytest.raises(StateError, match="another server"):
+    with pytest.raises(StateError, match="another process listens"):
         second.start()
     second.stop()
     client = connect(path)
@@ -97,7 +97,7 @@ def test_a_live_socket_is_left_alone(path: Path, listen: Callable[..., UnixListe
 
 def test_what_is_no_socket_is_left_alone(path: Path) -> None:
     path.write_text("precious")
-    with pytest.raises(StateError, match="no socket"):
+    with pytest.raises(StateError, match="not a socket"):
         UnixListener(path, EXAMPLE["example_server"]()).start()
     assert path.read_text() == "precious"
 
@@ -105,11 +105,6 @@ def test_what_is_no_socket_is_left_alone(path: Path) -> None:
 def test_a_path_too_long_names_the_setting_to_change(state_dir: Path) -> None:
     with pytest.raises(UsageError, match=r"107.*CARD_STATE_DIR"):
         UnixListener(state_dir / ("x" * 107), EXAMPLE["example_server"]()).start()
-
-
-def test_a_missing_directory_is_named(state_dir: Path) -> None:
-    with pytest.raises(StateError, match="nowhere"):
-        UnixListener(state_dir / "nowhere" / "s", EXAMPLE["example_server"]()).start()
 
 
 def test_a_file_that_took_the_socket_s_place_is_not_removed(path: Path, listen: Callable[..., UnixListener]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from pathlib import Path
 
 import pytest
@@ -12,7 +11,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.navigation import at_item
 from cardapp.card.source import load_card
 from cardapp.errors import SessionUnavailable
-from cardapp.session.choice import Choice, mark, read_choice
+from cardapp.session.choice import Choice, read_choice
 from cardapp.session.control import stands_at
 from cardapp.state.publication import Publication
 from tests.functional.serving import make_card
@@ -49,19 +48,6 @@ def test_no_choice_is_no_session(tmp_path: Path) -> None:
     with pytest.raises(SessionUnavailable, match="card-session start") as caught:
         read_choice(tmp_path / "none")
     assert caught.value.code == "no_session"
-
-
-def test_a_socket_bound_anew_has_another_mark(state_dir: Path) -> None:
-    path = state_dir / "s"
-    assert mark(str(path)) is None
-    marks = []
-    for _ in range(2):
-        with socket.socket(socket.AF_UNIX) as listener:
-            listener.bind(str(path))
-            marks.append(mark(str(path)))
-        path.unlink()
-    assert None not in marks
-    assert marks[0] != marks[1]
 
 
 def publication(key: str, sync: str = "on") -> Publication:

@@ -28,7 +28,7 @@ def editors(state_dir: Path) -> dict[str, Editor]:
     return {
         "no session is chosen": Editor(fails_with(SessionUnavailable("no session is chosen")), lambda: RESET, never),
         "no Neovim": Editor(lambda: None, lambda: RESET, never),
-        "is not there": Editor(lambda: str(state_dir / "absent"), lambda: RESET, never),
+        "no socket": Editor(lambda: str(state_dir / "absent"), lambda: RESET, never),
     }
 
 

@@ -1,0 +1,118 @@
+"""Unix sockets in the file system: bind one for this user alone, tell two of them apart, name the process behind one.
+
+Any process that can connect to one of our sockets can run commands as this user, so a socket is made with mode 0600 in
+a directory that only this user may enter.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import stat
+import struct
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp import private
+from cardapp.errors import StateError, UsageError
+
+MAX_PATH = 107
+"""Bytes in the path of a socket: ``sun_path`` holds 108 with its final NUL (unix(7))."""
+
+_PROBE_SECONDS = 1.0
+_UCRED = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
+
+
+@dataclass(frozen=True)
+class SocketIdentity:
+    """Tells a socket file from a later one at the same path. A file system may reuse the inode, but not its time."""
+
+    device: int
+    inode: int
+    ctime_ns: int
+
+
+def check_path(path: Path, setting: str) -> None:
+    """Check that the kernel takes ``path`` as a socket's address. ``setting`` names what the user can change.
+
+    :raises UsageError: the path is too long.
+    """
+    length = len(os.fsencode(path))
+    if length > MAX_PATH:
+        raise UsageError(
+            f"the socket path {path} has {length} bytes, the kernel allows {MAX_PATH}: set {setting} to a shorter path"
+        )
+
+
+def bind(path: Path, setting: str) -> socket.socket:
+    """A stream socket bound to ``path`` with mode 0600, not yet listening.
+
+    The directory is made if it is missing. A socket file that no process listens on is replaced. ``setting`` names what
+    decides the path.
+
+    :raises UsageError: the path is too long.
+    :raises StateError: another process listens there (code ``socket_in_use``), the path holds another kind of file, or
+        other users can enter the directory.
+    """
+    check_path(path, setting)
+    private.make_directory(path.parent, setting)
+    _remove_stale(path, setting)
+    bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        # Linux gives the file the mode of the socket's inode, so the file is never open to other users.
+        os.fchmod(bound.fileno(), 0o600)
+        bound.bind(os.fspath(path))
+    except OSError as error:
+        bound.close()
+        raise StateError(f"cannot create the socket {path}: {error.strerror}; set {setting}") from error
+    return bound
+
+
+def identity(path: str | os.PathLike[str]) -> SocketIdentity | None:
+    """The identity of the socket file at ``path``; None if there is no file."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return SocketIdentity(found.st_dev, found.st_ino, found.st_ctime_ns)
+
+
+def remove(path: Path, bound: SocketIdentity | None) -> None:
+    """Remove the socket file at ``path`` if it still is the one that was ``bound`` here."""
+    if bound is not None and identity(path) == bound:
+        with contextlib.suppress(FileNotFoundError):
+            path.unlink()
+
+
+def peer_pid(connected: socket.socket) -> int:
+    """The pid of the process that listens at, or connected from, the other end (``SO_PEERCRED``)."""
+    pid, _uid, _gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(pid)
+
+
+def _remove_stale(path: Path, setting: str) -> None:
+    try:
+        found = path.lstat()
+    except FileNotFoundError:
+        return
+    private.refuse_foreign(path, setting)
+    if not stat.S_ISSOCK(found.st_mode):
+        raise StateError(f"{path} exists and is not a socket: move it away, or set {setting}")
+    if _has_listener(path):
+        raise StateError(
+            f"another process listens on {path}: stop it, or set {setting} to another path", code="socket_in_use"
+        )
+    path.unlink(missing_ok=True)
+
+
+def _has_listener(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_PROBE_SECONDS)
+        try:
+            probe.connect(os.fspath(path))
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True  # the queue of the listener is full
+    return True
