@@ -29,8 +29,9 @@ from cardapp.errors import (
 from cardapp.session import replay
 from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
-from cardapp.session.operation import STAGES, Operation, drifted, ending
+from cardapp.session.operation import STAGES, Operation, drifted, ending, unless_stored
 from cardapp.session.record import CheckpointRecord
+from cardapp.state.database import Connection
 
 _UNWIND_SECONDS = 10.0
 _SESSION_MARGIN = 0.5
@@ -57,10 +58,15 @@ class Checkpoints:
         operation = self._active
         return operation.as_json() if operation is not None else None
 
-    def status(self) -> dict[str, Any]:
-        """``{generation, active, last}``."""
-        generation, last = self._record.last(self._card_loader.current().identity.uuid)
-        return {"generation": generation, "active": self.active(), "last": last}
+    def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
+        """``{generation, active, last}`` of the card ``uuid``, as of the transaction of ``conn``.
+
+        In a read transaction this must be the first query: the operation under way is taken before the database's
+        moment is fixed, so an operation that ends in between is found as ``last``.
+        """
+        active = self.active()
+        generation, last = self._record.last(conn, uuid)
+        return {"generation": generation, "active": unless_stored(active, last), "last": last}
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Replay ``request["snapshot_ref"]`` for a caller that pins generation, binding and identity."""
@@ -157,12 +163,12 @@ class Checkpoints:
     ) -> dict[str, Any]:
         try:
             reading = self._proved(operation, guard, served)
-            self._publish(operation, guard, served, reading, actor=actor, synced=synced)
+            finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
         except Exception as error:
             told = error if isinstance(error, CardAppError) else _surprise(operation)
-            operation.finish(ending(told), self._record.now(), told)
-            self._record.ended(served, operation, actor)
-            told.extra["operation"] = operation.as_json()
+            finished = operation.finished(ending(told), self._record.now(), told)
+            self._record.ended(served, finished, actor)
+            told.extra["operation"] = finished.as_json()
             if told is error:
                 raise
             raise told from error
@@ -171,7 +177,7 @@ class Checkpoints:
                 if self._active is operation:
                     self._active = None
             operation.ended.set()
-        return operation.as_json()
+        return finished.as_json()
 
     def _proved(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
         """The session's report of the stop, which is as the card says."""
@@ -235,14 +241,15 @@ class Checkpoints:
         *,
         actor: str,
         synced: bool,
-    ) -> None:
+    ) -> Operation:
         """Publish and record in one transaction, unless a newer operation was admitted first."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
         with self._lock:
             if operation.cancel.is_set():
                 raise CheckpointCancelled("a newer checkpoint took the session over")
-            operation.finish("ready", self._record.now())
-            self._record.ready(served, operation, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+            finished = operation.finished("ready", self._record.now())
+            self._record.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+        return finished
 
     # -- what went wrong -------------------------------------------------------------------------------------------
 

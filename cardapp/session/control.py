@@ -10,6 +10,7 @@ from cardapp.card.catalog import Catalog, depth
 from cardapp.card.navigation import Position
 from cardapp.card_loader import CardLoader
 from cardapp.errors import LevelNotSyncable
+from cardapp.session.operation import unless_stored
 from cardapp.state import checkpoint as checkpoint_store
 from cardapp.state import events, publication, viewer
 from cardapp.state import navigation as navigation_store
@@ -42,7 +43,7 @@ class Control:
             published = publication.load(conn, uuid)
             saved = navigation_store.load(conn, uuid)
             generation = checkpoint_store.load_generation(conn)
-            operation = active or checkpoint_store.load_operation(conn, uuid)
+            last = checkpoint_store.load_operation(conn, uuid)
             viewer_revision = viewer.load(conn, uuid)[1]
         position = navigation.repair(served.catalog, saved.position)
         return {
@@ -53,7 +54,7 @@ class Control:
             "generation": generation,
             "key": published.key if published else None,
             "page_index": published.page_index if published else None,
-            "checkpoint": _brief(operation),
+            "checkpoint": _brief(unless_stored(active, last) or last),
             "navigation_revision": saved.revision,
             "viewer_revision": viewer_revision,
             "card_revision": self._card_loader.revision()["revision"],

@@ -1,11 +1,11 @@
-"""One checkpoint operation: what ``GET /api/checkpoint/status`` shows of it, and how its endings are told apart."""
+"""One activation of a checkpoint: what ``GET /api/checkpoint/status`` shows of it, and how each error ends it."""
 
 from __future__ import annotations
 
 import threading
 import time
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from cardapp.errors import (
@@ -21,7 +21,11 @@ STAGES = ("binding", "resetting", "replaying", "verifying")
 
 @dataclass
 class Operation:
-    """An operation under way or finished. Written by the thread that runs it, read by any (each field at once)."""
+    """An operation, as its own thread writes it and any thread reads it.
+
+    The operation under way stays ``running``; :meth:`finished` makes the copy that is stored. So a reader never sees an
+    end that is not yet in the database.
+    """
 
     generation: int
     snapshot_ref: str
@@ -44,15 +48,19 @@ class Operation:
         """Seconds since the operation began."""
         return time.monotonic() - self._clock_start
 
-    def finish(self, state: str, at: str, error: CardAppError | None = None) -> None:
-        self.duration_ms = round(1000 * self.seconds(), 3)
-        self.finished_at = at
-        if error is not None:
-            self.code, self.reason = error.code, error.detail
-        self.state = state
+    def finished(self, state: str, at: str, error: CardAppError | None = None) -> Operation:
+        """A copy that ended in ``state`` at the time ``at``, with the code and the reason of ``error``."""
+        return replace(
+            self,
+            state=state,
+            finished_at=at,
+            duration_ms=self._milliseconds(),
+            code=error.code if error else None,
+            reason=error.detail if error else None,
+        )
 
     def as_json(self) -> dict[str, Any]:
-        duration = self.duration_ms if self.duration_ms is not None else round(1000 * self.seconds(), 3)
+        duration = self.duration_ms if self.duration_ms is not None else self._milliseconds()
         return {
             "operation_id": self.operation_id,
             "generation": self.generation,
@@ -69,6 +77,16 @@ class Operation:
             "observed": self.observed,
         }
 
+    def _milliseconds(self) -> float:
+        return round(1000 * self.seconds(), 3)
+
+
+def unless_stored(active: dict[str, Any] | None, last: dict[str, Any] | None) -> dict[str, Any] | None:
+    """The operation under way, or None if it is the ``last`` one: its end is stored before its thread lets go of it."""
+    if active is not None and last is not None and active["operation_id"] == last["operation_id"]:
+        return None
+    return active
+
 
 def ending(error: CardAppError) -> str:
     """The operation state that an error means."""
@@ -82,7 +100,7 @@ def ending(error: CardAppError) -> str:
 
 
 def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
-    """The program stands at the stop but is not what the card says."""
+    """The error for a program that reached the stop with other values than the card expects."""
     return SnapshotDrift(
         f"the snapshot drifted: {reason}. If the session's sources were edited, undo the edit or fetch them anew with "
         "bin/card-session refresh; otherwise the card is wrong here",

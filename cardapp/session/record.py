@@ -29,10 +29,10 @@ class CheckpointRecord:
         with self._database.read() as conn:
             return checkpoint_store.load_generation(conn)
 
-    def last(self, uuid: str) -> tuple[int, dict[str, Any] | None]:
+    @staticmethod
+    def last(conn: Connection, uuid: str) -> tuple[int, dict[str, Any] | None]:
         """The generation seen last and the card's last finished operation."""
-        with self._database.read() as conn:
-            return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
+        return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
 
     def position(self, served: ServedCard) -> Position:
         """The saved position, or its nearest living ancestor."""

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.settings import Settings
-from cardapp.state.database import Database
+from cardapp.state.database import Connection, Database
 
 
 class LoadedCard(Protocol):
@@ -47,8 +47,8 @@ class CardLoader(Protocol):
 class Checkpoints(Protocol):
     """The guarded replay."""
 
-    def status(self) -> dict[str, Any]:
-        """``{generation, active, last}``, from memory and the store alone."""
+    def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
+        """``{generation, active, last}`` of the card ``uuid``; the first query of a read transaction."""
         ...
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:

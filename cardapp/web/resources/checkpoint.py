@@ -12,7 +12,10 @@ from cardapp.web.http import Reply, Request, answer
 
 def status(request: Request) -> Reply:
     """The active operation, the last result, the generation."""
-    return answer(request.services.checkpoints.status())
+    services, loaded = request.services, request.services.card_loader.current()
+    with services.database.read() as conn:
+        found = services.checkpoints.status(conn, loaded.identity.uuid)
+    return answer(found)
 
 
 def activate(request: Request) -> Reply:

@@ -18,8 +18,6 @@ from cardapp.web.http import Reply, Request, answer, encode
 from cardapp.web.resources.revisions import expect
 from cardapp.web.services import LoadedCard, Services
 
-Stored = tuple[store.Saved, publication.Publication | None]
-
 
 def shortcuts(request: Request) -> Reply:
     """The table from which the page and the editor's plugin build their bindings."""
@@ -46,8 +44,7 @@ def current(request: Request) -> Reply:
 def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
     """The body of ``GET /api/navigation/current``."""
     with services.database.read() as conn:
-        stored = _stored(conn, loaded)
-    return _shown(services, loaded, stored)
+        return _current(conn, services, loaded)
 
 
 def set_current(request: Request) -> Reply:
@@ -57,8 +54,8 @@ def set_current(request: Request) -> Reply:
     with services.database.write() as tx:
         expect(request.body, store.load(tx, loaded.identity.uuid).revision)
         _save(tx, services, loaded, position, event_kinds.NAVIGATION_SET, {"sync_requested": position.sync_requested})
-        stored = _stored(tx, loaded)
-    return answer(_shown(services, loaded, stored))
+        reply = _current(tx, services, loaded)
+    return answer(reply)
 
 
 def move(request: Request) -> Reply:
@@ -74,8 +71,8 @@ def move(request: Request) -> Reply:
             reached = replace(moved.position, actor=request.body.get("actor", "api"))
             data = {"level": level, "delta": delta, "moved": moved.moved}
             _save(tx, services, loaded, reached, event_kinds.NAVIGATION_MOVED, data)
-        stored = _stored(tx, loaded)
-    return answer({**_shown(services, loaded, stored), "moved": moved.moved, "at_end": moved.at_end})
+        reply = {**_current(tx, services, loaded), "moved": moved.moved, "at_end": moved.at_end}
+    return answer(reply)
 
 
 def sync(request: Request) -> Reply:
@@ -97,13 +94,11 @@ def _save(
     events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
 
 
-def _stored(conn: Connection, loaded: LoadedCard) -> Stored:
-    return store.load(conn, loaded.identity.uuid), publication.load(conn, loaded.identity.uuid)
-
-
-def _shown(services: Services, loaded: LoadedCard, stored: Stored) -> dict[str, Any]:
-    """Made outside the transaction: the checkpoint status may wait for a lock of its own."""
-    saved, published = stored
+def _current(conn: Connection, services: Services, loaded: LoadedCard) -> dict[str, Any]:
+    """The body of ``GET /api/navigation/current``, read in the transaction of ``conn``, so that it shows one moment."""
+    uuid = loaded.identity.uuid
+    status = services.checkpoints.status(conn, uuid)
+    saved, published = store.load(conn, uuid), publication.load(conn, uuid)
     position = rules.repair(loaded.catalog, saved.position)
     return {
         "position": position.as_json(),
@@ -112,7 +107,7 @@ def _shown(services: Services, loaded: LoadedCard, stored: Stored) -> dict[str, 
         "revision": saved.revision,
         "updated_at": saved.updated_at,
         "published": _published(published) if published else None,
-        "checkpoint": services.checkpoints.status(),
+        "checkpoint": status,
     }
 
 

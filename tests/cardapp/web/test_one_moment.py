@@ -1,0 +1,141 @@
+"""A reply of the navigation shows one moment, however many moves and checkpoints change the state meanwhile."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from cardapp.session.checkpoint import Checkpoints
+from cardapp.session.link import SessionLink
+from cardapp.session.operation import Operation
+from cardapp.session.record import CheckpointRecord
+from cardapp.web.services import Services
+from tests.cardapp.web.conftest import BINDING, Api, observed
+
+SNAPSHOTS = ("t1/b1/p1/s1/one", "t1/b1/p1/s2/one")
+LEVELS = ("task", "block", "phase", "step")
+STEPS = ("t1/b1/p1/s1", "t1/b1/p1/s2", "t1/b2/p1/s1", "t2/b1/p1/s1")
+
+
+@pytest.fixture
+def real(services: Services) -> Services:
+    """The services with the real checkpoints, which have no session to replay in."""
+    checkpoints = Checkpoints(
+        card_loader=services.card_loader,  # type: ignore[arg-type]
+        link=SessionLink(services.settings.mcp_choice),
+        record=CheckpointRecord(services.database, services.clock),
+        timeout=1.0,
+    )
+    return dataclasses.replace(services, checkpoints=checkpoints)
+
+
+def publish(services: Services, key: str, generation: int) -> None:
+    """Store the end of an operation, as a checkpoint does when its replay was proved."""
+    served = services.card_loader.current()
+    record = CheckpointRecord(services.database, services.clock)
+    operation = Operation(
+        generation=record.take_generation(generation),
+        snapshot_ref=key,
+        identity=served.identity.as_json(),
+        binding=BINDING,
+        started_at=services.clock(),
+        observed=observed(),
+    ).finished("ready", services.clock())
+    record.ready(served, operation, socket="/tmp/s", stop_id="s-1", actor="api", synced=True)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def publishing(real: Services) -> Iterator[Services]:
+    """The services while one checkpoint after the other is published."""
+    over = threading.Event()
+
+    def loop() -> None:
+        for generation in itertools.count(1):
+            publish(real, SNAPSHOTS[generation % 2], generation)
+            if over.is_set():
+                return
+
+    thread = threading.Thread(target=loop)
+    thread.start()
+    yield real
+    over.set()
+    thread.join()
+
+
+def assert_one_moment(found: dict[str, Any]) -> None:
+    """What is published and the last operation were stored by one transaction, so both are of one generation."""
+    published, last = found["published"], found["checkpoint"]["last"]
+    assert (published and published["generation"]) == (last and last["generation"])
+    assert (published and published["key"]) == (last and last["snapshot_ref"])
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda api, at: api("POST", "/api/navigation/move", {"level": "step", "delta": (1, -1)[at % 2]}, status=200),
+        lambda api, at: api(
+            "PUT",
+            "/api/navigation/current",
+            {"focus_level": "task", "task_id": ("t1", "t2")[at % 2], "sync_requested": True},
+            status=200,
+        ),
+        lambda api, at: api("GET", "/api/navigation/current", status=200),
+    ],
+    ids=["move", "put", "get"],
+)
+def test_a_checkpoint_that_is_published_meanwhile_shows_wholly_or_not_at_all(
+    publishing: Services, ask: Callable[[Api, int], Any], loops: Callable[..., int]
+) -> None:
+    api = Api(publishing)
+    for at in range(loops(quick=150, full=2000)):
+        assert_one_moment(ask(api, at).json)
+
+
+def test_every_move_answers_with_its_own_write(publishing: Services, loops: Callable[..., int]) -> None:
+    rounds = loops(quick=40, full=200)
+
+    def walk(delta: int) -> list[dict[str, Any]]:
+        api = Api(publishing)
+        body = {"level": "step", "delta": delta, "actor": f"walker {delta}"}
+        return [api("POST", "/api/navigation/move", body, status=200).json for _ in range(rounds)]
+
+    with ThreadPoolExecutor(4) as pool:
+        replies = [reply for found in pool.map(walk, (1, -1, 2, -2)) for reply in found]
+    moved = sorted((reply for reply in replies if reply["moved"]), key=lambda reply: reply["revision"])
+    # A sync that clears sync_requested would write the position, too; nobody asked for one here.
+    assert [reply["revision"] for reply in moved] == list(range(1, len(moved) + 1))
+    events = Api(publishing).get("/api/events?kind=navigation.moved&limit=1000")["events"]
+    assert [(each["key"], each["actor"], each["data"]["moved"]) for each in events] == [
+        (reply["key"], reply["position"]["actor"], reply["moved"]) for reply in moved
+    ]
+    at = ""
+    for reply in moved:
+        assert reply["key"] == "/".join(filter(None, (reply["position"][f"{level}_id"] for level in LEVELS)))
+        if at:
+            assert STEPS.index(reply["key"]) - STEPS.index(at) == reply["moved"]
+        at = reply["key"]
+
+
+def test_an_operation_is_not_shown_as_running_once_its_end_is_stored(real: Services) -> None:
+    served = real.card_loader.current()
+    running = Operation(1, SNAPSHOTS[0], served.identity.as_json(), BINDING, real.clock(), observed=observed())
+    real.checkpoints._active = running  # type: ignore[attr-defined]
+    before = Api(real).get("/api/navigation/current")["checkpoint"]
+    assert (before["active"]["state"], before["last"]) == ("running", None)
+    record = CheckpointRecord(real.database, real.clock)
+    record.ready(
+        served,  # type: ignore[arg-type]
+        running.finished("ready", real.clock()),
+        socket="/tmp/s",
+        stop_id="s-1",
+        actor="api",
+        synced=True,
+    )
+    after = Api(real).get("/api/navigation/current")["checkpoint"]
+    assert (after["active"], after["last"]["state"]) == (None, "ready")
