@@ -21,7 +21,8 @@ from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, compiled
 
-CheckAnswer = Callable[[str, Any], tuple[FieldError, ...]]
+CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
+"""Takes a tool's name and its structured result; returns what is wrong with it, empty if nothing is."""
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
@@ -32,7 +33,7 @@ MAX_TOOLS = 5000
 
 @dataclass(frozen=True)
 class ToolResult:
-    """What a tool answered. ``is_error``: its failure; else ``structured`` was checked by its output schema."""
+    """The result of a tool call; ``is_error`` if the tool failed, else ``structured`` has been validated."""
 
     structured: Any
     is_error: bool
@@ -49,21 +50,20 @@ class McpClient:
         *,
         timeout: float = 10.0,
         client_info: dict[str, Any] | None = None,
-        check_answer: CheckAnswer | None = None,
+        check_result: CheckResult | None = None,
         probe: bool = True,
     ) -> None:
         """Take over two streams with file descriptors (or one socket, twice) and agree with the server on them.
 
-        ``check_answer`` holds a tool's structured result to what the caller counts on, whatever output schema the
-        server gives the tool: it takes both and gives what is wrong. Without ``probe`` the server gets the handshake
-        at once.
+        ``check_result`` validates the structured results instead of the output schemas that the server declares; the
+        server is then not asked for its tools. Without ``probe`` the client starts with the handshake.
 
         :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: no agreement within ``timeout`` seconds; the
             streams are closed then.
         """
         self.peer_pid, self.peer_start = _peer(writer)
         self._info = client_info or CLIENT_INFO
-        self._check_answer = check_answer or _takes_all
+        self._check_result = check_result
         self._listing = threading.Lock()
         self._stale = threading.Event()
         self._stale.set()
@@ -90,7 +90,7 @@ class McpClient:
         *,
         timeout: float = 10.0,
         client_info: dict[str, Any] | None = None,
-        check_answer: CheckAnswer | None = None,
+        check_result: CheckResult | None = None,
     ) -> McpClient:
         """Connect to the Unix socket at ``path`` and agree with who listens, all within ``timeout`` seconds.
 
@@ -103,7 +103,7 @@ class McpClient:
         def call(*, probe: bool) -> McpClient:
             end = _connected(path, deadline - time.monotonic())
             left = deadline - time.monotonic()
-            return cls(end, end, timeout=left, client_info=client_info, check_answer=check_answer, probe=probe)
+            return cls(end, end, timeout=left, client_info=client_info, check_result=check_result, probe=probe)
 
         with contextlib.suppress(McpClosed):
             return call(probe=True)
@@ -135,10 +135,11 @@ class McpClient:
         called in this thread; ``cancel``, once set, ends the wait and tells the server.
 
         :raises McpTimeout, McpCancelled, McpClosed: the wait ended. :raises McpRemoteError: the server refused.
-        :raises McpProtocolError: the result is not one the protocol, or the tool's own output schema, allows.
+        :raises McpProtocolError: the protocol does not allow the result, or it breaks ``check_result`` or, without
+            that, the output schema of the tool.
         """
         deadline = time.monotonic() + maximum
-        output = self._output_schema(name, min(timeout, maximum), cancel)
+        output = None if self._check_result else self._output_schema(name, min(timeout, maximum), cancel)
         result = self._request(
             "tools/call",
             {"name": name, "arguments": arguments},
@@ -147,10 +148,10 @@ class McpClient:
             on_progress=on_progress,
             cancel=cancel,
         )
-        answer = _tool_result(name, result, output)
-        if not answer.is_error:
-            _refuse(name, self._check_answer(name, answer.structured), "what this side counts on")
-        return answer
+        found = _tool_result(name, result, output)
+        if self._check_result is not None and not found.is_error:
+            _refuse(name, self._check_result(name, found.structured), "what this client expects")
+        return found
 
     def list_tools(self, *, timeout: float = 10.0) -> list[dict[str, Any]]:
         """The server's tools as it describes them, all pages."""
@@ -238,10 +239,6 @@ def _connected(path: str | os.PathLike[str], timeout: float) -> socket.socket:
 
 def _is_tool(tool: Any) -> bool:
     return isinstance(tool, dict) and isinstance(tool.get("name"), str)
-
-
-def _takes_all(_tool: str, _structured: Any) -> tuple[FieldError, ...]:
-    return ()
 
 
 def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -> ToolResult:

@@ -69,7 +69,8 @@ class Protocol:
             if not tool.input_schema.get("type") == tool.output_schema.get("type") == "object":
                 raise ValueError(f"both schemas of {tool.name} must be of type object")
         self._inputs = {tool.name: ToolSchema(tool.input_schema) for tool in tools}
-        self._outputs = {tool.name: ToolSchema(tool.output_schema) for tool in tools}
+        for tool in tools:
+            ToolSchema(tool.output_schema)  # refuses a schema that no client could use
 
     def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
         """The revision that governs a request, once it is known to name a method that may be called now.
@@ -156,10 +157,6 @@ class Protocol:
         if revision.argument_errors_are_results:
             raise ToolFailure("invalid_arguments", reason, errors=errors)
         raise Refusal(INVALID_PARAMS, reason, {"errors": errors})
-
-    def output_faults(self, tool: Tool, structured: Any) -> str:
-        """What in a handler's answer breaks the tool's output schema, as one sentence; empty when nothing does."""
-        return _sentence(self._outputs[tool.name].faults(structured))
 
     def success(self, revision: Revision, structured: dict[str, Any]) -> dict[str, Any]:
         """A ``CallToolResult``; its text is the JSON itself, which is all that old revisions can carry.

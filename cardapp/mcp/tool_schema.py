@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
-from functools import lru_cache
 from typing import Any
 
 from jsonschema import Draft202012Validator, validators
@@ -25,10 +23,6 @@ MAX_WORK = 200_000
 next, would take for ever. A replay's longest answer takes 130 000."""
 _REFERENCE = 20
 """The work of following a reference."""
-MAX_KEPT = 16
-MAX_KEPT_TEXT = 8 * 1024
-"""Characters of a schema that is kept; a session's longest has two thousand. Compiled, all that are kept hold some 3 MB
-at most: a schema of empty lists takes twenty times the memory of its text."""
 
 
 class UnusableSchema(Exception):
@@ -94,23 +88,13 @@ class ToolSchema:
 
 
 def compiled(schema: Any) -> ToolSchema:
-    """The :class:`ToolSchema` of ``schema``, which whoever says the same schema again shares.
+    """The :class:`ToolSchema` of a schema that a peer declares.
 
-    Each connection hears its server's schemas anew, and to check and compile one takes longer than most calls.
-
-    :raises UnusableSchema: as :class:`ToolSchema` does; and for a pattern, which a peer can make to match for ever.
+    :raises UnusableSchema: as :class:`ToolSchema` does, and for a pattern, whose match may take for ever.
     """
     if isinstance(schema, dict):
-        _bound(schema, patterns=False)  # first: what is nested too deeply cannot be written down either
-        text = json.dumps(schema)
-        if len(text) <= MAX_KEPT_TEXT:
-            return _compiled(text)
+        _bound(schema, patterns=False)
     return ToolSchema(schema)
-
-
-@lru_cache(MAX_KEPT)
-def _compiled(text: str) -> ToolSchema:
-    return ToolSchema(json.loads(text))
 
 
 def _bound(schema: dict[str, Any], *, patterns: bool = True) -> None:

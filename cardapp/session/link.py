@@ -88,7 +88,7 @@ class SessionLink:
         """A new connection that the caller closes; :class:`SessionUnavailable` names the way back."""
         try:
             return McpClient.connect(
-                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_answer=answers.faults
+                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=answers.faults
             )
         except (McpError, OSError) as error:
             raise SessionUnavailable(

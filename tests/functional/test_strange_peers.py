@@ -28,7 +28,7 @@ from tests.functional.strange_peer import Peer
 pytestmark = pytest.mark.functional
 
 SECONDS = 9.0
-"""The longest wait of any request below: three to connect, three for the list of tools, three for the answer."""
+"""The longest wait of any request below: three to connect, three for the binding, three for the replay."""
 MEGABYTES = 250
 BIG = "x" * 1_000_000
 

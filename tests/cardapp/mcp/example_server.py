@@ -45,10 +45,6 @@ def fail(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
     raise ToolFailure("no_luck", "it cannot be done", attempts=3)
 
 
-def break_schema(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
-    return {"sum": "not a number"}
-
-
 def fail_badly(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
     raise ToolFailure("no_luck", "it cannot be told either", what=object())
 
@@ -69,7 +65,6 @@ TOOLS = (
     ),
     Tool("stopped", "Stopped", "Waits for a stop.", schema([]), schema(["stopped"], stopped={"const": True}), stopped),
     Tool("fail", "Fail", "Fails.", schema([]), schema(["sum"], sum=NUMBER), fail),
-    Tool("break_schema", "Break", "Breaks its own schema.", schema([]), schema(["sum"], sum=NUMBER), break_schema),
     Tool("fail_badly", "Fail badly", "Fails without JSON.", schema([]), schema([]), fail_badly),
     Tool("crash", "Crash", "Has a defect.", schema([]), schema([]), crash),
 )

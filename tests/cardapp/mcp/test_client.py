@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jsonschema import Draft202012Validator
 from mcp_types.methods import validate_client_notification, validate_client_request
 
-from cardapp.container.tools import DESCRIBED
 from cardapp.errors import (
+    FieldError,
     InvalidValue,
     McpCancelled,
     McpClosed,
@@ -20,17 +19,18 @@ from cardapp.errors import (
     McpRemoteError,
     McpTimeout,
 )
-from cardapp.mcp import tool_schema
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 from cardapp.mcp.conversation import MAX_UNASKED
 from cardapp.mcp.server import McpServer, UnixListener
-from cardapp.mcp.tools import Tool, ToolFailure
+from cardapp.mcp.tools import CallContext, Tool, ToolFailure
 
 PATIENCE = 20.0
 LONG = "x" * 100_000
 Background = Callable[..., Future[Any]]
 Talk = tuple[McpClient, Any]
 
+ANY = {"type": "object"}
+NEVER = {"type": "object", "required": ["never"]}
 OUTPUT = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
 TOOL = {"name": "t", "inputSchema": {"type": "object"}, "outputSchema": OUTPUT}
 
@@ -104,32 +104,32 @@ def test_the_tools_are_asked_for_once_until_they_change(talk: Talk, background: 
     assert third.result(PATIENCE).structured == "now a text"
 
 
-def test_a_second_client_of_a_session_compiles_none_of_its_schemas_anew(
-    state_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def check(schema: Any) -> None:
-        checked.append(schema)
-        check_schema(schema)
+def test_a_client_with_its_own_check_needs_no_schema_of_the_server(state_dir: Path) -> None:
+    """The server's list of tools is not asked for, and its output schema, which forbids the result, is not applied."""
+    checked: list[tuple[str, Any]] = []
 
-    def fail(*_: Any) -> dict[str, Any]:
-        raise ToolFailure("no_luck", "it cannot be done")
+    def check(name: str, structured: Any) -> tuple[FieldError, ...]:
+        checked.append((name, structured))
+        return (FieldError("/n", "is 2"),) if structured == {"n": 2} else ()
 
-    server = McpServer("s", "1", [Tool(*described, fail) for described in DESCRIBED])
-    listener = UnixListener(state_dir / "s", server)
+    def count(arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+        if arguments.get("fail"):
+            raise ToolFailure("no_luck", "it cannot be done")
+        return {"n": arguments["n"]}
+
+    listener = UnixListener(state_dir / "s", McpServer("s", "1", [Tool("t", "", "", ANY, NEVER, count)]))
     listener.start()
-    checked: list[Any] = []
-    check_schema = Draft202012Validator.check_schema
-    monkeypatch.setattr(Draft202012Validator, "check_schema", check)
-    tool_schema._compiled.cache_clear()
+    client = McpClient.connect(state_dir / "s", timeout=PATIENCE, check_result=check)
     try:
-        for _ in range(2):
-            client = McpClient.connect(state_dir / "s", timeout=PATIENCE)
-            listed = client.list_tools(timeout=PATIENCE)
-            for tool in listed:
-                assert client.call_tool(tool["name"], {}, timeout=PATIENCE, maximum=PATIENCE).is_error
-            client.close()
-            assert checked == [tool["outputSchema"] for tool in listed]
+        called = client.call_tool("t", {"n": 1}, timeout=PATIENCE, maximum=PATIENCE)
+        assert called.structured == {"n": 1}
+        assert client.call_tool("t", {"fail": 1}, timeout=PATIENCE, maximum=PATIENCE).is_error
+        with pytest.raises(McpProtocolError, match="what this client expects at /n: is 2"):
+            client.call_tool("t", {"n": 2}, timeout=PATIENCE, maximum=PATIENCE)
+        assert checked == [("t", {"n": 1}), ("t", {"n": 2})]
+        assert client._tools == []
     finally:
+        client.close()
         listener.stop()
 
 
