@@ -11,12 +11,12 @@ from datetime import UTC, datetime
 from cardapp import private
 from cardapp.card_loader import CardLoader
 from cardapp.session.checkpoint import Checkpoints
+from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.control import Control
 from cardapp.session.editor import Editor
 from cardapp.session.link import SessionLink
-from cardapp.session.record import CheckpointRecord
-from cardapp.session.view import SessionView
-from cardapp.session.watch import SyncWatch
+from cardapp.session.status import SessionStatus
+from cardapp.session.sync_monitor import SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database
@@ -47,12 +47,12 @@ class Service:
         self._checkpoints = Checkpoints(
             card_loader=card_loader,
             link=self._link,
-            record=CheckpointRecord(self._database, now),
+            storage=CheckpointStorage(self._database, now),
             timeout=settings.replay_timeout,
         )
         control = Control(card_loader=card_loader, database=self._database, active=self._checkpoints.active, clock=now)
         self._editor = Editor(self._link.editor_socket, self._link.target_reset, self._link.pane_fit)
-        self._watch = SyncWatch(
+        self._sync_monitor = SyncMonitor(
             card_loader=card_loader,
             link=self._link,
             checkpoints=self._checkpoints,
@@ -65,7 +65,7 @@ class Service:
             database=self._database,
             checkpoints=self._checkpoints,
             editor=self._editor,
-            sessions=SessionView(self._link, time.monotonic),
+            sessions=SessionStatus(self._link, time.monotonic),
             control=control,
             clock=now,
         )
@@ -78,13 +78,13 @@ class Service:
             missing = evidence.sweep(self.settings.evidence_dir, tx)
         for name in missing:
             _log.warning("the picture %s is missing in %s: reports go without it", name, self.settings.evidence_dir)
-        self._watch.start()
+        self._sync_monitor.start()
 
     def stop(self) -> None:
         """Stop in reverse: nothing new comes in, then what runs ends, then what it used closes."""
         self._checkpoints.stop()
         self.listener.stop()
-        self._watch.stop()
+        self._sync_monitor.stop()
         self._editor.close()
         self._link.close()
         self._database.close()

@@ -33,7 +33,7 @@ class BuildCancelled(CardAppError):
 
 
 @dataclass(frozen=True)
-class Workplace:
+class Workspace:
     """Where a target is built and run; ``directory`` is a real path."""
 
     directory: Path

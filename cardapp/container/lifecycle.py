@@ -12,7 +12,7 @@ from typing import Any
 
 from cardapp import __version__
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.container.build import Workplace
+from cardapp.container.build import Workspace
 from cardapp.container.directory import Record, SessionDirectory, State
 from cardapp.container.profile import Profile, load_profile
 from cardapp.container.requirements import require_programs
@@ -138,7 +138,7 @@ class Sessions:
         if not profile.in_place:
             work = directory.path / "work" / loaded.card.id
             fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=False)
-        place = Workplace(work.resolve(), loaded.card.target)
+        place = Workspace(work.resolve(), loaded.card.target)
         if place.is_stale():
             place.build(profile.build_timeout)
         record = Record(
@@ -229,7 +229,7 @@ class Sessions:
             work, fetched = Path(record.source_directory), None
             if not profile.in_place:
                 fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=True)
-            Workplace(work, loaded.card.target).build(profile.build_timeout)
+            Workspace(work, loaded.card.target).build(profile.build_timeout)
         self.reset(record.name)
         return record, fetched
 

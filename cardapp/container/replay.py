@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NoReturn
 
-from cardapp.container.build import BuildCancelled, BuildFailed, Workplace
+from cardapp.container.build import BuildCancelled, BuildFailed, Workspace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, Pending
 from cardapp.container.session import POLL, EditorBusy, Session
 from cardapp.errors import Conflict, DebuggerFailed, EditorUnavailable, TooSlow
@@ -93,13 +93,13 @@ class Replay:
 
     # -- before the run ----------------------------------------------------------------------------------------------
 
-    def _place(self) -> Workplace:
+    def _place(self) -> Workspace:
         try:
-            return self.session.workplace()
+            return self.session.workspace()
         except (OSError, ValueError) as error:
             raise ToolFailure("card_unreadable", f"the card's source cannot be read: {error}") from error
 
-    def _check_drift(self, place: Workplace) -> None:
+    def _check_drift(self, place: Workspace) -> None:
         """The stop's line must still hold the text that the card saw there."""
         if "function" in self.stop:
             return
@@ -140,7 +140,7 @@ class Replay:
 
     # -- the run -----------------------------------------------------------------------------------------------------
 
-    def _run(self, place: Workplace) -> dict[str, Any]:
+    def _run(self, place: Workspace) -> dict[str, Any]:
         hits = self._where["hits"]
         with self.session.gdb.begin("run", fresh=self.fresh, **self._where) as run:
             try:

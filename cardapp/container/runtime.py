@@ -57,7 +57,7 @@ class LocalRuntime:
 
     def start(self, record: Record) -> Process:
         environ = dict(self._environ) | {MARK: record.container_id, PLACE: str(self._directory.path)}
-        command = [sys.executable, "-P", "-m", "cardapp.container.host", str(self._directory.path)]
+        command = [sys.executable, "-P", "-m", "cardapp.container.mcp_server", str(self._directory.path)]
         with self._directory.log.open("ab") as log:
             # Its own session and no descriptor of ours: it outlives the terminal it was started from.
             host = subprocess.Popen(

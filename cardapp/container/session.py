@@ -13,7 +13,7 @@ from pathlib import Path
 
 from cardapp.card.model import Identity, Target
 from cardapp.card.source import load_card
-from cardapp.container.build import Workplace
+from cardapp.container.build import Workspace
 from cardapp.container.debugger import GdbChannel
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.editor import Editor
@@ -80,8 +80,8 @@ class Session:
             self._target = (sha, load_card(self.record.card_source).card.target)
         return self._target[1]
 
-    def workplace(self) -> Workplace:
-        return Workplace(Path(self.record.source_directory), self.target())
+    def workspace(self) -> Workspace:
+        return Workspace(Path(self.record.source_directory), self.target())
 
     # -- turns -------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Session:
 
     def load(self) -> None:
         """Make gdb hold the program that was built, with the card's arguments."""
-        place = self.workplace()
+        place = self.workspace()
         self.gdb.call(
             "load",
             timeout=5.0,

@@ -14,12 +14,12 @@ from typing import Any
 
 from cardapp import procfs, unix_socket
 from cardapp.errors import FieldError, McpClosed, McpProtocolError
-from cardapp.mcp.channel import Channel, Stream
-from cardapp.mcp.conversation import Conversation, OnProgress
 from cardapp.mcp.jsonrpc import Notification
 from cardapp.mcp.negotiation import negotiate
 from cardapp.mcp.revisions import META, Era, request_meta
+from cardapp.mcp.rpc_client import OnProgress, RpcClient
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, compiled
+from cardapp.mcp.transport import Stream, Transport
 
 CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
 """Takes a tool's name and its structured result; returns what is wrong with it, empty if nothing is."""
@@ -69,19 +69,19 @@ class McpClient:
         self._stale.set()
         self._tools: list[dict[str, Any]] = []
         self._outputs: dict[str, ToolSchema] = {}
-        self._talk = Conversation(Channel(reader, writer))
-        self.closed = self._talk.closed
+        self._rpc = RpcClient(Transport(reader, writer))
+        self.closed = self._rpc.closed
         """Set once the connection has ended, from either side."""
         try:
-            agreement = negotiate(self._talk, self._info, timeout, probe=probe)
+            agreement = negotiate(self._rpc, self._info, timeout, probe=probe)
         except BaseException:
-            self._talk.close()
+            self._rpc.close()
             raise
         self._revision = agreement.revision
         self.server_info = agreement.server_info
         """What the server says of itself: for display, never for decisions."""
-        self._talk.answers_requests = self._revision.era == "handshake"
-        self._talk.on_notification = self._notified
+        self._rpc.answers_requests = self._revision.era == "handshake"
+        self._rpc.on_notification = self._notified
 
     @classmethod
     def connect(
@@ -165,11 +165,11 @@ class McpClient:
 
     def close(self) -> None:
         """Hang up; what waits fails with :class:`McpClosed`. Idempotent."""
-        self._talk.close()
+        self._rpc.close()
 
     def _request(self, method: str, params: dict[str, Any], *, timeout: float, **waiting: Any) -> dict[str, Any]:
         meta = request_meta(self._revision, self._info)
-        result = self._talk.request(method, {**params, META: meta} if meta else params, timeout=timeout, **waiting)
+        result = self._rpc.request(method, {**params, META: meta} if meta else params, timeout=timeout, **waiting)
         kind = result.get("resultType", "complete")
         if kind == "input_required":
             raise McpProtocolError(f"{method}: the server wants further input, which this client cannot give")

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.errors import McpProtocolError, McpRemoteError, McpTimeout
-from cardapp.mcp.conversation import Conversation
 from cardapp.mcp.revisions import (
     LATEST_HANDSHAKE,
     LATEST_MODERN,
@@ -23,6 +22,7 @@ from cardapp.mcp.revisions import (
     newest_common,
     request_meta,
 )
+from cardapp.mcp.rpc_client import RpcClient
 
 PROBE_SHARE = 0.4
 """Of the time for connecting, what a silent server may spend on the probe before it is taken for an old one."""
@@ -36,33 +36,31 @@ class Agreement:
     server_info: dict[str, Any]
 
 
-def negotiate(
-    conversation: Conversation, client_info: dict[str, Any], timeout: float, *, probe: bool = True
-) -> Agreement:
+def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, probe: bool = True) -> Agreement:
     """Agree with the server within ``timeout`` seconds; without ``probe`` by the handshake alone.
 
     :raises McpProtocolError: no common revision. :raises McpTimeout, McpClosed, McpRemoteError: it got not that far.
     """
     deadline = time.monotonic() + timeout
     if probe:
-        agreement = _discover(conversation, client_info, LATEST_MODERN, timeout * PROBE_SHARE)
+        agreement = _discover(rpc, client_info, LATEST_MODERN, timeout * PROBE_SHARE)
         if agreement is not None:
             return agreement
     try:
-        return _handshake(conversation, client_info, deadline - time.monotonic())
+        return _handshake(rpc, client_info, deadline - time.monotonic())
     except McpRemoteError as why:
         # A modern server after all, which now names itself: the probe was too slow for its time, or left out.
         revision = newest_common(_supported(why), "modern")
         if revision is None:
             raise
-        late = _discover(conversation, client_info, revision, deadline - time.monotonic())
+        late = _discover(rpc, client_info, revision, deadline - time.monotonic())
         if late is None:
             raise
         return late
 
 
 def _discover(
-    conversation: Conversation, client_info: dict[str, Any], revision: Revision, timeout: float, *, again: bool = True
+    rpc: RpcClient, client_info: dict[str, Any], revision: Revision, timeout: float, *, again: bool = True
 ) -> Agreement | None:
     """The agreement with a modern server; None for an old one, which is to be asked by handshake.
 
@@ -70,7 +68,7 @@ def _discover(
     """
     try:
         meta = request_meta(revision, client_info)
-        result = conversation.request("server/discover", {META: meta}, timeout=timeout)
+        result = rpc.request("server/discover", {META: meta}, timeout=timeout)
     except McpTimeout:
         return None
     except McpRemoteError as why:
@@ -80,7 +78,7 @@ def _discover(
             return None
         if not again:
             raise _no_common(offered) from why
-        return _discover(conversation, client_info, common, timeout, again=False)
+        return _discover(rpc, client_info, common, timeout, again=False)
     offered = _listed(result.get("supportedVersions"))
     common = _choose(offered)
     if common is None:
@@ -99,16 +97,16 @@ def _choose(offered: list[str]) -> Revision | None:
     return common
 
 
-def _handshake(conversation: Conversation, client_info: dict[str, Any], timeout: float) -> Agreement:
+def _handshake(rpc: RpcClient, client_info: dict[str, Any], timeout: float) -> Agreement:
     params = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "clientInfo": client_info}
     # The protocol forbids to cancel this one request.
-    result = conversation.request("initialize", params, timeout=timeout, cancellable=False)
+    result = rpc.request("initialize", params, timeout=timeout, cancellable=False)
     answered = _listed([result.get("protocolVersion")])
     revision = newest_common(answered, "handshake")
     if revision is None:
         raise _no_common(answered)
-    conversation.batches = revision.batches
-    conversation.notify("notifications/initialized", {})
+    rpc.batches = revision.batches
+    rpc.notify("notifications/initialized", {})
     return Agreement(revision, _object(result.get("serverInfo")))
 
 

@@ -12,10 +12,10 @@ from pathlib import Path
 
 from cardapp import unix_socket
 from cardapp.errors import StateError
-from cardapp.mcp.channel import Channel, Stream
-from cardapp.mcp.connection import Connection
 from cardapp.mcp.protocol import Protocol
+from cardapp.mcp.server_connection import Connection
 from cardapp.mcp.tools import CallContext, Handler, Tool, ToolFailure
+from cardapp.mcp.transport import Stream, Transport
 
 __all__ = ["CallContext", "Handler", "McpServer", "Tool", "ToolFailure", "UnixListener", "serve_stdio"]
 
@@ -48,11 +48,11 @@ class McpServer:
 
     def serve(self, reader: Stream, writer: Stream) -> None:
         """Serve one peer over two streams with file descriptors, until it ends its side; closes both."""
-        self.serve_channel(Channel(reader, writer))
+        self.serve_transport(Transport(reader, writer))
 
-    def serve_channel(self, channel: Channel) -> None:
-        """Serve one peer until it ends its side or ``channel`` is shut; closes the channel."""
-        Connection(self._protocol, channel, self._slots, self._grace).run()
+    def serve_transport(self, transport: Transport) -> None:
+        """Serve one peer until it ends its side or ``transport`` is shut; closes the transport."""
+        Connection(self._protocol, transport, self._slots, self._grace).run()
 
 
 def serve_stdio(server: McpServer) -> None:
@@ -79,7 +79,7 @@ class UnixListener:
         self._max_connections = max_connections
         self._stopping = threading.Event()
         self._lock = threading.Lock()
-        self._peers: dict[threading.Thread, Channel] = {}
+        self._peers: dict[threading.Thread, Transport] = {}
         self._thread: threading.Thread | None = None
         self._socket: socket.socket | None = None
         self._socket_file: unix_socket.SocketIdentity | None = None
@@ -114,8 +114,8 @@ class UnixListener:
         self._socket.close()
         with self._lock:
             peers = dict(self._peers)
-        for channel in peers.values():
-            channel.shut()
+        for transport in peers.values():
+            transport.shut()
         for peer in peers:
             peer.join(max(0.0, deadline - time.monotonic()))
         unix_socket.remove(self._path, self._socket_file)
@@ -135,14 +135,14 @@ class UnixListener:
         with self._lock:
             if len(self._peers) >= self._max_connections:
                 return accepted.close()
-            channel = Channel(accepted, accepted)
-            thread = threading.Thread(target=self._serve, args=(channel,), name="mcp-peer", daemon=True)
-            self._peers[thread] = channel
+            transport = Transport(accepted, accepted)
+            thread = threading.Thread(target=self._serve, args=(transport,), name="mcp-peer", daemon=True)
+            self._peers[thread] = transport
         thread.start()
 
-    def _serve(self, channel: Channel) -> None:
+    def _serve(self, transport: Transport) -> None:
         try:
-            self._server.serve_channel(channel)
+            self._server.serve_transport(transport)
         finally:
             with self._lock:
                 del self._peers[threading.current_thread()]

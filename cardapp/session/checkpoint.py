@@ -27,10 +27,10 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.session import replay
+from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
 from cardapp.session.operation import STAGES, Operation, drifted, ending, unless_stored
-from cardapp.session.record import CheckpointRecord
 from cardapp.state.database import Connection
 
 _UNWIND_SECONDS = 10.0
@@ -42,10 +42,12 @@ _log = logging.getLogger(__name__)
 class Checkpoints:
     """Runs checkpoint operations, one at a time, each in the thread of the request that asked for it."""
 
-    def __init__(self, *, card_loader: CardLoader, link: SessionLink, record: CheckpointRecord, timeout: float) -> None:
+    def __init__(
+        self, *, card_loader: CardLoader, link: SessionLink, storage: CheckpointStorage, timeout: float
+    ) -> None:
         self._card_loader = card_loader
         self._link = link
-        self._record = record
+        self._storage = storage
         self._timeout = timeout
         self._lock = threading.Lock()
         self._active: Operation | None = None
@@ -65,7 +67,7 @@ class Checkpoints:
         moment is fixed, so an operation that ends in between is found as ``last``.
         """
         active = self.active()
-        generation, last = self._record.last(conn, uuid)
+        generation, last = self._storage.last(conn, uuid)
         return {"generation": generation, "active": unless_stored(active, last), "last": last}
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
@@ -77,7 +79,7 @@ class Checkpoints:
     def sync(self, actor: str | None) -> dict[str, Any]:
         """Replay the checkpoint of the saved position, with binding and identity as they are now."""
         served = self._card_loader.current()
-        position = self._record.position(served)
+        position = self._storage.position(served)
         key = navigation.sync_target(served.catalog, position)
         return self._admit_and_run(served, key, None, actor=actor or position.actor, synced=True)
 
@@ -103,7 +105,7 @@ class Checkpoints:
                 self._check_session(guard, served, request)
                 operation = self._admit(guard, served, key, request)
             except CheckpointRejected as error:
-                self._record.refused(served, key, request["generation"] if request else None, error, actor)
+                self._storage.refused(served, key, request["generation"] if request else None, error, actor)
                 raise
             return self._run(operation, guard, served, actor=actor, synced=synced)
         finally:
@@ -128,7 +130,7 @@ class Checkpoints:
             expect_binding(request["expected_binding"], guard.before.binding)
 
     def _check_generation(self, generation: int) -> None:
-        seen = self._record.generation()
+        seen = self._storage.generation()
         if generation <= seen:
             raise CheckpointRejected(
                 f"generation {generation} is not greater than the last seen, {seen}: use {seen + 1} or more",
@@ -144,11 +146,11 @@ class Checkpoints:
             if request is not None:
                 self._check_generation(request["generation"])
             operation = Operation(
-                generation=self._record.take_generation(request["generation"] if request else None),
+                generation=self._storage.take_generation(request["generation"] if request else None),
                 snapshot_ref=key,
                 identity=served.identity.as_json(),
                 binding=guard.before.binding,
-                started_at=self._record.now(),
+                started_at=self._storage.now(),
             )
             previous, self._active = self._active, operation
         if previous is not None:
@@ -166,8 +168,8 @@ class Checkpoints:
             finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
         except Exception as error:
             told = error if isinstance(error, CardAppError) else _surprise(operation)
-            finished = operation.finished(ending(told), self._record.now(), told)
-            self._record.ended(served, finished, actor)
+            finished = operation.finished(ending(told), self._storage.now(), told)
+            self._storage.ended(served, finished, actor)
             told.extra["operation"] = finished.as_json()
             if told is error:
                 raise
@@ -247,8 +249,8 @@ class Checkpoints:
         with self._lock:
             if operation.cancel.is_set():
                 raise CheckpointCancelled("a newer checkpoint took the session over")
-            finished = operation.finished("ready", self._record.now())
-            self._record.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+            finished = operation.finished("ready", self._storage.now())
+            self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
         return finished
 
     # -- what went wrong -------------------------------------------------------------------------------------------

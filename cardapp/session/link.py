@@ -27,7 +27,7 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.mcp.client import McpClient
-from cardapp.session import answers
+from cardapp.session import tool_results
 from cardapp.session.choice import Choice, read_choice
 from cardapp.unix_socket import SocketIdentity, identity
 
@@ -88,7 +88,7 @@ class SessionLink:
         """A new connection that the caller closes; :class:`SessionUnavailable` names the way back."""
         try:
             return McpClient.connect(
-                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=answers.faults
+                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=tool_results.faults
             )
         except (McpError, OSError) as error:
             raise SessionUnavailable(

@@ -121,7 +121,9 @@ def test_it_answers_and_a_signal_ends_all_of_it(
         assert_the_shown_way_leads_to_a_candle(printed)
         assert_the_tour_works_as_pasted(printed, card_environment, tmp_path)
         running = " ".join(left_over(card_environment))
-        assert all(each in running for each in ("cardapp.container.host", "marketdata.postgres.owner", "/postgres -D"))
+        assert all(
+            each in running for each in ("cardapp.container.mcp_server", "marketdata.postgres.owner", "/postgres -D")
+        )
         os.killpg(process.pid, number)
         process.communicate(timeout=60)
         assert process.returncode == 0

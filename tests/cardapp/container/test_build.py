@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from cardapp.card.model import Target
-from cardapp.container.build import MAX_OUTPUT, BuildCancelled, BuildFailed, Workplace
+from cardapp.container.build import MAX_OUTPUT, BuildCancelled, BuildFailed, Workspace
 
 
-def place(folder: Path, *build: str) -> Workplace:
+def place(folder: Path, *build: str) -> Workspace:
     (folder / "a.c").write_text("int a;\n")
-    return Workplace(folder, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", (), ("a.c",)))
+    return Workspace(folder, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", (), ("a.c",)))
 
 
 def test_a_missing_program_is_stale_and_a_built_one_is_not(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from cardapp.errors import (
     McpTimeout,
 )
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
-from cardapp.mcp.conversation import MAX_UNASKED
+from cardapp.mcp.rpc_client import MAX_UNASKED
 from cardapp.mcp.server import McpServer, UnixListener
 from cardapp.mcp.tools import CallContext, Tool, ToolFailure
 
@@ -225,7 +225,7 @@ def test_a_tool_the_server_does_not_list_is_the_server_s_to_refuse(talk: Talk, b
 def test_arguments_that_are_not_json_are_the_caller_s_fault(talk: Talk) -> None:
     client, _ = talk
     with pytest.raises(InvalidValue, match="sent"):
-        client._talk.request("x", {"n": float("nan")}, timeout=PATIENCE)
+        client._rpc.request("x", {"n": float("nan")}, timeout=PATIENCE)
 
 
 # -- pages of tools ----------------------------------------------------------------------------------------------------
@@ -511,7 +511,7 @@ def test_messages_split_at_every_byte(talk: Talk, background: Background) -> Non
 def test_a_peer_that_does_not_read_is_given_up_on(talk: Talk) -> None:
     client, _ = talk
     with pytest.raises(McpClosed, match="read"):
-        client._talk.request("x", {"text": "x" * 10_000_000}, timeout=0.2)
+        client._rpc.request("x", {"text": "x" * 10_000_000}, timeout=0.2)
 
 
 # -- what the server asks ----------------------------------------------------------------------------------------------

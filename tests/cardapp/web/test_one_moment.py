@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cardapp.session.checkpoint import Checkpoints
+from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.link import SessionLink
 from cardapp.session.operation import Operation
-from cardapp.session.record import CheckpointRecord
 from cardapp.web.services import Services
 from tests.cardapp.web.conftest import BINDING, Api, observed
 
@@ -29,7 +29,7 @@ def real(services: Services) -> Services:
     checkpoints = Checkpoints(
         card_loader=services.card_loader,  # type: ignore[arg-type]
         link=SessionLink(services.settings.mcp_choice),
-        record=CheckpointRecord(services.database, services.clock),
+        storage=CheckpointStorage(services.database, services.clock),
         timeout=1.0,
     )
     return dataclasses.replace(services, checkpoints=checkpoints)
@@ -38,7 +38,7 @@ def real(services: Services) -> Services:
 def publish(services: Services, key: str, generation: int) -> None:
     """Store the end of an operation, as a checkpoint does when its replay was proved."""
     served = services.card_loader.current()
-    record = CheckpointRecord(services.database, services.clock)
+    record = CheckpointStorage(services.database, services.clock)
     operation = Operation(
         generation=record.take_generation(generation),
         snapshot_ref=key,
@@ -128,7 +128,7 @@ def test_an_operation_is_not_shown_as_running_once_its_end_is_stored(real: Servi
     real.checkpoints._active = running  # type: ignore[attr-defined]
     before = Api(real).get("/api/navigation/current")["checkpoint"]
     assert (before["active"]["state"], before["last"]) == ("running", None)
-    record = CheckpointRecord(real.database, real.clock)
+    record = CheckpointStorage(real.database, real.clock)
     record.ready(
         served,  # type: ignore[arg-type]
         running.finished("ready", real.clock()),

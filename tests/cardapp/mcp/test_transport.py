@@ -9,44 +9,44 @@ from typing import Any
 
 import pytest
 
-from cardapp.mcp.channel import Channel, ChannelClosed
+from cardapp.mcp.transport import Transport, TransportClosed
 
 PATIENCE = 20.0
-Ends = tuple[Channel, Callable[[int], bytes], Callable[[bytes], int]]
+Ends = tuple[Transport, Callable[[int], bytes], Callable[[bytes], int]]
 
 
 @pytest.fixture(params=["socket", "socket file", "pipes"])
 def ends(request: pytest.FixtureRequest) -> Iterator[Ends]:
-    """A channel, and how the other side reads and writes."""
+    """A transport, and how the other side reads and writes."""
     if request.param == "pipes":
         in_read, in_write = os.pipe()
         out_read, out_write = os.pipe()
-        channel = Channel(os.fdopen(in_read, "rb", buffering=0), os.fdopen(out_write, "wb", buffering=0))
-        yield channel, lambda size: os.read(out_read, size), lambda data: os.write(in_write, data)
-        channel.close()
+        transport = Transport(os.fdopen(in_read, "rb", buffering=0), os.fdopen(out_write, "wb", buffering=0))
+        yield transport, lambda size: os.read(out_read, size), lambda data: os.write(in_write, data)
+        transport.close()
         os.close(in_write)
         os.close(out_read)
         return
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, ours if request.param == "socket" else ours.makefile("wb", buffering=0))
-    yield channel, theirs.recv, theirs.send
-    channel.close()
+    transport = Transport(ours, ours if request.param == "socket" else ours.makefile("wb", buffering=0))
+    yield transport, theirs.recv, theirs.send
+    transport.close()
     ours.close()
     theirs.close()
 
 
 def test_bytes_go_both_ways(ends: Ends) -> None:
-    channel, read, write = ends
+    transport, read, write = ends
     write(b"hello")
-    assert channel.receive() == b"hello"
-    channel.send(b"world", PATIENCE)
+    assert transport.receive() == b"hello"
+    transport.send(b"world", PATIENCE)
     assert read(100) == b"world"
 
 
 def test_much_is_sent_whole_while_the_peer_reads(ends: Ends, background: Callable[..., Future[Any]]) -> None:
-    channel, read, _ = ends
+    transport, read, _ = ends
     data = bytes(range(256)) * 8192
-    sending = background(channel.send, data, PATIENCE)
+    sending = background(transport.send, data, PATIENCE)
     received = bytearray()
     while len(received) < len(data):
         received += read(65536)
@@ -55,9 +55,9 @@ def test_much_is_sent_whole_while_the_peer_reads(ends: Ends, background: Callabl
 
 
 def test_many_senders_do_not_mix(ends: Ends, background: Callable[..., Future[Any]]) -> None:
-    channel, read, _ = ends
+    transport, read, _ = ends
     lines = [bytes([ord("a") + n]) * 20_000 + b"\n" for n in range(4)]
-    sending = [background(channel.send, line, PATIENCE) for line in lines]
+    sending = [background(transport.send, line, PATIENCE) for line in lines]
     received = bytearray()
     while len(received) < sum(map(len, lines)):
         received += read(65536)
@@ -67,45 +67,45 @@ def test_many_senders_do_not_mix(ends: Ends, background: Callable[..., Future[An
 
 
 def test_a_peer_that_does_not_read_ends_the_channel(ends: Ends) -> None:
-    channel, _, _ = ends
-    with pytest.raises(ChannelClosed, match="read"):
-        channel.send(b"x" * 10_000_000, 0.1)
-    assert channel.receive() == b""
-    with pytest.raises(ChannelClosed):
-        channel.send(b"x", PATIENCE)
+    transport, _, _ = ends
+    with pytest.raises(TransportClosed, match="read"):
+        transport.send(b"x" * 10_000_000, 0.1)
+    assert transport.receive() == b""
+    with pytest.raises(TransportClosed):
+        transport.send(b"x", PATIENCE)
 
 
 def test_shut_wakes_who_receives_and_who_sends(ends: Ends, background: Callable[..., Future[Any]]) -> None:
-    channel, _, _ = ends
-    receiving = background(channel.receive)
-    sending = background(channel.send, b"x" * 10_000_000, 10 * PATIENCE)
-    second = background(channel.send, b"y", 10 * PATIENCE)
+    transport, _, _ = ends
+    receiving = background(transport.receive)
+    sending = background(transport.send, b"x" * 10_000_000, 10 * PATIENCE)
+    second = background(transport.send, b"y", 10 * PATIENCE)
     threading.Event().wait(0.05)  # let them start to wait; they must be woken either way
-    channel.shut()
-    channel.shut()
+    transport.shut()
+    transport.shut()
     assert receiving.result(PATIENCE) == b""
     for each in (sending, second):
-        with pytest.raises(ChannelClosed):
+        with pytest.raises(TransportClosed):
             each.result(PATIENCE)
 
 
 def test_what_is_closed_sends_and_receives_nothing(ends: Ends) -> None:
-    channel, _, _ = ends
-    channel.close()
-    channel.close()
-    channel.shut()
-    assert channel.receive() == b""
-    with pytest.raises(ChannelClosed):
-        channel.send(b"x", PATIENCE)
+    transport, _, _ = ends
+    transport.close()
+    transport.close()
+    transport.shut()
+    assert transport.receive() == b""
+    with pytest.raises(TransportClosed):
+        transport.send(b"x", PATIENCE)
 
 
 def test_the_end_of_the_peer_is_an_end_of_file() -> None:
     ours, theirs = socket.socketpair()
-    channel = Channel(ours, ours)
+    transport = Transport(ours, ours)
     theirs.sendall(b"last")
     theirs.close()
-    assert channel.receive() == b"last"
-    assert channel.receive() == b""
-    with pytest.raises(ChannelClosed, match="gone"):
-        channel.send(b"x", PATIENCE)
-    channel.close()
+    assert transport.receive() == b"last"
+    assert transport.receive() == b""
+    with pytest.raises(TransportClosed, match="gone"):
+        transport.send(b"x", PATIENCE)
+    transport.close()

@@ -12,7 +12,7 @@ from cardapp.unix_socket import identity
 FRESH_SECONDS = 0.5
 
 
-class SessionView:
+class SessionStatus:
     """What ``GET /api/state`` shows of the session: asked again only when the choice or the socket changed, or when
     the last answer is older than ``max_age`` seconds."""
 

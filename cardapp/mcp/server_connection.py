@@ -9,7 +9,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from cardapp.mcp.channel import Channel, ChannelClosed
 from cardapp.mcp.jsonrpc import (
     INTERNAL_ERROR,
     INVALID_REQUEST,
@@ -28,6 +27,7 @@ from cardapp.mcp.jsonrpc import (
 from cardapp.mcp.protocol import Protocol, Refusal, progress_params
 from cardapp.mcp.revisions import META, PROGRESS_TOKEN, Revision
 from cardapp.mcp.tools import CallContext, Report, Tool, ToolFailure
+from cardapp.mcp.transport import Transport, TransportClosed
 
 SEND_TIMEOUT = 10.0
 """Seconds a peer may leave what is sent to it unread before it is taken for dead."""
@@ -75,10 +75,10 @@ class _BatchAnswers:
 class Connection:
     """One peer. :meth:`run` is the life of it; everything it starts has ended, or was told to, when it returns."""
 
-    def __init__(self, protocol: Protocol, channel: Channel, slots: threading.Semaphore, grace: float) -> None:
+    def __init__(self, protocol: Protocol, transport: Transport, slots: threading.Semaphore, grace: float) -> None:
         """``slots`` bounds the calls that run at once; ``grace`` is how long, in seconds, the end waits for them."""
         self._protocol = protocol
-        self._channel = channel
+        self._transport = transport
         self._slots = slots
         self._grace = grace
         self._negotiated: Revision | None = None
@@ -87,10 +87,10 @@ class Connection:
         self._threads: dict[threading.Thread, _Call] = {}
 
     def run(self) -> None:
-        """Serve until the peer ends its side, is gone, or the channel is shut; then close the channel."""
+        """Serve until the peer ends its side, is gone, or the transport is shut; then close the transport."""
         decoder = LineDecoder()
         try:
-            while data := self._channel.receive():
+            while data := self._transport.receive():
                 for frame in decoder.feed(data):
                     self._take(frame)
         finally:
@@ -105,7 +105,7 @@ class Connection:
         deadline = time.monotonic() + self._grace
         for thread in running:
             thread.join(max(0.0, deadline - time.monotonic()))
-        self._channel.close()
+        self._transport.close()
 
     # -- what comes in ---------------------------------------------------------------------------------------------
 
@@ -217,6 +217,6 @@ class Connection:
 
     def _send(self, message: Message | list[Message]) -> None:
         try:
-            self._channel.send(encode(message), SEND_TIMEOUT)
-        except ChannelClosed as why:
+            self._transport.send(encode(message), SEND_TIMEOUT)
+        except TransportClosed as why:
             _LOG.debug("an MCP peer was lost: %s", why)

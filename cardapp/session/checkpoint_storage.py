@@ -18,7 +18,7 @@ from cardapp.state import navigation as navigation_store
 from cardapp.state.database import Connection, Database
 
 
-class CheckpointRecord:
+class CheckpointStorage:
     """The store as checkpoints use it. ``clock`` gives RFC 3339 UTC with milliseconds."""
 
     def __init__(self, database: Database, clock: Callable[[], str]) -> None:

@@ -13,7 +13,7 @@ import pytest
 from cardapp.errors import SessionUnavailable
 from cardapp.session.choice import Choice
 from cardapp.session.link import SessionLink
-from cardapp.session.view import SessionView
+from cardapp.session.status import SessionStatus
 
 TOLD = {"container_id": "c", "instance": "i", "profile": "p", "target": "t"}
 
@@ -36,7 +36,7 @@ class Slow:
 
 def test_while_one_asks_the_others_get_what_was_seen_last() -> None:
     link, now = Slow(), [0.0]
-    view = SessionView(link, lambda: now[0], max_age=1.0)  # type: ignore[arg-type]
+    view = SessionStatus(link, lambda: now[0], max_age=1.0)  # type: ignore[arg-type]
     link.let.set()
     first = view.brief()
     assert (first["available"], first["binding"]) == (True, TOLD)

@@ -22,7 +22,7 @@ PERIOD_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class SyncWatch:
+class SyncMonitor:
     """Owned by the service: ``start`` once, ``stop`` any number of times."""
 
     def __init__(
@@ -41,7 +41,7 @@ class SyncWatch:
         self._database = database
         self._told = ""
         self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._loop, name="sync-watch", daemon=True)
+        self._thread = threading.Thread(target=self._loop, name="sync-monitor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()

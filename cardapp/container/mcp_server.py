@@ -1,4 +1,4 @@
-"""The session's MCP server as a process: ``python -m cardapp.container.host DIRECTORY``, started by the runtime.
+"""The session's MCP server as a process: ``python -m cardapp.container.mcp_server DIRECTORY``, started by the runtime.
 
 Brings up what of the session does not run yet, then serves its tools on ``mcp.sock`` until SIGTERM.
 """

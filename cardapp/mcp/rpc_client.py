@@ -21,7 +21,6 @@ from cardapp.errors import (
     McpRemoteError,
     McpTimeout,
 )
-from cardapp.mcp.channel import Channel, ChannelClosed
 from cardapp.mcp.jsonrpc import (
     METHOD_NOT_FOUND,
     Batch,
@@ -36,6 +35,7 @@ from cardapp.mcp.jsonrpc import (
     encode,
     is_id,
 )
+from cardapp.mcp.transport import Transport, TransportClosed
 
 OnProgress = Callable[[float, float | None, str | None], None]
 """Takes done, total and message of each progress notification, in the thread that waits for the answer."""
@@ -92,11 +92,11 @@ class _Pending:
         return remaining
 
 
-class Conversation:
+class RpcClient:
     """Requests to one peer, from any number of threads. Ids, used as progress tokens too, are never used twice."""
 
-    def __init__(self, channel: Channel, name: str = "mcp-client") -> None:
-        """Takes ``channel`` over and starts reading."""
+    def __init__(self, transport: Transport, name: str = "mcp-client") -> None:
+        """Takes ``transport`` over and starts reading."""
         self.closed = threading.Event()
         """Set once nothing more can come."""
         self.batches = False
@@ -105,7 +105,7 @@ class Conversation:
         """Whether the peer's own requests are answered; in the modern era there are none."""
         self.on_notification: Callable[[Notification], None] = lambda _notification: None
         """Called in the reader thread with what is no progress."""
-        self._channel = channel
+        self._transport = transport
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
         self._pending: dict[object, _Pending] = {}
@@ -149,7 +149,7 @@ class Conversation:
     def close(self, timeout: float = 5.0) -> None:
         """Hang up; every pending request fails with :class:`McpClosed`. Idempotent."""
         self._finish(McpClosed("the connection was closed on this side"))
-        self._channel.shut()
+        self._transport.shut()
         if threading.current_thread() is not self._reader:
             self._reader.join(timeout)
 
@@ -202,8 +202,8 @@ class Conversation:
 
     def _send(self, line: bytes, timeout: float) -> None:
         try:
-            self._channel.send(line, timeout)
-        except ChannelClosed as why:
+            self._transport.send(line, timeout)
+        except TransportClosed as why:
             self._finish(McpClosed(str(why)))
             self._raise_if_ended()
 
@@ -226,7 +226,7 @@ class Conversation:
         end: McpError | None = None
         unasked = 0
         try:
-            while end is None and (data := self._channel.receive()):
+            while end is None and (data := self._transport.receive()):
                 unasked = 0 if self._pending else unasked + len(data)
                 if unasked > MAX_UNASKED:
                     end = McpProtocolError("the peer talks on and on without being asked")
@@ -234,8 +234,8 @@ class Conversation:
                     end = end or self._take(frame)
         finally:
             cut = ", in the middle of a message" if decoder.mid_line else ""
-            self._finish(end or McpClosed(self._channel.failure or f"the peer is gone{cut}"))
-            self._channel.close()
+            self._finish(end or McpClosed(self._transport.failure or f"the peer is gone{cut}"))
+            self._transport.close()
 
     def _take(self, frame: Frame) -> McpError | None:
         """Handle one frame, or say why to hang up: a stream that held nonsense cannot be trusted further."""
@@ -290,8 +290,8 @@ class Conversation:
         else:
             answer = Failure(request.id, METHOD_NOT_FOUND, f"Method not found: {request.method}")
         try:
-            self._channel.send(encode(answer), _SEND_TIMEOUT)
-        except ChannelClosed as why:
+            self._transport.send(encode(answer), _SEND_TIMEOUT)
+        except TransportClosed as why:
             self._finish(McpClosed(str(why)))
 
 

@@ -22,11 +22,11 @@ class Stream(Protocol):
     def close(self) -> None: ...
 
 
-class ChannelClosed(Exception):
-    """Nothing more can be sent: the peer is gone, does not read, or the channel was shut."""
+class TransportClosed(Exception):
+    """Nothing more can be sent: the peer is gone, does not read, or the transport was shut."""
 
 
-class Channel:
+class Transport:
     """Owns both streams. One thread receives, any thread sends, any thread may :meth:`shut`."""
 
     def __init__(self, reader: Stream, writer: Stream) -> None:
@@ -34,7 +34,7 @@ class Channel:
         self._streams = (reader, writer)
         self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
         self.failure: str | None = None
-        """Why sending ended the channel, if it did."""
+        """Why sending ended the transport, if it did."""
         self._sending = threading.Lock()
         self._shut = threading.Event()
         self._wake_fd, self._waker_fd = os.pipe()
@@ -49,7 +49,7 @@ class Channel:
         return writer if isinstance(writer, socket.socket) else socket.socket(fileno=os.dup(writer.fileno()))
 
     def receive(self) -> bytes:
-        """The next bytes as they come; ``b""`` once the peer has ended its side, is gone, or the channel is shut."""
+        """The next bytes as they come; ``b""`` once the peer has ended its side, is gone, or the transport is shut."""
         if self._shut.is_set():
             return b""
         poll = select.poll()
@@ -64,18 +64,18 @@ class Channel:
             return b""
 
     def send(self, data: bytes, timeout: float) -> None:
-        """All of ``data``, or, when it does not go out within ``timeout`` seconds, the end of the channel.
+        """All of ``data``, or, when it does not go out within ``timeout`` seconds, the end of the transport.
 
-        What was cut off mid-message cannot be mended, so every failure shuts the channel.
+        What was cut off mid-message cannot be mended, so every failure shuts the transport.
 
-        :raises ChannelClosed: it could not be sent whole.
+        :raises TransportClosed: it could not be sent whole.
         """
         deadline = time.monotonic() + timeout
         if not self._sending.acquire(timeout=timeout):
             raise self._failed(f"the peer has read nothing for {timeout:g} s")
         try:
             if self._shut.is_set():
-                raise ChannelClosed("the connection was closed")
+                raise TransportClosed("the connection was closed")
             rest = memoryview(data)
             while rest:
                 rest = rest[self._send_some(rest, deadline - time.monotonic()) :]
@@ -90,7 +90,7 @@ class Channel:
         poll.register(self._wake_fd, select.POLLIN)
         ready = poll.poll(max(0.0, remaining) * 1000)
         if self._shut.is_set():
-            raise ChannelClosed("the connection was closed")
+            raise TransportClosed("the connection was closed")
         if not ready:
             raise self._failed("the peer does not read what is sent")
         if self._socket is not None:
@@ -101,10 +101,10 @@ class Channel:
         # A pipe that polls as writable takes this much at once; the descriptor itself stays as its owner set it.
         return os.write(self._write_fd, data[: select.PIPE_BUF])
 
-    def _failed(self, reason: str) -> ChannelClosed:
+    def _failed(self, reason: str) -> TransportClosed:
         self.failure = reason  # before the receiving thread wakes and asks for it
         self.shut()
-        return ChannelClosed(reason)
+        return TransportClosed(reason)
 
     def shut(self) -> None:
         """End every wait, from any thread, any number of times. The descriptors stay until :meth:`close`."""
