@@ -1,4 +1,4 @@
-"""The session's gdb, seen from outside: requests over its channel, bounded and cancellable."""
+"""The client of the channel to the session's gdb (``gdb_plugin/channel.py``); every wait is bounded."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from typing import Any, Protocol
 
 from cardapp.errors import CardAppError, DebuggerFailed, TooSlow
 
-# How often a wait looks at the cancellation; an answer ends the wait at once.
-GLANCE = 0.02
+# Seconds between two checks of the cancellation. A reply ends the wait at once.
+CANCEL_POLL = 0.02
 CONNECT_TIMEOUT = 2.0
 
 
 class ChannelError(DebuggerFailed):
-    """gdb refused the request: ``code`` is the channel's own, ``extra`` what it sent beside the reason."""
+    """gdb refused the request: ``code`` is the channel's own, ``extra`` holds the other members of its reply."""
 
 
 class DebuggerGone(DebuggerFailed):
-    """No gdb answers at the channel's socket, or it ended during the request."""
+    """No gdb listens at the channel's socket, or it ended during the request."""
 
     code = "debugger_dead"
 
 
 class Cancelled(CardAppError):
-    """The caller's event was set while gdb worked on the request; gdb goes on with it."""
+    """The request was cancelled while gdb worked on it. gdb does not stop working on it."""
 
     code = "cancelled"
 
 
 class Cancellation(Protocol):
-    """What tells that an answer is no longer wanted."""
+    """Tells whether the caller still wants the reply."""
 
     def is_set(self) -> bool: ...
 
 
-class Pending:
-    """A request under way. Its answer may be awaited more than once; closing only stops listening for it."""
+class PendingReply:
+    """A request that gdb works on. Its reply may be awaited more than once; closing does not stop gdb."""
 
     def __init__(self, path: str, name: str, arguments: dict[str, Any]) -> None:
         self._name = name
@@ -52,14 +52,14 @@ class Pending:
             self._connection.close()
             raise DebuggerGone(f"gdb does not answer ({error.strerror or error})") from error
 
-    def __enter__(self) -> Pending:
+    def __enter__(self) -> PendingReply:
         return self
 
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
     def result(self, timeout: float, cancelled: Cancellation | None = None) -> Any:
-        """gdb's answer. Raises :class:`ChannelError`, :class:`DebuggerGone`, :class:`TooSlow` or :class:`Cancelled`."""
+        """gdb's reply. Raises :class:`ChannelError`, :class:`DebuggerGone`, :class:`TooSlow` or :class:`Cancelled`."""
         deadline = time.monotonic() + timeout
         while not self._received.endswith(b"\n"):
             if cancelled is not None and cancelled.is_set():
@@ -67,43 +67,46 @@ class Pending:
             left = deadline - time.monotonic()
             if left <= 0:
                 raise TooSlow("gdb did not answer in time")
-            self._receive(left if cancelled is None else min(left, GLANCE))
-        answer = json.loads(self._received)
-        if "ok" in answer:
-            return answer["ok"]
-        extra = {key: value for key, value in answer.items() if key not in ("error", "reason")}
-        raise ChannelError(answer.get("reason", f"gdb refused {self._name}"), code=answer.get("error"), extra=extra)
+            self._receive(left if cancelled is None else min(left, CANCEL_POLL))
+        reply = json.loads(self._received)
+        if "ok" in reply:
+            return reply["ok"]
+        extra = {key: value for key, value in reply.items() if key not in ("error", "reason")}
+        raise ChannelError(reply.get("reason", f"gdb refused {self._name}"), code=reply.get("error"), extra=extra)
 
     def _receive(self, timeout: float) -> None:
         self._connection.settimeout(timeout)
         try:
-            piece = self._connection.recv(1 << 16)
+            data = self._connection.recv(1 << 16)
         except TimeoutError:
             return
         except OSError as error:
             raise DebuggerGone("gdb ended during the request") from error
-        if not piece:
+        if not data:
             raise DebuggerGone("gdb ended during the request")
-        self._received += piece
+        self._received += data
 
 
 class GdbChannel:
-    """Speaks with the gdb that serves ``path``. Holds no connection between requests, so a new gdb is found at once."""
+    """Sends requests to the gdb that serves ``path``.
+
+    It opens a connection for each request, so it finds a new gdb at once.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = str(path)
 
-    def begin(self, name: str, **arguments: Any) -> Pending:
-        """Send a request without waiting for its answer. Raises :class:`DebuggerGone`."""
-        return Pending(self._path, name, arguments)
+    def begin(self, name: str, **arguments: Any) -> PendingReply:
+        """Send a request without waiting for its reply. Raises :class:`DebuggerGone`."""
+        return PendingReply(self._path, name, arguments)
 
     def call(self, name: str, *, timeout: float, **arguments: Any) -> Any:
-        """Send a request and wait for its answer; raises as :meth:`begin` and :meth:`Pending.result` do."""
+        """Send a request and wait for its reply; raises as :meth:`begin` and :meth:`PendingReply.result` do."""
         with self.begin(name, **arguments) as pending:
             return pending.result(timeout)
 
     def alive(self, timeout: float = 2.0) -> bool:
-        """Whether gdb's own thread answers."""
+        """Whether gdb's main thread answers."""
         try:
             self.call("ping", timeout=timeout)
         except (DebuggerFailed, TooSlow):
@@ -111,7 +114,7 @@ class GdbChannel:
         return True
 
     def condition(self) -> str | None:
-        """Why it cannot be used, None when it can."""
+        """Why gdb cannot be used, None if it can."""
         try:
             self.call("state", timeout=1.0)
         except (DebuggerFailed, TooSlow) as error:

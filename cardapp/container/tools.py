@@ -112,7 +112,7 @@ class SessionTools:
         return {
             "generation": arguments["generation"],
             "snapshot_ref": arguments["snapshot_ref"],
-        } | replay.perform()
+        } | replay.replay()
 
     def reset(self, _arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         session = self._session

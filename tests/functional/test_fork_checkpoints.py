@@ -1,4 +1,4 @@
-"""Stops that were visited before: taken up from copies of the program where that is sound, run to anew where not."""
+"""Replays from fork checkpoints: used where a fork behaves like the program, never where it does not."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def shared(tool: SessionTool, tmp_path_factory: pytest.TempPathFactory) -> Runni
 
 @pytest.fixture
 def session(shared: RunningSession) -> RunningSession:
-    """The shared session with no program, so with no copies."""
+    """The shared session with no program, so with no checkpoints."""
     shared.card.behave()
     shared.ask("target_reset")
     return shared
 
 
 def programs(session: RunningSession) -> list[int]:
-    """The processes of the target: the program and its copies."""
+    """The processes of the target: the program and its checkpoints."""
     return [pid for pid, command in session.processes().items() if command == "target"]
 
 
@@ -67,10 +67,10 @@ def handles(session: RunningSession) -> set[int]:
 
 
 def within(session: RunningSession, expression: str) -> str:
-    """What the expression gives inside gdb, of its ``visits``."""
+    """What the expression gives inside gdb, where ``replays`` is the plugin's object."""
     told = session.path / "told"
     told.unlink(missing_ok=True)
-    found = "visits = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
+    found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
     session.gdb(f"python import gc; {found}; print({expression}, file=open('{told}', 'w'), flush=True)")
     return eventually(lambda: told.exists() and told.read_text().strip())
 
@@ -85,63 +85,64 @@ def descriptors(session: RunningSession) -> int:
     return len(list(Path("/proc", str(session.pid("gdb")), "fd").iterdir()))
 
 
-def visit(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
-    """The method of a replay, and all that it tells of the program."""
+def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
+    """The method of a replay, and all that it reports of the program."""
     told = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
     return told["method"], {key: told[key] for key in ("file", "line", "function", "values", "allocator")}
 
 
-def arrived(session: RunningSession, stop: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
-    """Whether gdb itself had ended over a process that was killed under its hands, which a replay says and the next one
-    mends; and the values there."""
+def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
+    """Whether gdb had crashed because a process was killed while gdb worked on it, so that this replay failed and the
+    next one started gdb again; and the values at the stop."""
     found = session.call("checkpoint_replay", session.request(stop, "count", "letters", "arena", "&arena", "word"))
     if found.is_error:
         assert found.structured["code"] == "debugger_dead"
-        return True, visit(session, stop)[1]["values"]
+        return True, replayed(session, stop)[1]["values"]
     return False, found.structured["values"]
 
 
-# -- what a revisit is -----------------------------------------------------------------------------------------------
+# -- replays from a checkpoint ---------------------------------------------------------------------------------------
 
 
-def test_a_stop_is_taken_up_again_with_its_values_its_sign_and_its_output(session: RunningSession) -> None:
-    ways = [visit(session, stop) for stop in (FIRST, LATER, MARKED, FIRST, LATER, MARKED, MARKED, FIRST)]
+def test_a_restarted_stop_has_its_values_and_its_sign(session: RunningSession) -> None:
+    ways = [replayed(session, stop) for stop in (FIRST, LATER, MARKED, FIRST, LATER, MARKED, MARKED, FIRST)]
     assert [method for method, _ in ways] == ["rerun"] * 3 + ["fork"] * 5
     assert [told for _, told in ways[3:]] == [ways[index][1] for index in (0, 1, 2, 2, 0)]
     assert shown(session) == ("target.c", FIRST["line"], [FIRST["line"]])
 
 
-def test_the_program_goes_on_from_a_copy_and_the_copy_is_there_again(session: RunningSession) -> None:
-    _, before = visit(session, MARKED)
-    visit(session, FIRST)
+def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_again(session: RunningSession) -> None:
+    _, before = replayed(session, MARKED)
+    replayed(session, FIRST)
     for _ in range(3):
-        assert visit(session, MARKED) == ("fork", before)
+        assert replayed(session, MARKED) == ("fork", before)
         session.gdb("finish")
         eventually(lambda: session.state()["function"] == "main")
+        line = session.state()["line"]
         session.gdb("set var count = 99")
         session.gdb("next")
-        eventually(lambda: session.state()["line"] not in (None, MARKED["line"]))
+        eventually(lambda: session.state()["line"] not in (None, line))
 
 
 def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> None:
     session.card.behave("greet")
-    visit(session, LATER)
+    replayed(session, LATER)
     eventually(lambda: "hello from the target" in session.screen())
-    visit(session, FIRST)
+    replayed(session, FIRST)
     eventually(lambda: "hello from the target" not in session.screen())
-    assert visit(session, LATER)[0] == "fork"
+    assert replayed(session, LATER)[0] == "fork"
     eventually(lambda: "hello from the target" in session.screen())
 
 
-def test_a_fresh_replay_takes_no_copy(session: RunningSession) -> None:
-    method, told = visit(session, LATER)
-    assert visit(session, LATER) == ("fork", told)
-    assert (method, visit(session, LATER, fresh=True)) == ("rerun", ("rerun", told))
+def test_a_fresh_replay_uses_no_checkpoint(session: RunningSession) -> None:
+    method, told = replayed(session, LATER)
+    assert replayed(session, LATER) == ("fork", told)
+    assert (method, replayed(session, LATER, fresh=True)) == ("rerun", ("rerun", told))
 
 
-def test_the_state_says_where_a_copy_stands_and_changes_when_it_moves(session: RunningSession) -> None:
-    visit(session, LATER)
-    visit(session, FIRST)
+def test_the_state_of_a_restarted_program_is_its_stop_until_it_moves(session: RunningSession) -> None:
+    replayed(session, LATER)
+    replayed(session, FIRST)
     told = session.replay(LATER, "count")
     state = session.state()
     assert (state["state"], state["line"], state["stop_id"]) == ("stopped", LATER["line"], told["stop_id"])
@@ -149,134 +150,136 @@ def test_the_state_says_where_a_copy_stands_and_changes_when_it_moves(session: R
     eventually(lambda: session.state()["stop_id"] != told["stop_id"])
 
 
-# -- where copies are not sound --------------------------------------------------------------------------------------
+# -- where a fork would differ ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["file", "pipe", "shared", "thread", "daemon", "timer", "alarm"])
-def test_what_is_shared_with_others_or_would_be_lost_is_never_copied(session: RunningSession, how: str) -> None:
+def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_forked(
+    session: RunningSession, how: str
+) -> None:
     session.card.behave(how)
-    ways = [visit(session, stop)[0] for stop in (LATER, FIRST, LATER, FIRST, LATER)]
+    ways = [replayed(session, stop)[0] for stop in (LATER, FIRST, LATER, FIRST, LATER)]
     assert ways[::2] == ["rerun"] * 3
-    visit(session, FIRST)
-    assert visit(session, FIRST)[0] == "fork"  # nothing was opened yet
+    replayed(session, FIRST)
+    assert replayed(session, FIRST)[0] == "fork"  # nothing was opened yet
     session.ask("target_reset")
-    for pid in programs(session):  # the daemon, which gdb let go
+    for pid in programs(session):  # the daemon, which gdb has detached
         os.kill(pid, signal.SIGKILL)
 
 
-def test_what_was_built_or_started_otherwise_is_run_anew(session: RunningSession) -> None:
-    visit(session, LATER)
+def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSession) -> None:
+    replayed(session, LATER)
     source = session.path / "work" / "probe" / "target.c"
     source.write_text(source.read_text() + "\n")
-    assert visit(session, LATER)[0] == "rerun"
-    assert visit(session, LATER)[0] == "fork"
+    assert replayed(session, LATER)[0] == "rerun"
+    assert replayed(session, LATER)[0] == "fork"
     session.card.behave("anything")
-    assert visit(session, LATER)[0] == "rerun"
+    assert replayed(session, LATER)[0] == "rerun"
 
 
 @pytest.mark.parametrize(
     "command",
     ["checkpoint", "restart 0", "watch count", "kill", "run", "detach", "inferior 1\radd-inferior\rinferior 2"],
 )
-def test_whatever_the_learner_did_leads_to_a_run(session: RunningSession, command: str) -> None:
-    _, told = visit(session, LATER)
-    visit(session, FIRST)
+def test_whatever_the_learner_did_leads_to_a_rerun(session: RunningSession, command: str) -> None:
+    _, told = replayed(session, LATER)
+    replayed(session, FIRST)
     session.gdb(command)
     session.gdb('printf "%d-%d\\n", 12, 34')
     eventually(lambda: "12-34" in session.screen())
-    again = [visit(session, stop) for stop in (LATER, FIRST, LATER)]
+    again = [replayed(session, stop) for stop in (LATER, FIRST, LATER)]
     assert again[0][1] == again[2][1] == told
     session.gdb("delete")
     remove_other_inferiors(session)
 
 
-def test_beside_an_inferior_of_the_learner_nothing_is_copied(session: RunningSession) -> None:
-    _, told = visit(session, LATER)
-    visit(session, FIRST)
+def test_beside_an_inferior_of_the_learner_nothing_is_forked(session: RunningSession) -> None:
+    _, told = replayed(session, LATER)
+    replayed(session, FIRST)
     session.gdb("add-inferior")
     eventually(lambda: within(session, "len(gdb.inferiors())") == "2")
-    assert visit(session, LATER) == ("rerun", told)  # though there is a copy of it
+    assert replayed(session, LATER) == ("rerun", told)  # though there is a checkpoint of it
     for _ in range(3):
         session.ask("target_reset")
-        # A breakpoint left in a copy made by the way of the first would change what the program does.
-        assert [visit(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
-        assert visit(session, LATER) == ("rerun", told)
+        # A breakpoint left in a fork that was taken on the way would change what the program does.
+        assert [replayed(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
+        assert replayed(session, LATER) == ("rerun", told)
     remove_other_inferiors(session)
-    visit(session, FIRST)
-    assert visit(session, LATER) == ("rerun", told)
-    assert visit(session, LATER) == ("fork", told)
+    replayed(session, FIRST)
+    assert replayed(session, LATER) == ("rerun", told)
+    assert replayed(session, LATER) == ("fork", told)
 
 
 @pytest.mark.parametrize("index", range(6))
-def test_a_copy_that_something_else_killed_leads_to_a_run(session: RunningSession, index: int) -> None:
-    before = [visit(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
-    # Where the program began, where it stands, copies of the start of main and of the three stops; what it ran in
-    # before is ended after the answer.
-    eventually(lambda: within(session, "len(replays._checkpoints._numbers), replays._checkpoints._left") == "4 []")
+def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, index: int) -> None:
+    before = [replayed(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
+    # The original process, the program, and the checkpoints of main and of the three stops. What a restart left is
+    # deleted after the reply.
+    eventually(lambda: within(session, "len(replays._checkpoints._numbers), replays._checkpoints._obsolete") == "4 []")
     eventually(lambda: len(programs(session)) == 6)
     os.kill(sorted(programs(session))[index], signal.SIGKILL)
     for methods in (["rerun"] * 3, ["fork"] * 3):
-        assert [visit(session, stop) for stop in (LATER, MARKED, FIRST)] == list(zip(methods, before, strict=True))
+        assert [replayed(session, stop) for stop in (LATER, MARKED, FIRST)] == list(zip(methods, before, strict=True))
     eventually(lambda: len(programs(session)) == 6)
 
 
-def test_whatever_is_killed_while_copies_are_made_the_next_visits_arrive(
+def test_whatever_is_killed_while_checkpoints_are_taken_later_replays_succeed(
     session: RunningSession, loops: Callable[..., int]
 ) -> None:
     chosen = random.Random(5)
-    values = {stop["line"]: visit(session, stop)[1]["values"] for stop in (LATER, MARKED, FIRST)}
+    values = {stop["line"]: replayed(session, stop)[1]["values"] for stop in (LATER, MARKED, FIRST)}
     laps = loops(quick=30, full=400)
     deaths = 0
     for _ in range(laps):
-        arrived(session, chosen.choice([LATER, MARKED, FIRST]))
+        replayed_after_a_kill(session, chosen.choice([LATER, MARKED, FIRST]))
         with contextlib.suppress(ProcessLookupError):
             os.kill(chosen.choice(programs(session)), signal.SIGKILL)
         for stop in chosen.sample([LATER, MARKED, FIRST], 3):
-            died, seen = arrived(session, stop)
+            died, seen = replayed_after_a_kill(session, stop)
             deaths += died
             assert seen == values[stop["line"]]
     assert deaths <= laps // 15
 
 
-def test_gdb_hears_of_a_stop_after_an_error_that_left_its_signal_blocked(session: RunningSession) -> None:
-    _, told = visit(session, LATER)
+def test_gdb_notices_a_stop_after_an_error_that_left_sigchld_blocked(session: RunningSession) -> None:
+    _, told = replayed(session, LATER)
     session.gdb("python import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})")
-    assert visit(session, LATER, fresh=True) == ("rerun", told)
+    assert replayed(session, LATER, fresh=True) == ("rerun", told)
 
 
-def test_a_program_that_ends_takes_its_copies_with_it(session: RunningSession) -> None:
-    _, told = visit(session, LATER)
-    visit(session, FIRST)
-    assert visit(session, LATER)[0] == "fork"
+def test_the_checkpoints_end_with_the_program(session: RunningSession) -> None:
+    _, told = replayed(session, LATER)
+    replayed(session, FIRST)
+    assert replayed(session, LATER)[0] == "fork"
     session.gdb("continue")
     eventually(lambda: session.state()["state"] == "exited")
     assert session.state()["reason"] == "exit code 0"
     eventually(lambda: not programs(session))
-    assert visit(session, LATER) == ("rerun", told)
+    assert replayed(session, LATER) == ("rerun", told)
 
 
-def test_an_end_before_the_stop_is_told_from_a_copy_too(session: RunningSession) -> None:
+def test_an_exit_before_the_stop_is_reported_from_a_checkpoint_too(session: RunningSession) -> None:
     session.card.behave("exit")
-    visit(session, FIRST)
+    replayed(session, FIRST)
     refusal = session.refusal(LATER)
     assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 7, 0)
     eventually(lambda: not programs(session))
 
 
-def test_only_a_new_run_can_tell_that_a_stop_is_not_reached(session: RunningSession) -> None:
-    visit(session, FIRST)
+def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: RunningSession) -> None:
+    replayed(session, FIRST)
     refusal = session.refusal({"function": "twice", "hits": 5})
     assert (refusal["code"], refusal["reached"]) == ("target_exited", 1)
-    method, told = visit(session, LATER)
+    method, told = replayed(session, LATER)
     assert method == "rerun"
-    assert visit(session, FIRST)[0] == "rerun"
-    assert visit(session, LATER) == ("fork", told)
+    assert replayed(session, FIRST)[0] == "rerun"
+    assert replayed(session, LATER) == ("fork", told)
 
 
 # -- their number ----------------------------------------------------------------------------------------------------
 
 
-def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> None:
+def test_checkpoints_are_few_and_none_outlives_a_reset(session: RunningSession) -> None:
     stops = [{"function": "mark", "hits": hits} for hits in (1, 2, 3, 4, 5, 6)]
     stops += [at(text, hits) for text in ("/* marked */", "/* in the loop */") for hits in range(1, 6)]
     stops += [at("a->used += size;", hits) for hits in (1, 2)] + [at("a->count++;", hits) for hits in (1, 2)]
@@ -285,33 +288,33 @@ def test_copies_are_few_and_none_outlives_a_reset(session: RunningSession) -> No
     stops += [at("a->blocks[a->count].size", hits) for hits in (1, 2)]
     stops += [at("a->blocks[a->count].label", hits) for hits in (1, 2)] + [at("misbehave(argc", 1)]
     assert len(stops) > 33
-    assert {visit(session, stop)[0] for stop in stops} == {"rerun"}
-    assert visit(session, stops[-1])[0] == "fork"
-    assert visit(session, stops[0])[0] == "rerun"  # the oldest went
+    assert {replayed(session, stop)[0] for stop in stops} == {"rerun"}
+    assert replayed(session, stops[-1])[0] == "fork"
+    assert replayed(session, stops[0])[0] == "rerun"  # the oldest was deleted
     eventually(lambda: len(programs(session)) <= 36)
     eventually(lambda: handles(session) == set(programs(session)))
-    # The pages of output of each copy but that of the stop where it stands.
+    # The screen of each checkpoint but that of the stop where the program is.
     assert within(session, "len(replays._screens)") == "31"
     session.ask("target_reset")
     eventually(lambda: not programs(session))
     assert handles(session) == set()
 
 
-def test_gdb_holds_no_more_files_after_many_visits(session: RunningSession, loops: Callable[..., int]) -> None:
+def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession, loops: Callable[..., int]) -> None:
     held = []
     for _ in range(2):
         for _ in range(loops(quick=20, full=200)):
-            visit(session, LATER)
-            visit(session, FIRST)
-        eventually(lambda: within(session, "replays._checkpoints._left") == "[]")
+            replayed(session, LATER)
+            replayed(session, FIRST)
+        eventually(lambda: within(session, "replays._checkpoints._obsolete") == "[]")
         held.append(descriptors(session))
-    assert held[1] <= held[0] + 5  # a connection or a copy that is on its way
+    assert held[1] <= held[0] + 5  # a connection or a checkpoint under way
 
 
 def test_none_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
     own = RunningSession(tool, TestCard(tmp_path / "card", "other"), "own")
     for stop in (FIRST, LATER, FIRST):
-        visit(own, stop)
+        replayed(own, stop)
     container = own.ask("session_binding")["container_id"]
     assert len(programs(own)) >= 3
     own.stop()
@@ -341,9 +344,9 @@ def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
     proofs: dict[str, dict[str, list[dict[str, Any]]]] = {key: {} for key in snapshots}
     for _ in range(laps):
         first, *others = chosen.sample(sorted(snapshots.keys() - set(few)), 5)
-        visits = few * 2 + others
-        chosen.shuffle(visits)
-        for key in [first, *visits]:
+        order = few * 2 + others
+        chosen.shuffle(order)
+        for key in [first, *order]:
             method, told = _proof(session, card, key, snapshots[key], fresh=key == first)
             proofs[key].setdefault(method, []).append(told)
     for seen in proofs.values():
@@ -355,7 +358,7 @@ def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
 def _proof(
     session: RunningSession, card: Card, key: str, snapshot: Snapshot, *, fresh: bool
 ) -> tuple[str, dict[str, Any]]:
-    """The method of a replay, and all that it tells of the snapshot, which is as the card says."""
+    """The method of a replay, and all that it reports of the snapshot, which is as the card says."""
     told = session.ask("session_binding")
     binding = {part: told[part] for part in ("container_id", "instance", "profile", "target")}
     asked = replay.arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)

@@ -1,1 +1,1 @@
-"""What runs inside gdb, in gdb's own Python: the standard library and the ``gdb`` module only."""
+"""The part that runs inside gdb, in gdb's own Python: it has the standard library and the ``gdb`` module only."""

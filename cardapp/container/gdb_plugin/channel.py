@@ -1,9 +1,9 @@
-"""The way into the gdb that the learner sees: JSON lines on a UNIX socket, answered inside gdb.
+"""The channel to the gdb that the learner sees: a server inside gdb that speaks JSON lines on a Unix socket.
 
-gdb itself loads this and calls :func:`open`, so it uses the standard library alone. A request is
-``{"do": name, "with": {…}}``; its answer ``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each
-connection is served by a thread of its own. What touches gdb runs in gdb's own thread, by ``gdb.post_event``; the
-state and the interrupt are answered by the connection's thread, so they work while the program runs.
+gdb loads this module and calls :func:`open`. A request is ``{"do": name, "with": {…}}``. The reply is
+``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each connection has a thread. gdb's Python API may only
+be used in gdb's main thread, so most operations are sent there with ``gdb.post_event``. The operations ``state`` and
+``interrupt`` do not use that API, so they also work while the program runs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from cardapp.container.gdb_plugin.replays import Replays
 from cardapp.container.gdb_plugin.rerun import Failure
 from cardapp.container.gdb_plugin.values import read
 
-# gdb wants these in its own thread only.
+# gdb handles these signals, in its main thread only.
 GDB_SIGNALS = {signal.SIGINT, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, signal.SIGTERM}
 
 
@@ -39,19 +39,19 @@ class Channel:
         self._waiting: deque[Callable[[], None]] = deque()
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         with contextlib.suppress(FileNotFoundError):
-            os.unlink(path)  # of a gdb that was killed: there is one gdb to a session
+            os.unlink(path)  # left by a gdb that was killed; a session has one gdb
         mask = os.umask(0o177)
         try:
             self._listener.bind(path)
         finally:
             os.umask(mask)
         self._listener.listen()
-        self._at_once: dict[str, Callable[..., Any]] = {"state": program.state, "interrupt": program.interrupt}
-        self._in_gdb: dict[str, Callable[..., Any]] = {
+        self._in_any_thread: dict[str, Callable[..., Any]] = {"state": program.state, "interrupt": program.interrupt}
+        self._in_main_thread: dict[str, Callable[..., Any]] = {
             "ping": os.getpid,
             "load": program.load,
-            "leave": replays.leave,
-            "settle": replays.settle,
+            "prepare": replays.prepare,
+            "checkpoint": replays.checkpoint,
             "kill": program.kill,
             "read": lambda **what: read(program, **what),
         }
@@ -65,61 +65,68 @@ class Channel:
             _thread("card-request", self._serve, connection)
 
     def _serve(self, connection: socket.socket) -> None:
-        # A peer that gave up waiting is no matter of gdb's.
+        # A client may disconnect before it gets its reply.
         with connection, contextlib.suppress(OSError, ValueError):
             for line in connection.makefile("rb"):
-                connection.sendall(json.dumps(self._answer(json.loads(line))).encode() + b"\n")
+                connection.sendall(json.dumps(self._reply(json.loads(line))).encode() + b"\n")
 
-    def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _reply(self, request: dict[str, Any]) -> dict[str, Any]:
         name, arguments = request["do"], request.get("with", {})
-        if name in self._at_once:
-            return _outcome(self._at_once[name], arguments)
-        answers: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
-        if name == "run":
-            return self._run_to_its_end(arguments, answers)
-        if name not in self._in_gdb:
-            return {"error": "unknown_request", "reason": f"{name!r} is no request of this channel"}
-        gdb.post_event(lambda: self._in_turn(lambda: answers.put(_outcome(self._in_gdb[name], arguments))))
-        return answers.get()
+        if name in self._in_any_thread:
+            return _outcome(self._in_any_thread[name], arguments)
+        replies: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        if name == "replay":
+            return self._replay(arguments, replies)
+        if name not in self._in_main_thread:
+            return {"error": "unknown_request", "reason": f"the channel has no operation {name!r}"}
+        operation = self._in_main_thread[name]
+        gdb.post_event(lambda: self._one_at_a_time(lambda: replies.put(_outcome(operation, arguments))))
+        return replies.get()
 
-    def _run_to_its_end(self, arguments: dict[str, Any], answers: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
+    def _replay(self, arguments: dict[str, Any], replies: queue.SimpleQueue[dict[str, Any]]) -> dict[str, Any]:
+        """Start a replay and wait for its end. gdb's main thread is free in between."""
+
         def done(outcome: dict[str, Any] | Exception) -> None:
-            answers.put(_refusal(outcome) if isinstance(outcome, Exception) else {"ok": outcome})
+            replies.put(_error(outcome) if isinstance(outcome, Exception) else {"ok": outcome})
 
-        gdb.post_event(lambda: self._in_turn(lambda: self._replays.run(done, **arguments)))
-        return answers.get()
+        gdb.post_event(lambda: self._one_at_a_time(lambda: self._replays.replay(done, **arguments)))
+        return replies.get()
 
-    def _in_turn(self, work: Callable[[], None]) -> None:
-        """gdb calls posted events while it waits for a function of the program, as a checkpoint makes it do."""
+    def _one_at_a_time(self, work: Callable[[], None]) -> None:
+        """Do ``work`` now, or after the work that is under way.
+
+        While gdb calls a function in the program, as ``checkpoint`` does with fork(2), it also handles posted events.
+        """
         if self._busy:
             self._waiting.append(work)
             return
         self._busy = True
-        # An error within a wait of gdb's own, as for a copy that was killed, leaves it blocked: it heard of no stop.
+        # If gdb fails while it waits for a process, for example one that was killed, it leaves SIGCHLD blocked. It
+        # would then miss every later stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         try:
             work()
         finally:
             self._busy = False
             if self._waiting:
-                gdb.post_event(lambda: self._in_turn(self._waiting.popleft()))
+                gdb.post_event(lambda: self._one_at_a_time(self._waiting.popleft()))
 
 
 def _outcome(command: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": command(**arguments)}
-    except Exception as error:  # whatever it is, the peer waits for an answer
-        return _refusal(error)
+    except Exception as error:  # the client waits for a reply, whatever failed
+        return _error(error)
 
 
-def _refusal(error: Exception) -> dict[str, Any]:
+def _error(error: Exception) -> dict[str, Any]:
     if isinstance(error, Failure):
         return {"error": error.code, "reason": str(error)} | error.data
     return {"error": "debugger_failed", "reason": str(error) if isinstance(error, gdb.error) else repr(error)}
 
 
 @contextlib.contextmanager
-def _signals_kept_from_threads() -> Iterator[None]:
+def _gdb_signals_blocked() -> Iterator[None]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, GDB_SIGNALS)
     try:
         yield
@@ -128,11 +135,12 @@ def _signals_kept_from_threads() -> Iterator[None]:
 
 
 def _thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
-    with _signals_kept_from_threads():
+    """Start a thread that never receives one of gdb's signals: it inherits the mask."""
+    with _gdb_signals_blocked():
         threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
 
 
 def open(path: str) -> None:
-    """Serve the channel at ``path`` (mode 0600) for the rest of this gdb's life."""
+    """Serve the channel at ``path`` (mode 0600) until gdb ends."""
     program = Program()
     Channel(path, program, Replays(program)).start()

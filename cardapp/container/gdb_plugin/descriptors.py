@@ -1,6 +1,6 @@
-"""File descriptors within gdb: handles on processes, and what gdb 13 forgets to close.
+"""File descriptors in the gdb process: pidfds of the checkpoints, and descriptors that gdb 13 leaks.
 
-A learner may visit stops for days in one gdb, so descriptors may be many: ``select`` would end at 1024.
+A gdb may run for days and hold many descriptors. ``poll`` has no limit of 1024 as ``select`` has.
 """
 
 from __future__ import annotations
@@ -16,17 +16,20 @@ _OWN = Path("/proc/self/fd")
 _MEMORY = re.compile(r"/proc/(\d+)/task/\d+/mem")
 
 
-def any_ended(handles: Iterable[int]) -> bool:
+def any_ended(pidfds: Iterable[int]) -> bool:
     """Whether one of the processes with these pidfds has ended."""
     waiting = select.poll()
-    for handle in handles:
-        waiting.register(handle, select.POLLIN)
+    for pidfd in pidfds:
+        waiting.register(pidfd, select.POLLIN)
     return bool(waiting.poll(0))
 
 
-def close_memory_of_the_dead(listed: Collection[int]) -> None:
-    """gdb opens the memory of each copy that it makes, and forgets to close it when the copy is let go. What it still
-    has ``listed`` it closes itself, though the process be dead; a process that it let go has no part in it any more."""
+def close_leaked_memory_files(listed: Collection[int]) -> None:
+    """Close the ``/proc/PID/…/mem`` files of dead processes that gdb has forgotten.
+
+    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. gdb itself closes the
+    files of the processes that it still has ``listed``, even of dead ones.
+    """
     for descriptor in os.listdir(_OWN):
         with contextlib.suppress(OSError):
             found = _MEMORY.fullmatch(os.readlink(_OWN / descriptor))
@@ -35,7 +38,7 @@ def close_memory_of_the_dead(listed: Collection[int]) -> None:
 
 
 def _is_alive(pid: str) -> bool:
-    """One that ended stays a zombie until its parent asks for it, which may be never."""
+    """Whether the process runs. A zombie does not, and may stay one: its parent need not wait for it."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,8 +1,8 @@
-"""Copies of the stopped program, made by gdb's fork checkpoints: the program can stand there again without a rerun.
+"""gdb's fork checkpoints of the stopped program: they bring it back to a stop without running it again.
 
-gdb's ``restart`` uses a copy up: the program goes on in it, so a new copy has to be taken. The process that it ran in
-before is ended; only the one that gdb itself started stays, stopped, until the program ends: gdb 13 fails on its
-deletion.
+``checkpoint`` makes the program fork(2); the child waits. ``restart`` continues in that child, which uses the
+checkpoint up, so another one must be taken at once. The process that the restart left is deleted, except for the
+process that gdb itself started: gdb 13 fails to delete it, so it stays, stopped, until the program ends.
 """
 
 from __future__ import annotations
@@ -15,127 +15,135 @@ from pathlib import Path
 
 import gdb
 
-from cardapp.container.gdb_plugin.descriptors import any_ended, close_memory_of_the_dead
+from cardapp.container.gdb_plugin.descriptors import any_ended, close_leaked_memory_files
 
-MOST = 32
-"""ForkCheckpoints of stops; each is a process that shares its memory with the program until either of them writes."""
-START = "start"
-"""The key of the copy at the first line of ``main``, from which runs to new stops begin."""
-FIRST = 0
+MAX_CHECKPOINTS = 32
+"""Checkpoints of stops, besides that of ``main``. Each is a process that shares its memory pages copy-on-write."""
+MAIN = "main"
+"""The key of the checkpoint at the first line of ``main``, where a rerun to another stop starts."""
+ORIGINAL = 0
+"""gdb's number of the process that it started itself."""
 
 _LISTED = re.compile(r"^(\*| ) *(\d+) .*?(?:process|LWP) (\d+)", re.MULTILINE)
 _INIT_ARRAY = re.compile(r"(0x[0-9a-f]+) - (0x[0-9a-f]+) is \.init_array$", re.MULTILINE)
-_PASSIVE = {"/dev/null", "/dev/tty"}
-_AWAITED = re.compile(r"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", re.MULTILINE)
+_HARMLESS_FILES = {"/dev/null", "/dev/tty"}
+_SIGNAL_MASKS = re.compile(r"^Sig(?:Blk|Cgt):\s*([0-9a-f]+)$", re.MULTILINE)
 _ALARMS = sum(1 << each - 1 for each in (signal.SIGALRM, signal.SIGVTALRM, signal.SIGPROF))
 
 
 class ForkCheckpoints:
-    """The copies of one run of the program, by the stop they stand at. Everything here happens in gdb's thread."""
+    """The checkpoints of one run of the program, by the key of their stop. Used in gdb's main thread only."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
-        self._known: dict[int, int] = {}
-        self._handles: dict[int, int] = {}
-        self._left: list[int] = []
-        self._current = FIRST
+        self._pids: dict[int, int] = {}
+        self._pidfds: dict[int, int] = {}
+        self._obsolete: list[int] = []
+        self._current = ORIGINAL
 
     def __contains__(self, key: str) -> bool:
         return key in self._numbers
 
-    def untouched(self) -> bool:
-        """Whether there are copies and all is as we left it: the learner may use gdb's checkpoints as well."""
-        current, listed = _listed()
-        if (current, listed) != (self._current, self._known) or current not in listed:
+    def unchanged(self) -> bool:
+        """Whether there are checkpoints and only this class has changed them.
+
+        The learner may use gdb's checkpoint commands too, or kill one of the processes.
+        """
+        current, listed = _list_checkpoints()
+        if (current, listed) != (self._current, self._pids) or current not in listed:
             return False
-        if _is_watched() or _is_one_of_several():
+        if _has_watchpoint() or _has_other_inferiors():
             return False
-        if any_ended(self._handles.values()):
-            return False  # something else ended one of them, which gdb goes on listing
-        with contextlib.suppress(OSError):  # it may have been killed this moment
+        if any_ended(self._pidfds.values()):
+            return False  # gdb still lists a process that was killed from outside
+        with contextlib.suppress(OSError):  # the process may just have been killed
             return len(os.listdir(f"/proc/{listed[current]}/task")) == 1
         return False
 
-    def take_up(self, key: str) -> None:
-        """Put the program where the copy stands, which is used up by this."""
+    def restart(self, key: str) -> None:
+        """Continue in the checkpoint ``key``, which is used up by this."""
         number = self._numbers.pop(key)
         gdb.execute(f"restart {number}", to_string=True)
-        self._left.append(self._current)
-        self._look()
+        self._obsolete.append(self._current)
+        self._refresh()
         if self._current != number:
-            raise gdb.error(f"checkpoint {number} was not taken up")
+            raise gdb.error(f"gdb did not restart checkpoint {number}")
 
-    def keep(self, key: str) -> None:
-        """Take a copy of the program as it stands; the caller knows that this is sound."""
-        _, before = _listed()
+    def take(self, key: str) -> None:
+        """Take a checkpoint of the program where it stands. The caller has asked :meth:`can_fork`."""
+        _, before = _list_checkpoints()
         gdb.execute("checkpoint", to_string=True)
-        self._look()
-        made = self._known.keys() - before.keys() - {self._current}
+        self._refresh()
+        made = self._pids.keys() - before.keys() - {self._current}
         if len(made) != 1:
-            raise gdb.error("no copy was made")
+            raise gdb.error("gdb took no checkpoint")
         self._numbers[key] = made.pop()
 
-    def drop_left(self) -> None:
-        """End what the program ran in before, and the oldest copies where there are more than :data:`MOST`."""
-        stops = [key for key in self._numbers if key != START]
-        dropped = self._left + [self._numbers.pop(key) for key in stops[: max(len(stops) - MOST, 0)]]
-        self._left.clear()
-        for number in dropped:
-            if number != FIRST:
-                self._drop(number)
-        self._look()
-        close_memory_of_the_dead({*self._known.values(), *(each.pid for each in gdb.inferiors())})
+    def delete_obsolete(self) -> None:
+        """Delete the processes that restarts left, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""
+        stops = [key for key in self._numbers if key != MAIN]
+        surplus = stops[: max(len(stops) - MAX_CHECKPOINTS, 0)]
+        numbers = self._obsolete + [self._numbers.pop(key) for key in surplus]
+        self._obsolete.clear()
+        for number in numbers:
+            if number != ORIGINAL:
+                self._delete(number)
+        self._refresh()
+        close_leaked_memory_files({*self._pids.values(), *(each.pid for each in gdb.inferiors())})
 
-    def drop_all(self) -> None:
-        """End every process but the one that the program runs in."""
-        for number in self._known.keys() - {self._current}:
-            self._drop(number)
-        self.forget()
+    def delete_all(self) -> None:
+        """Delete every checkpoint; the process that the program runs in stays."""
+        for number in self._pids.keys() - {self._current}:
+            self._delete(number)
+        self.clear()
 
-    def _look(self) -> None:
-        """Note what gdb lists now, with a handle on each process itself: a copy that died may have given its number
-        away, and no signal may reach another process."""
-        self._current, self._known = _listed()
-        for number in self._known.keys() - self._handles.keys():
-            self._handles[number] = os.pidfd_open(self._known[number])
-        for number in self._handles.keys() - self._known.keys():
-            os.close(self._handles.pop(number))
-
-    def _drop(self, number: int) -> None:
-        """gdb's own deletion of a checkpoint leaves the end of its process for gdb to take for the program's end. Let
-        go with a stop waiting for it, it does nothing more until it is killed."""
-        handle = self._handles[number]
-        signal.pidfd_send_signal(handle, signal.SIGSTOP)
-        gdb.execute(f"detach checkpoint {number}", to_string=True)
-        signal.pidfd_send_signal(handle, signal.SIGKILL)
-
-    def forget(self) -> None:
-        """The program was ended, and gdb ended all of its copies with it."""
-        for handle in self._handles.values():
-            os.close(handle)
-        for each in (self._numbers, self._known, self._handles, self._left):
+    def clear(self) -> None:
+        """Forget all checkpoints. gdb has ended their processes together with the program."""
+        for pidfd in self._pidfds.values():
+            os.close(pidfd)
+        for each in (self._numbers, self._pids, self._pidfds, self._obsolete):
             each.clear()
-        self._current = FIRST
+        self._current = ORIGINAL
 
-    # -- what can be copied ------------------------------------------------------------------------------------------
+    def _refresh(self) -> None:
+        """Read gdb's list and hold a pidfd of each process, so that no signal can reach another one with its pid."""
+        self._current, self._pids = _list_checkpoints()
+        for number in self._pids.keys() - self._pidfds.keys():
+            self._pidfds[number] = os.pidfd_open(self._pids[number])
+        for number in self._pidfds.keys() - self._pids.keys():
+            os.close(self._pidfds.pop(number))
 
-    def sound(self, terminal: str) -> bool:
-        """Whether a copy of the program would be like it: one thread, no timer, no memory, file, pipe or child that it
-        shares with anyone, but for its ``terminal``.
+    def _delete(self, number: int) -> None:
+        """Delete one checkpoint without ``delete checkpoint``.
 
-        fork(2) hands no timer on. An alarm(2) or a setitimer(2) is seen by the handler or the mask for its signal: one
-        that is to end the program by itself is not, and the copy goes on without it.
+        After ``delete checkpoint`` gdb mistakes that process's exit for the program's. Stop it, detach it, then kill
+        it.
+        """
+        pidfd = self._pidfds[number]
+        signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
+        gdb.execute(f"detach checkpoint {number}", to_string=True)
+        signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+    # -- which programs can be forked --------------------------------------------------------------------------------
+
+    def can_fork(self, terminal: str) -> bool:
+        """Whether a fork of the program would behave like the program itself.
+
+        It would not if the program has a second thread, a timer, a child, an open file or pipe other than its
+        ``terminal``, or memory that it shares with another process. fork(2) does not copy timers. A timer set with
+        alarm(2) or setitimer(2) is recognised by a handler or a mask for its signal; one with neither, which just ends
+        the program, is not recognised, and the fork runs on without it.
         """
         process = Path("/proc", str(gdb.selected_inferior().pid))
         with contextlib.suppress(OSError):
             return (
-                not _is_watched()
-                and not _is_one_of_several()
+                not _has_watchpoint()
+                and not _has_other_inferiors()
                 and len(os.listdir(process / "task")) == 1
-                and all(os.readlink(file) in _PASSIVE | {terminal} for file in (process / "fd").iterdir())
+                and all(os.readlink(file) in _HARMLESS_FILES | {terminal} for file in (process / "fd").iterdir())
                 and not any(_is_shared(line) for line in (process / "maps").read_text().splitlines())
-                and not _awaits_alarm(process)
-                and self._children(process) <= set(_listed()[1].values())
+                and not _has_timer(process)
+                and self._children(process) <= set(_list_checkpoints()[1].values())
             )
         return False
 
@@ -145,35 +153,36 @@ class ForkCheckpoints:
 
 
 def starts_at_main() -> bool:
-    """Whether nothing of the program's own runs before ``main``: the compiler's own entry is the only constructor."""
+    """Whether no code of the program runs before ``main``: its only constructor is the one of the compiler."""
     found = _INIT_ARRAY.search(gdb.execute("info files", to_string=True))
     return found is not None and int(found[2], 16) - int(found[1], 16) == gdb.lookup_type("void").pointer().sizeof
 
 
-def _listed() -> tuple[int, dict[int, int]]:
-    """The number of the checkpoint that the program runs in, and the process of each."""
+def _list_checkpoints() -> tuple[int, dict[int, int]]:
+    """The number of the checkpoint that the program runs in, and the pid of each checkpoint by number."""
     found = _LISTED.findall(gdb.execute("info checkpoints", to_string=True))
-    current = next((int(number) for mark, number, _ in found if mark == "*"), FIRST)
+    current = next((int(number) for mark, number, _ in found if mark == "*"), ORIGINAL)
     return current, {int(number): int(pid) for _, number, pid in found}
 
 
-def _is_watched() -> bool:
-    """A hardware watchpoint is held by the process that it was set in."""
+def _has_watchpoint() -> bool:
+    """Whether a watchpoint is enabled. A hardware watchpoint belongs to one process; its fork does not have it."""
     plain = (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
     return any(each.type not in plain for each in gdb.breakpoints() if each.enabled)
 
 
-def _is_one_of_several() -> bool:
-    """Where the learner added an inferior, gdb 13 may take that for the copied one and leave breakpoints in the copy,
-    whose instructions then are others."""
+def _has_other_inferiors() -> bool:
+    """Whether the learner added an inferior. gdb 13 may then confuse it with the one that forks, and leave the
+    breakpoint instructions in the memory of the fork."""
     return len(gdb.inferiors()) > 1
 
 
-def _awaits_alarm(process: Path) -> bool:
-    masks = _AWAITED.findall((process / "status").read_text())
+def _has_timer(process: Path) -> bool:
+    masks = _SIGNAL_MASKS.findall((process / "status").read_text())
     return bool((process / "timers").read_text()) or any(int(mask, 16) & _ALARMS for mask in masks)
 
 
 def _is_shared(line: str) -> bool:
+    """Whether a line of ``/proc/PID/maps`` is writable shared memory."""
     permissions = line.split(maxsplit=2)[1]
     return permissions[3] == "s" and permissions[1] == "w"

@@ -1,4 +1,4 @@
-"""Where the program stands, in words for people and for the card."""
+"""Where the program is stopped: file, line and function, as a replay reports them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gdb
 
 
 def frame_with_source() -> gdb.Frame | None:
-    """The innermost frame that has a line of source; the C library's own have none here."""
+    """The innermost frame with a source line; the newest frame if none has one. Library frames have no source here."""
     frame = gdb.newest_frame()
     newest = frame
     while frame is not None:
@@ -20,26 +20,31 @@ def frame_with_source() -> gdb.Frame | None:
 
 
 def place_of(frame: gdb.Frame | None) -> dict[str, Any]:
+    """``{file, line, function}`` of a frame; None for what gdb does not know."""
     if frame is None:
         return {"file": None, "line": None, "function": None}
-    spot = frame.find_sal()
+    position = frame.find_sal()
     name = frame.name()
-    if spot.symtab is None:
+    if position.symtab is None:
         return {"file": None, "line": None, "function": name}
-    return {"file": spot.symtab.fullname(), "line": spot.line, "function": name}
+    return {"file": position.symtab.fullname(), "line": position.line, "function": name}
 
 
-def here() -> dict[str, Any] | None:
-    """Where the program stands, or nothing where gdb cannot tell; ``inside`` names the library function it is in."""
+def current_place() -> dict[str, Any] | None:
+    """``{file, line, function, inside}`` of the stopped program, None if gdb cannot tell.
+
+    ``inside`` is the library function that the program is in, if it is in one.
+    """
     try:
         found = place_of(frame_with_source())
-        inside = gdb.newest_frame().name()
+        newest = gdb.newest_frame().name()
     except gdb.error:
         return None
-    return found | {"inside": inside if inside != found["function"] else None}
+    return found | {"inside": newest if newest != found["function"] else None}
 
 
 def exit_signal() -> str:
+    """The name of the signal that ended the program."""
     number = gdb.convenience_variable("_exitsignal")
     if number is None:
         return "a signal"

@@ -1,4 +1,4 @@
-"""The program under gdb: what state it is in, loading it, running it, ending it."""
+"""The program under gdb: its state, and how it is loaded, interrupted and ended."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cardapp.container.gdb_plugin.descriptors import any_ended
 from cardapp.container.gdb_plugin.places import exit_signal, frame_with_source, place_of
 from cardapp.container.gdb_plugin.rerun import Ended, Failure, Rerun
 
-# The learner may have changed any of these; a replay means the same every time.
+# Set before each replay, so that a replay does the same whatever the learner has changed.
 SETTINGS = (
     "confirm off",
     "pagination off",
@@ -31,48 +31,51 @@ SETTINGS = (
     "language auto",
 )
 
-NOWHERE = {"file": None, "line": None, "function": None, "reason": None}
+NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
 
 
 class Program:
-    """gdb's first inferior. Methods run in gdb's thread, except :meth:`state` and :meth:`interrupt`."""
+    """The program in gdb's first inferior.
+
+    All methods run in gdb's main thread, except :meth:`state` and :meth:`interrupt`, which any thread may call.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._life = secrets.token_hex(4)
+        self._gdb_id = secrets.token_hex(4)
         self._changes = 0
         self._pidfd: int | None = None
         self._pid = 0
         self._state: dict[str, Any] = {"state": "none"}
         self._rerun: Rerun | None = None
         self._loaded: tuple[Any, ...] | None = None
-        self._unheard = False
+        self._ignoring_events = False
         self.launch: tuple[Any, ...] = ()
-        """What :meth:`load` said was to run; a run with another one is another run."""
+        """The program, its arguments and its directory, as last given to :meth:`load`."""
         self.terminal = ""
-        self.at_end: Callable[[], None] = lambda: None
-        """Called when the program ended by itself or was killed."""
-        gdb.events.cont.connect(self._continued)
-        gdb.events.stop.connect(self._stopped)
-        gdb.events.exited.connect(self._exited)
-        gdb.events.memory_changed.connect(self._poked)
-        gdb.events.register_changed.connect(self._poked)
+        self.on_end: Callable[[], None] = lambda: None
+        """Called after the program exited or was killed."""
+        gdb.events.cont.connect(self._on_continue)
+        gdb.events.stop.connect(self._on_stop)
+        gdb.events.exited.connect(self._on_exit)
+        gdb.events.memory_changed.connect(self._on_modification)
+        gdb.events.register_changed.connect(self._on_modification)
 
-    # -- what is known without asking gdb's thread -------------------------------------------------------------------
+    # -- in any thread -----------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
         """``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
 
-        ``stop_id`` changes whenever the program runs on, is poked at, ends or starts anew, and with every gdb.
+        ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb.
         """
         with self._lock:
-            # A program that gdb was told to kill, or that something else killed, raises no event.
+            # gdb sends no event when it, or anything else, kills the program.
             if self._state["state"] in ("running", "stopped") and self._is_gone():
-                self._become({"state": "none", "reason": "the program was killed"})
-            return {**NOWHERE, **self._state, "stop_id": self._id()}
+                self._set_state({"state": "none", "reason": "the program was killed"})
+            return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
 
     def interrupt(self, hard: bool = False) -> None:
-        """Stop the running program; ``hard`` ends it (it may block the signal)."""
+        """Stop the running program with SIGINT. ``hard`` kills it, for a program that blocks SIGINT."""
         with self._lock:
             if self._rerun is not None:
                 self._rerun.interrupted = True
@@ -83,79 +86,77 @@ class Program:
     def _is_gone(self) -> bool:
         return self._pidfd is not None and any_ended([self._pidfd])
 
-    def _id(self) -> str:
-        return f"{self._life}-{self._changes}"
-
-    def _become(self, state: dict[str, Any]) -> None:
+    def _set_state(self, state: dict[str, Any]) -> None:
         self._changes += 1
         self._state = state
 
-    # -- events, in gdb's thread -------------------------------------------------------------------------------------
+    # -- events ------------------------------------------------------------------------------------------------------
 
-    def _continued(self, _event: gdb.ContinueEvent) -> None:
-        if self._unheard:
+    def _on_continue(self, _event: gdb.ContinueEvent) -> None:
+        if self._ignoring_events:
             return
         pid = gdb.selected_inferior().pid
         with self._lock:
             if pid != self._pid:
-                self._hold(pid)
-            self._become({"state": "running"})
+                self._set_process(pid)
+            self._set_state({"state": "running"})
 
-    def _stopped(self, event: gdb.StopEvent) -> None:
-        if self._unheard:
+    def _on_stop(self, event: gdb.StopEvent) -> None:
+        if self._ignoring_events:
             return
         if gdb.selected_inferior().pid != self._pid:
-            # Where there are checkpoints, gdb turns to one of them when the program ends, and tells of a stop.
-            self._ended(gdb.convenience_variable("_exitcode"))
+            # When a program with checkpoints ends, gdb switches to a checkpoint and sends a stop event.
+            self._end(gdb.convenience_variable("_exitcode"))
             return
         place = place_of(frame_with_source())
         reason = event.stop_signal if isinstance(event, gdb.SignalEvent) else None
         with self._lock:
-            self._become({"state": "stopped", "reason": reason} | place)
+            self._set_state({"state": "stopped", "reason": reason} | place)
         self._advance(event)
 
-    def _exited(self, event: gdb.ExitedEvent) -> None:
-        if not self._unheard:
-            self._ended(getattr(event, "exit_code", None))
+    def _on_exit(self, event: gdb.ExitedEvent) -> None:
+        if not self._ignoring_events:
+            self._end(getattr(event, "exit_code", None))
 
-    def _ended(self, code: Any) -> None:
-        end = Ended(None if code is None else int(code))
-        reason = f"exit code {end.exit_code}" if code is not None else f"killed by {exit_signal()}"
-        with self._lock:
-            self._hold(0)
-            self._become({"state": "exited", "reason": reason})
-        self._advance(end)
-        gdb.post_event(self._end_rest)
-
-    def _end_rest(self) -> None:
-        """ForkCheckpoints of a program that ended go with it."""
-        if self.state()["state"] == "exited":
-            with self.unheard(), contextlib.suppress(gdb.error):
-                gdb.execute("kill", to_string=True)
-            self.at_end()
-
-    def _advance(self, event: gdb.Event | Ended) -> None:
-        """gdb is still busy with the stop while it tells of it; the run goes on right after."""
-        run = self._rerun
-        if run is not None and not run.over:
-            gdb.post_event(lambda: run.advance(event))
-
-    def _poked(self, _event: Any) -> None:
-        if not self._unheard:
+    def _on_modification(self, _event: Any) -> None:
+        """The learner changed memory or a register."""
+        if not self._ignoring_events:
             with self._lock:
                 self._changes += 1
 
+    def _end(self, code: Any) -> None:
+        end = Ended(None if code is None else int(code))
+        reason = f"exit code {end.exit_code}" if code is not None else f"killed by {exit_signal()}"
+        with self._lock:
+            self._set_process(0)
+            self._set_state({"state": "exited", "reason": reason})
+        self._advance(end)
+        gdb.post_event(self._end_checkpoints)
+
+    def _end_checkpoints(self) -> None:
+        """End the checkpoints of a program that has ended."""
+        if self.state()["state"] == "exited":
+            with self.ignoring_events(), contextlib.suppress(gdb.error):
+                gdb.execute("kill", to_string=True)
+            self.on_end()
+
+    def _advance(self, event: gdb.Event | Ended) -> None:
+        """Pass the event on to the run. In an event handler gdb cannot continue the program, so this happens after."""
+        rerun = self._rerun
+        if rerun is not None and not rerun.over:
+            gdb.post_event(lambda: rerun.advance(event))
+
     @contextlib.contextmanager
-    def unheard(self) -> Iterator[None]:
-        """What gdb tells meanwhile is of our own doing, and leaves the program where it stands."""
-        self._unheard = True
+    def ignoring_events(self) -> Iterator[None]:
+        """For work on checkpoints: its events do not mean that the program has moved."""
+        self._ignoring_events = True
         try:
             yield
         finally:
-            self._unheard = False
+            self._ignoring_events = False
 
-    def _hold(self, pid: int) -> None:
-        """Keep a handle on the process itself, so that no signal can ever reach another one with its number."""
+    def _set_process(self, pid: int) -> None:
+        """Hold a pidfd of the process, so that no signal can reach another process with the same pid. 0 is none."""
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._pid, self._pidfd = pid, None
@@ -163,18 +164,18 @@ class Program:
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(pid)
 
-    # -- requests, in gdb's thread -----------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def load(self, program: str, arguments: list[str], directory: str) -> None:
-        """Make ``program`` the one that runs, with its arguments, in ``directory``; read it again if it was built."""
-        _select()
+        """Set the program, its arguments and its directory for the next run; read the file again if it was rebuilt."""
+        _select_inferior()
         for setting in SETTINGS:
-            with contextlib.suppress(gdb.error):  # some can be set only while a program is there, and then matter
+            with contextlib.suppress(gdb.error):  # some can only be set while a program runs, and matter only then
                 gdb.execute(f"set {setting}", to_string=True)
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
         if not self.terminal:
-            # Not yet set when gdb reads its first commands; gdb 13 has no value for it but what it shows.
+            # termdebug sets it after gdb's first commands. gdb 13 has it in no parameter, only in the text of `show`.
             self.terminal = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
         gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
         built = os.stat(program)
@@ -186,43 +187,45 @@ class Program:
             self._loaded = loaded
 
     def kill(self) -> None:
-        """End the program, if there is one; what gdb was only attached to is let go."""
-        _select()
+        """End the program, if there is one. A process that gdb was attached to is detached."""
+        _select_inferior()
         inferior = gdb.selected_inferior()
         if inferior.pid != 0:
-            with self.unheard():
+            with self.ignoring_events():
                 gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
         with self._lock:
-            self._hold(0)
-            self._become({"state": "none"})
-        self.at_end()
+            self._set_process(0)
+            self._set_state({"state": "none"})
+        self.on_end()
         if self._rerun is not None:
             self._rerun.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
 
-    def follow(self, run: Rerun) -> None:
-        """Let ``run`` hear of every stop and of the end."""
-        self._rerun = run
+    # -- for replays -------------------------------------------------------------------------------------------------
 
-    def stand(self, place: dict[str, Any]) -> None:
-        """The program stands at ``place`` without having run there, in another process."""
+    def follow(self, rerun: Rerun) -> None:
+        """Pass every stop and the end of the program on to ``rerun``."""
+        self._rerun = rerun
+
+    def restarted_at(self, place: dict[str, Any]) -> None:
+        """Note that a checkpoint was restarted: the program stands at ``place``, in another process."""
         with self._lock:
-            self._hold(gdb.selected_inferior().pid)
-            self._become({"state": "stopped", "reason": None} | place)
+            self._set_process(gdb.selected_inferior().pid)
+            self._set_state({"state": "stopped", "reason": None} | place)
 
-    def tidy_terminal(self, shown: str = "") -> None:
-        """A fresh page for the program's output, with what is ``shown`` on it; keys left unread are dropped."""
+    def reset_terminal(self, screen: str = "") -> None:
+        """Clear the program's terminal, show ``screen`` there, and drop input that the program has not read."""
         if not self.terminal:
             return
         with contextlib.suppress(OSError):
             terminal = os.open(self.terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
             try:
                 termios.tcflush(terminal, termios.TCIFLUSH)
-                os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H" + shown.encode())
+                os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H" + screen.encode())
             finally:
                 os.close(terminal)
 
 
-def _select() -> None:
-    """The learner may look at an inferior of their own; the card's program is the first one."""
+def _select_inferior() -> None:
+    """Select the card's program, gdb's first inferior: the learner may have selected another one."""
     if gdb.selected_inferior().num != 1:
         gdb.execute("inferior 1", to_string=True)

@@ -1,8 +1,9 @@
-"""Replays of a card's stops: from a checkpoint taken there, by a rerun from ``main``'s checkpoint, or by a full rerun.
+"""Replays of a card's stops: a checkpoint of the stop is restarted, or the program is run again up to the stop.
 
-A full rerun is the reference. Checkpoints (``fork_checkpoints.py``) save time where a copy of the program behaves like
-the program; any doubt leads to a full rerun. ``method`` is ``fork`` when a checkpoint at the
-stop was restarted, ``rerun`` when the program ran to the stop.
+The program is run again from the checkpoint of ``main`` if there is one, else from its start. A run from the start is
+the reference. Checkpoints (``fork_checkpoints.py``) only save time where a fork of the program behaves like the program
+itself; in any doubt the program is run from its start. In the reply ``method`` is ``fork`` if a checkpoint of the stop
+was restarted, and ``rerun`` if the program ran to the stop.
 """
 
 from __future__ import annotations
@@ -14,133 +15,139 @@ from typing import Any
 
 import gdb
 
-from cardapp.container.gdb_plugin.fork_checkpoints import START, ForkCheckpoints, starts_at_main
+from cardapp.container.gdb_plugin.fork_checkpoints import MAIN, ForkCheckpoints, starts_at_main
 from cardapp.container.gdb_plugin.places import place_of
 from cardapp.container.gdb_plugin.program import Program
 from cardapp.container.gdb_plugin.rerun import Failure, Rerun
 
-NO_ARRIVAL = ("", "")
-"""No stop, and the id of none."""
+NO_STOP = ("", "")
 
 Done = Callable[[dict[str, Any] | Exception], None]
 
 
 class Replays:
-    """Requests of the channel, in gdb's thread."""
+    """Three operations of the channel, used in gdb's main thread: ``prepare``, then ``replay``, then ``checkpoint``."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
         self._checkpoints = ForkCheckpoints()
         self._launch: tuple[Any, ...] = ()
         self._screens: dict[str, str] = {}
-        self._arrival = NO_ARRIVAL
-        program.at_end = self._checkpoints.forget
-        gdb.events.new_thread.connect(self._threaded)
+        self._last_stop = NO_STOP
+        """The key of the stop that the last replay reached, and the ``stop_id`` of the program there."""
+        program.on_end = self._checkpoints.clear
+        gdb.events.new_thread.connect(self._on_new_thread)
 
-    def run(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
-        """Bring the program to the stop; ``done`` gets ``{file, line, function, method, fresh}`` or a
-        :class:`~cardapp.container.gdb_plugin.rerun.Failure`. A ``fresh`` replay uses no checkpoint; ``fresh`` in the
-        answer says whether the program was started again."""
+    def prepare(self, stop: dict[str, Any], hits: int, screen: str) -> bool:
+        """Whether a replay of ``stop`` can restart a checkpoint; if not, the caller ends the program first.
+
+        ``screen`` is what the program's terminal shows now. A restart of the checkpoint of this stop shows it again.
+        """
+        if self._is_at_last_stop() and self._last_stop[0] in self._checkpoints:
+            self._screens[self._last_stop[0]] = screen
+        return self._can_restart(stop, hits)
+
+    def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
+        """Bring the program to ``stop``; ``done`` gets ``{file, line, function, method, fresh}`` or an exception.
+
+        A ``fresh`` replay uses no checkpoint. In the reply ``fresh`` says whether the program was started again. The
+        exceptions are those of :class:`~cardapp.container.gdb_plugin.rerun.Rerun`.
+        """
         key = _key(stop, hits)
-        self._arrival = NO_ARRIVAL
-        if not fresh and self._can_return(stop, hits):
-            with contextlib.suppress(Exception):  # whatever it is, a new run tells
+        self._last_stop = NO_STOP
+        if not fresh and self._can_restart(stop, hits):
+            with contextlib.suppress(Exception):  # if it fails for any reason, the program is started again
                 if key in self._checkpoints:
-                    self._return_to(key, done)
+                    self._restart(key, done)
                 else:
-                    self._run_on(Rerun(stop, hits, lambda outcome: self._ran_on(outcome, done, stop, hits)))
+                    self._rerun_from_main(Rerun(stop, hits, lambda outcome: self._from_main(outcome, done, stop, hits)))
                 return
         self._program.kill()
         self._screens.clear()
-        self._program.tidy_terminal()
+        self._program.reset_terminal()
         self._launch = self._program.launch
-        run = Rerun(stop, hits, lambda outcome: self._arrived(outcome, done, key, fresh=True))
-        self._program.follow(run)
-        run.begin(None if fresh or not starts_at_main() else self._keep_start)
+        rerun = Rerun(stop, hits, lambda outcome: self._report(outcome, done, key, fresh=True))
+        self._program.follow(rerun)
+        rerun.start(None if fresh or not starts_at_main() else self._checkpoint_main)
 
-    def _threaded(self, _event: gdb.ThreadEvent) -> None:
-        """gdb 13 hangs when it ends a program of several threads that has checkpoints."""
-        if len(gdb.selected_inferior().threads()) > 1:
-            gdb.post_event(self._drop_all)
+    def checkpoint(self) -> None:
+        """After a replay: take the checkpoint for the next replay of this stop, unless the program has moved on."""
+        if not self._is_at_last_stop():
+            return
+        key = self._last_stop[0]
+        with self._cleared_on_failure():
+            if key not in self._checkpoints and self._checkpoints.can_fork(self._program.terminal):
+                self._checkpoints.take(key)
+            self._checkpoints.delete_obsolete()
+        self._screens = {key: screen for key, screen in self._screens.items() if key in self._checkpoints}
 
-    def _drop_all(self) -> None:
-        with contextlib.suppress(gdb.error, OSError):
-            self._checkpoints.drop_all()
+    # -- conditions --------------------------------------------------------------------------------------------------
 
-    def leave(self, stop: dict[str, Any], hits: int, shown: str) -> bool:
-        """Before a visit: whether the program may be left as it stands, for there are copies to go on from. ``shown``
-        is what its terminal shows, and will again when it is taken up here."""
-        if self._stands_at_arrival() and self._arrival[0] in self._checkpoints:
-            self._screens[self._arrival[0]] = shown
-        return self._can_return(stop, hits)
-
-    def _can_return(self, stop: dict[str, Any], hits: int) -> bool:
+    def _can_restart(self, stop: dict[str, Any], hits: int) -> bool:
         state = self._program.state()
         return (
-            # After a signal gdb would pass it on to the copy.
+            # If a signal stopped the program, gdb would deliver it to the checkpoint.
             (state["state"], state["reason"]) == ("stopped", None)
             and self._launch == self._program.launch
-            and (_key(stop, hits) in self._checkpoints or START in self._checkpoints)
-            and self._checkpoints.untouched()
+            and (_key(stop, hits) in self._checkpoints or MAIN in self._checkpoints)
+            and self._checkpoints.unchanged()
         )
 
-    def settle(self) -> None:
-        """After a visit: take the copy that the next one to this stop will use, unless the program has moved on."""
-        if not self._stands_at_arrival():
-            return
-        key = self._arrival[0]
-        with self._copying():
-            if key not in self._checkpoints and self._checkpoints.sound(self._program.terminal):
-                self._checkpoints.keep(key)
-            self._checkpoints.drop_left()
-        self._screens = {key: shown for key, shown in self._screens.items() if key in self._checkpoints}
+    def _is_at_last_stop(self) -> bool:
+        return bool(self._last_stop[1] == self._program.state()["stop_id"])
 
     @contextlib.contextmanager
-    def _copying(self) -> Iterator[None]:
-        """Where a copy cannot be made or ended, there are none any more, and the next visit is a run."""
-        with self._program.unheard():
+    def _cleared_on_failure(self) -> Iterator[None]:
+        """If gdb fails to take or delete a checkpoint, none is used any more: the next replay starts the program."""
+        with self._program.ignoring_events():
             try:
                 yield
             except (gdb.error, OSError):
-                self._checkpoints.forget()
+                self._checkpoints.clear()
 
-    def _stands_at_arrival(self) -> bool:
-        return bool(self._arrival[1] == self._program.state()["stop_id"])
+    def _on_new_thread(self, _event: gdb.ThreadEvent) -> None:
+        """gdb 13 hangs when it ends a program that has several threads and checkpoints, so they are deleted before."""
+        if len(gdb.selected_inferior().threads()) > 1:
+            gdb.post_event(self._delete_all)
 
-    # -- the three ways ----------------------------------------------------------------------------------------------
+    def _delete_all(self) -> None:
+        with contextlib.suppress(gdb.error, OSError):
+            self._checkpoints.delete_all()
 
-    def _return_to(self, key: str, done: Done) -> None:
-        with self._program.unheard():
-            self._checkpoints.take_up(key)
+    # -- ways to reach a stop ----------------------------------------------------------------------------------------
+
+    def _restart(self, key: str, done: Done) -> None:
+        with self._program.ignoring_events():
+            self._checkpoints.restart(key)
         place = place_of(gdb.newest_frame())
-        self._program.tidy_terminal(self._screens.get(key, ""))
-        self._program.stand(place)
-        self._arrival = (key, self._program.state()["stop_id"])
+        self._program.reset_terminal(self._screens.get(key, ""))
+        self._program.restarted_at(place)
+        self._last_stop = (key, self._program.state()["stop_id"])
         done(place | {"method": "fork", "fresh": False})
 
-    def _run_on(self, run: Rerun) -> None:
-        with self._program.unheard():
-            self._checkpoints.take_up(START)
-            self._checkpoints.keep(START)
-        self._program.stand(place_of(gdb.newest_frame()))
-        self._program.tidy_terminal()
-        self._program.follow(run)
-        run.resume()
+    def _rerun_from_main(self, rerun: Rerun) -> None:
+        with self._program.ignoring_events():
+            self._checkpoints.restart(MAIN)
+            self._checkpoints.take(MAIN)
+        self._program.restarted_at(place_of(gdb.newest_frame()))
+        self._program.reset_terminal()
+        self._program.follow(rerun)
+        rerun.start_at_main()
 
-    def _keep_start(self) -> None:
-        with self._copying():
-            if self._checkpoints.sound(self._program.terminal):
-                self._checkpoints.keep(START)
+    def _checkpoint_main(self) -> None:
+        with self._cleared_on_failure():
+            if self._checkpoints.can_fork(self._program.terminal):
+                self._checkpoints.take(MAIN)
 
-    def _ran_on(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
+    def _from_main(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
         if isinstance(outcome, Failure) and outcome.code in ("target_exited", "target_crashed"):
-            self.run(done, stop, hits, fresh=True)  # it may have been there before it was in ``main``
+            self.replay(done, stop, hits, fresh=True)  # the program may have been at the stop before ``main``
         else:
-            self._arrived(outcome, done, _key(stop, hits), fresh=False)
+            self._report(outcome, done, _key(stop, hits), fresh=False)
 
-    def _arrived(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
+    def _report(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
         if isinstance(outcome, dict):
-            self._arrival = (key, self._program.state()["stop_id"])
+            self._last_stop = (key, self._program.state()["stop_id"])
             outcome = outcome | {"method": "rerun", "fresh": fresh}
         done(outcome)
 

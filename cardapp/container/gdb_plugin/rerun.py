@@ -1,11 +1,11 @@
-"""One run of the program, from its start to the replay's stop.
+"""One run of the program from its start, or from ``main``, to the stop of a replay.
 
-A run must end at its own breakpoint whatever else the learner set up: their breakpoints are disabled meanwhile and
-restored after, signals that do not end a program are passed on. The run's own breakpoint is an internal one: the
-editor's debugger window never hears of it, and ignored hits cost no message.
+The run must end at its own breakpoint, whatever else the learner has set. So the learner's breakpoints are disabled
+during the run and enabled again after it, and signals that do not crash the program are passed on. The breakpoint of
+the run is internal to gdb: the editor's debugger window does not show it, and an ignored hit prints no message.
 
-The program runs in the background of gdb, which so stays able to answer; every stop and exit leads to
-:meth:`Rerun.advance`.
+gdb runs the program in the background (``run &``), so it can handle other requests meanwhile. Each stop and the end of
+the program are passed to :meth:`Rerun.advance`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from typing import Any
 
 import gdb
 
-from cardapp.container.gdb_plugin.places import exit_signal, here, place_of
+from cardapp.container.gdb_plugin.places import current_place, exit_signal, place_of
 
 CRASHES = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGSYS", "SIGTRAP"}
 
 
 class Failure(Exception):
-    """A refusal with its stable ``code``; ``data`` goes beside it into the answer."""
+    """A request failed. ``code`` is stable; ``data`` holds further members of the reply."""
 
     def __init__(self, code: str, reason: str, **data: Any) -> None:
         super().__init__(reason)
@@ -33,73 +33,76 @@ class Failure(Exception):
 
 @dataclass(frozen=True)
 class Ended:
-    """The program's end, in gdb's first process or in a copy of it; no code where a signal ended it."""
+    """The program ended, in gdb's first process or in a checkpoint; ``exit_code`` is None if a signal ended it."""
 
     exit_code: int | None
 
 
 class Rerun:
-    """Runs to the ``hits``-th time that ``stop`` (``{file, line}`` or ``{function}``) is reached.
+    """Runs the program until it reaches ``stop`` (``{file, line}`` or ``{function}``) for the ``hits``-th time.
 
-    ``done`` is called once, with the place ``{file, line, function}`` or a :class:`Failure`: ``stop_not_reached`` (no
-    code there), ``target_exited``, ``target_crashed``, ``interrupted``. Everything here happens in gdb's thread.
+    ``done`` is called once, with the place ``{file, line, function}`` or an exception. The codes of a :class:`Failure`
+    are ``stop_not_reached`` (the program has no code there), ``target_exited``, ``target_crashed`` and ``interrupted``.
+    Used in gdb's main thread only.
     """
 
     def __init__(self, stop: dict[str, Any], hits: int, done: Callable[[dict[str, Any] | Exception], None]) -> None:
         self._stop = stop
         self._hits = hits
         self._done = done
-        self._passed = 0
+        self._hits_before = 0
         self._breakpoint: gdb.Breakpoint | None = None
         self._main: gdb.Breakpoint | None = None
         self._at_main: Callable[[], None] | None = None
-        self._resting: list[gdb.Breakpoint] = []
+        self._disabled: list[gdb.Breakpoint] = []
         self.interrupted = False
         self.over = False
 
-    def begin(self, at_main: Callable[[], None] | None) -> None:
-        """Set the breakpoint and start the program; ``at_main`` is called where it enters ``main``."""
+    def start(self, at_main: Callable[[], None] | None) -> None:
+        """Set the breakpoint and start the program. ``at_main`` is called when the program enters ``main``."""
         try:
-            self._breakpoint = self._placed()
+            self._breakpoint = self._set_breakpoint()
             self._breakpoint.ignore_count = self._hits - 1
-            self._rest_others()
+            self._disable_others()
             if at_main is not None:
                 self._at_main, self._main = at_main, gdb.Breakpoint(function="main", internal=True)
-                self._main.silent = True  # the editor's debugger window need not follow there
+                self._main.silent = True  # the debugger window need not show this stop
             gdb.execute("run &", to_string=True)
         except Exception as error:
             self.finish(error)
 
-    def resume(self) -> None:
-        """The same in a program that has just entered ``main``. Where it cannot, it raises what kept it from it, and is
-        over without an outcome."""
+    def start_at_main(self) -> None:
+        """Set the breakpoint and continue a program that has just entered ``main``.
+
+        If this fails it raises the error and does not call ``done``.
+        """
         try:
-            self._resume()
+            self._start_at_main()
         except Exception:
             self._clean_up()
             raise
 
-    def _resume(self) -> None:
-        self._breakpoint = self._placed()
-        places = [location.address for location in self._breakpoint.locations]
-        if any(gdb.solib_name(place) is not None for place in places):
-            raise gdb.error("libraries may have been at the stop before main was")
-        self._rest_others()
-        self._passed = int(gdb.newest_frame().pc() in places)
-        if self._passed == self._hits:
+    def _start_at_main(self) -> None:
+        self._breakpoint = self._set_breakpoint()
+        addresses = [location.address for location in self._breakpoint.locations]
+        if any(gdb.solib_name(address) is not None for address in addresses):
+            raise gdb.error("the stop is in a library, which may have reached it before main")
+        self._disable_others()
+        self._hits_before = int(gdb.newest_frame().pc() in addresses)
+        if self._hits_before == self._hits:
             self.finish(place_of(gdb.newest_frame()))
             return
-        self._breakpoint.ignore_count = self._hits - self._passed - 1
+        self._breakpoint.ignore_count = self._hits - self._hits_before - 1
         gdb.execute("continue &", to_string=True)
 
     def advance(self, event: gdb.Event | Ended) -> None:
-        """After a stop or the end: the end of the run, or on."""
+        """Handle a stop or the end of the program: finish the run or continue it."""
         if self.over:
             return
         try:
             if self._main is not None and self._main.hit_count:
                 self._enter_main()
-            if self._arrived(event):
+            if self._is_at_stop(event):
                 self.finish(place_of(gdb.newest_frame()))
             else:
                 gdb.execute("continue &", to_string=True)
@@ -107,28 +110,28 @@ class Rerun:
             self.finish(error)
 
     def finish(self, outcome: dict[str, Any] | Exception) -> None:
-        """Leave nothing of the run behind but the program's state, and say how it ended."""
+        """Remove the breakpoints of the run, enable the learner's, and call ``done`` with ``outcome``."""
         if self.over:
             return
         self._clean_up()
-        # The stop was printed below a prompt that nobody sees any more.
+        # gdb printed the stop after its prompt, so the learner no longer sees one.
         gdb.write(gdb.parameter("prompt"))
         gdb.flush()
         self._done(outcome)
 
     def _clean_up(self) -> None:
         self.over = True
-        for breakpoint in self._resting:
-            # One that cannot be put back lost its scope with the old run, as gdb itself would say.
+        for breakpoint in self._disabled:
+            # One whose scope ended with the previous run cannot be enabled; gdb itself says so.
             with contextlib.suppress(gdb.error, RuntimeError):
                 breakpoint.enabled = True
         for own in (self._breakpoint, self._main):
             if own is not None and own.is_valid():
                 own.delete()
 
-    # -- the breakpoint ----------------------------------------------------------------------------------------------
+    # -- breakpoints -------------------------------------------------------------------------------------------------
 
-    def _placed(self) -> gdb.Breakpoint:
+    def _set_breakpoint(self) -> gdb.Breakpoint:
         if "function" in self._stop:
             where = f"function {self._stop['function']}"
             found = gdb.Breakpoint(function=self._stop["function"], internal=True)
@@ -140,11 +143,11 @@ class Rerun:
             raise Failure("stop_not_reached", f"the program has no code at {where}", reached=0)
         return found
 
-    def _rest_others(self) -> None:
+    def _disable_others(self) -> None:
         for breakpoint in gdb.breakpoints():
-            if breakpoint.enabled and breakpoint.number > 0:  # gdb lists our own internal ones too
+            if breakpoint.enabled and breakpoint.number > 0:  # internal ones have negative numbers
                 breakpoint.enabled = False
-                self._resting.append(breakpoint)
+                self._disabled.append(breakpoint)
 
     def _enter_main(self) -> None:
         assert self._main is not None
@@ -155,26 +158,29 @@ class Rerun:
 
     # -- what a stop means -------------------------------------------------------------------------------------------
 
-    def _arrived(self, event: gdb.Event | Ended) -> bool:
+    def _is_at_stop(self, event: gdb.Event | Ended) -> bool:
+        """Whether the program has reached the stop. Raises :class:`Failure` if it cannot reach it any more."""
         if isinstance(event, Ended):
-            raise self._ended(event)
+            raise self._failure(event)
         if self._reached() >= self._hits:
             return True
         if self.interrupted:
-            raise Failure("interrupted", "the program was interrupted", reached=self._reached(), place=here())
+            place = current_place()
+            raise Failure("interrupted", "the program was interrupted", reached=self._reached(), place=place)
         if isinstance(event, gdb.SignalEvent) and event.stop_signal in CRASHES:
             name = event.stop_signal
-            raise Failure("target_crashed", f"the program got {name}", signal=name, place=here())
+            raise Failure("target_crashed", f"the program received {name}", signal=name, place=current_place())
         return False
 
-    def _ended(self, event: Ended) -> Failure:
+    def _failure(self, end: Ended) -> Failure:
         reached = self._reached()
         if self.interrupted:
             return Failure("interrupted", "the program was interrupted", reached=reached, place=None)
-        if event.exit_code is not None:
-            return Failure("target_exited", "the program ended", exit_code=event.exit_code, reached=reached)
-        return Failure("target_crashed", "the program was killed", signal=exit_signal(), place=None)
+        if end.exit_code is not None:
+            return Failure("target_exited", "the program exited", exit_code=end.exit_code, reached=reached)
+        return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), place=None)
 
     def _reached(self) -> int:
+        """How often the program has been at the stop."""
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
-        return self._passed + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)
+        return self._hits_before + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)

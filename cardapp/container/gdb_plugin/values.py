@@ -1,4 +1,4 @@
-"""Reading values at the stop, as gdb prints them, without letting an expression change the program."""
+"""Reads the values of expressions at the stop, as gdb prints them. An expression cannot change the program."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_BLOCKS = 4096
 MAX_LABEL = 200
 
-# gdb's defaults, said in full: the learner may have changed any of them.
+# The defaults of gdb, since the learner may have changed any of them.
 FORMAT: dict[str, Any] = {
     "raw": True,
     "pretty_arrays": False,
@@ -34,7 +34,10 @@ FORMAT: dict[str, Any] = {
 
 
 def read(program: Program, expressions: list[str], allocator: dict[str, Any] | None) -> dict[str, Any]:
-    """``{values: {expr: {value, error}}, allocator, allocator_error, stop_id}`` at the newest frame."""
+    """``{values: {expression: {value, error}}, allocator, allocator_error, stop_id}`` in the newest frame.
+
+    ``allocator`` is the recipe of the card's allocator, or None.
+    """
     gdb.newest_frame().select()
     with _setting("may-call-functions", "off"), _setting("output-radix", "10"):
         values = {expression: _value(program, expression) for expression in expressions}
@@ -54,12 +57,12 @@ def _value(program: Program, expression: str) -> dict[str, str | None]:
     except (gdb.error, RuntimeError, OverflowError) as error:
         return {"value": None, "error": str(error)}
     if program.state()["stop_id"] != before:
-        return {"value": None, "error": f"{expression} changes the program; only what reads it is evaluated"}
+        return {"value": None, "error": f"{expression} changes the program, so it is not evaluated"}
     return {"value": text, "error": None}
 
 
 def _text(value: gdb.Value) -> str:
-    # The text is the value of a string; its address differs from machine to machine.
+    # A string is shown without its address, which differs between machines.
     is_string = _points_to_text(value) and int(value) != 0
     text = value.format_string(**(FORMAT | {"address": not is_string}))
     return str(text).strip()
@@ -73,7 +76,7 @@ def _points_to_text(value: gdb.Value) -> bool:
     return target.code in (gdb.TYPE_CODE_INT, gdb.TYPE_CODE_CHAR) and target.sizeof == 1
 
 
-# -- the arena -------------------------------------------------------------------------------------------------------
+# -- the allocator ---------------------------------------------------------------------------------------------------
 
 
 def _allocator(recipe: dict[str, Any]) -> dict[str, Any]:
@@ -103,7 +106,7 @@ def _blocks(recipe: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _at(expression: str, index: int) -> str:
-    """The expression of block ``index``: ``$i`` is replaced in the text, so that the learner's own ``$i`` stays."""
+    """The expression for block ``index``. ``$i`` is replaced in its text, so a variable ``$i`` of the learner stays."""
     return re.sub(r"\$i\b", str(index), expression)
 
 
