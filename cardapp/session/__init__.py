@@ -1,1 +1,1 @@
-"""The API's side of the chosen session: which one it is, its checkpoint guard, its editor."""
+"""The service's side of the chosen session: which one it is, the activation of checkpoints there, its editor."""

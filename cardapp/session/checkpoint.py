@@ -1,7 +1,7 @@
-"""Checkpoints: a snapshot replayed in the chosen session as a guarded transaction.
+"""The activation of a checkpoint: a guarded transaction around the replay of a snapshot in the chosen session.
 
-Nothing is published unless the replay ended ``ready`` and the guard saw the same session, socket and source after it
-as before. A newer accepted request cancels the running one; a refused request never does.
+Its result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
+the replay as before it. A newer request that is accepted cancels the running one; a refused request never does.
 """
 
 from __future__ import annotations
@@ -30,17 +30,18 @@ from cardapp.session import replay
 from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
-from cardapp.session.operation import STAGES, Operation, drifted, ending, unless_stored
+from cardapp.session.operation import STAGES, Operation, drifted, end_state, unless_stored
 from cardapp.state.database import Connection
 
-_UNWIND_SECONDS = 10.0
+_CANCEL_SECONDS = 10.0
+"""How long a newer operation waits for the end of the one that it cancels."""
 _SESSION_MARGIN = 0.5
 
 _log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """Runs checkpoint operations, one at a time, each in the thread of the request that asked for it."""
+    """Activates checkpoints, one at a time, each in the thread of its request."""
 
     def __init__(
         self, *, card_loader: CardLoader, link: SessionLink, storage: CheckpointStorage, timeout: float
@@ -53,10 +54,10 @@ class Checkpoints:
         self._active: Operation | None = None
         self._stopping = False
 
-    # -- what callers see ------------------------------------------------------------------------------------------
+    # -- requests --------------------------------------------------------------------------------------------------
 
     def active(self) -> dict[str, Any] | None:
-        """The operation under way, if any."""
+        """The operation under way, None if there is none."""
         operation = self._active
         return operation.as_json() if operation is not None else None
 
@@ -71,30 +72,30 @@ class Checkpoints:
         return {"generation": generation, "active": unless_stored(active, last), "last": last}
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Replay ``request["snapshot_ref"]`` for a caller that pins generation, binding and identity."""
+        """Activate ``request["snapshot_ref"]`` for the generation, binding and identity that the request expects."""
         served = self._card_loader.current()
         key = _snapshot_key(served, request["snapshot_ref"])
-        return self._admit_and_run(served, key, request, actor=request.get("actor", "api"), synced=False)
+        return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
 
     def sync(self, actor: str | None) -> dict[str, Any]:
-        """Replay the checkpoint of the saved position, with binding and identity as they are now."""
+        """Activate the checkpoint of the saved position, for the binding and identity of this moment."""
         served = self._card_loader.current()
         position = self._storage.position(served)
         key = navigation.sync_target(served.catalog, position)
-        return self._admit_and_run(served, key, None, actor=actor or position.actor, synced=True)
+        return self._admit_and_activate(served, key, None, actor=actor or position.actor, synced=True)
 
     def stop(self) -> None:
-        """Admit nothing any more, and cancel what runs; its request ends with ``superseded``."""
+        """Refuse further requests and cancel the running one, which ends with ``superseded``."""
         with self._lock:
             self._stopping = True
             operation = self._active
         if operation is not None:
             operation.cancel.set()
-            operation.ended.wait(_UNWIND_SECONDS)
+            operation.ended.wait(_CANCEL_SECONDS)
 
     # -- the gate --------------------------------------------------------------------------------------------------
 
-    def _admit_and_run(
+    def _admit_and_activate(
         self, served: ServedCard, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
     ) -> dict[str, Any]:
         guard = None
@@ -107,20 +108,20 @@ class Checkpoints:
             except CheckpointRejected as error:
                 self._storage.refused(served, key, request["generation"] if request else None, error, actor)
                 raise
-            return self._run(operation, guard, served, actor=actor, synced=synced)
+            return self._activate(operation, guard, served, actor=actor, synced=synced)
         finally:
             if guard is not None:
                 guard.close()
 
     def _check_request(self, served: ServedCard, request: dict[str, Any] | None) -> None:
-        """What can be refused without asking the session."""
+        """Refuse what can be refused without a call to the session."""
         if request is not None:
             self._check_generation(request["generation"])
             expect_identity(request["expected_identity"], served.identity.as_json())
         if self._card_loader.source_sha256() != served.identity.source_sha256:
             raise CheckpointRejected(
-                "the card's source on the disk is not the one served: "
-                f"{self._card_loader.fault or 'it just changed, look at the page again, then sync'}",
+                "the card's source on the disk differs from the one that is served: "
+                f"{self._card_loader.fault or 'it has just changed; look at the page again, then sync'}",
                 code="source_changed",
             )
 
@@ -133,13 +134,13 @@ class Checkpoints:
         seen = self._storage.generation()
         if generation <= seen:
             raise CheckpointRejected(
-                f"generation {generation} is not greater than the last seen, {seen}: use {seen + 1} or more",
+                f"generation {generation} is not greater than the last one, {seen}: use {seen + 1} or more",
                 code="stale_generation",
                 extra={"generation": seen},
             )
 
     def _admit(self, guard: Guard, served: ServedCard, key: str, request: dict[str, Any] | None) -> Operation:
-        """Take the generation, then the session: the running operation is cancelled and waited for."""
+        """Take the generation, then cancel the running operation and wait until it has ended."""
         with self._lock:
             if self._stopping:
                 raise SessionUnavailable("the service is stopping: sync again once it runs", code="stopping")
@@ -155,25 +156,25 @@ class Checkpoints:
             previous, self._active = self._active, operation
         if previous is not None:
             previous.cancel.set()
-            previous.ended.wait(_UNWIND_SECONDS)
+            previous.ended.wait(_CANCEL_SECONDS)
         return operation
 
     # -- the transaction -------------------------------------------------------------------------------------------
 
-    def _run(
+    def _activate(
         self, operation: Operation, guard: Guard, served: ServedCard, *, actor: str, synced: bool
     ) -> dict[str, Any]:
         try:
-            reading = self._proved(operation, guard, served)
+            reading = self._verified_replay(operation, guard, served)
             finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
         except Exception as error:
-            told = error if isinstance(error, CardAppError) else _surprise(operation)
-            finished = operation.finished(ending(told), self._storage.now(), told)
+            reported = error if isinstance(error, CardAppError) else _internal_error(operation)
+            finished = operation.finished(end_state(reported), self._storage.now(), reported)
             self._storage.ended(served, finished, actor)
-            told.extra["operation"] = finished.as_json()
-            if told is error:
+            reported.extra["operation"] = finished.as_json()
+            if reported is error:
                 raise
-            raise told from error
+            raise reported from error
         finally:
             with self._lock:
                 if self._active is operation:
@@ -181,28 +182,28 @@ class Checkpoints:
             operation.ended.set()
         return finished.as_json()
 
-    def _proved(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
-        """The session's report of the stop, which is as the card says."""
+    def _verified_replay(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
+        """What the session reports of the stop, after it was compared with the card."""
         reading = self._replay(operation, guard, served)
         try:
             self._verify(operation, guard, served, reading)
         except SnapshotDrift:
             if reading["fresh"]:
                 raise
-            # Only a program that was started anew can tell whether it is the card that is wrong.
+            # A checkpoint was used. Only a program that was started again shows whether the card is wrong.
             reading = self._replay(operation, guard, served, fresh=True)
             self._verify(operation, guard, served, reading)
         return reading
 
     def _replay(self, operation: Operation, guard: Guard, served: ServedCard, *, fresh: bool = False) -> dict[str, Any]:
-        """Have the session bring the program to the stop; its report as the tool's output schema says."""
+        """Have the session replay the snapshot; the validated result of its tool."""
         key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
-        # The session gives up first, so that its own, better told timeout arrives before ours cuts the line.
-        own = max(remaining - _SESSION_MARGIN, remaining / 2)
+        # The session times out first: its reason says where the program was.
+        seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
-        asked = replay.arguments(
-            operation.binding, operation.generation, key, snapshot, allocator, seconds=own, fresh=fresh
+        arguments = replay.arguments(
+            operation.binding, operation.generation, key, snapshot, allocator, seconds=seconds, fresh=fresh
         )
 
         def progress(_done: float, _total: float | None, message: str | None) -> None:
@@ -212,14 +213,14 @@ class Checkpoints:
         try:
             result = guard.client.call_tool(
                 replay.TOOL,
-                asked,
+                arguments,
                 timeout=remaining,
                 maximum=remaining,
                 on_progress=progress,
                 cancel=operation.cancel,
             )
         except McpError as error:
-            raise self._broken(guard, error) from error
+            raise self._translated(guard, error) from error
         if result.is_error:
             raise self._failed(guard, failure(result.structured, result.text))
         reading: dict[str, Any] = result.structured
@@ -244,27 +245,27 @@ class Checkpoints:
         actor: str,
         synced: bool,
     ) -> Operation:
-        """Publish and record in one transaction, unless a newer operation was admitted first."""
+        """Publish and record in one transaction, unless a newer operation was admitted; the finished operation."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
         with self._lock:
             if operation.cancel.is_set():
-                raise CheckpointCancelled("a newer checkpoint took the session over")
+                raise CheckpointCancelled("a newer request took over the session")
             finished = operation.finished("ready", self._storage.now())
             self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
         return finished
 
-    # -- what went wrong -------------------------------------------------------------------------------------------
+    # -- failures --------------------------------------------------------------------------------------------------
 
     def _failed(self, guard: Guard, error: CardAppError) -> CardAppError:
-        """The session's own failure, unless the session or the source changed meanwhile: that explains it better."""
+        """The session's failure, or the rejection that explains it if the session or the source has changed."""
         if isinstance(error, CheckpointCancelled | TooSlow):
             return error
         return self._changed(guard) or error
 
-    def _broken(self, guard: Guard, error: McpError) -> CardAppError:
-        """What a broken conversation means for the operation."""
+    def _translated(self, guard: Guard, error: McpError) -> CardAppError:
+        """The error of the operation that fits an error of the MCP client."""
         if isinstance(error, McpCancelled):
-            return CheckpointCancelled("a newer checkpoint took the session over")
+            return CheckpointCancelled("a newer request took over the session")
         if isinstance(error, McpTimeout):
             return TooSlow(
                 f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
@@ -273,7 +274,7 @@ class Checkpoints:
             )
         changed = self._changed(guard) if isinstance(error, McpClosed) else None
         return changed or DebuggerFailed(
-            f"the session did not keep to its protocol: {error.detail}: bin/card-session reset", code=error.code
+            f"the session broke the protocol: {error.detail}; reset it with bin/card-session reset", code=error.code
         )
 
     @staticmethod
@@ -285,15 +286,15 @@ class Checkpoints:
         return None
 
 
-def _surprise(operation: Operation) -> CardAppError:
-    """A defect of ours still has to end the operation in the record."""
-    _log.exception("the checkpoint of %s met a surprise", operation.snapshot_ref)
-    return CardAppError("the checkpoint failed inside the service; its log tells more", code="internal_error")
+def _internal_error(operation: Operation) -> CardAppError:
+    """The error that ends an operation in which the service itself failed."""
+    _log.exception("internal error in the activation of %s", operation.snapshot_ref)
+    return CardAppError("internal error in the activation of the checkpoint; see the log", code="internal_error")
 
 
 def _snapshot_key(served: ServedCard, reference: str) -> str:
     """The full key of a snapshot given by its full key."""
     item = served.catalog.find(reference)
     if item is None or item.level != "snapshot":
-        raise InvalidValue.of("/snapshot_ref", f"{reference!r} is no snapshot; give task/block/phase/step/snapshot")
+        raise InvalidValue.of("/snapshot_ref", f"{reference!r} is not a snapshot; give task/block/phase/step/snapshot")
     return item.key

@@ -1,4 +1,7 @@
-"""What checkpoints write: each ending with its event, and the publication, in one transaction."""
+"""What the activation of checkpoints reads from and writes to the database.
+
+Each end of an operation is stored with its event, and a publication with both, in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ from cardapp.state.database import Connection, Database
 
 
 class CheckpointStorage:
-    """The store as checkpoints use it. ``clock`` gives RFC 3339 UTC with milliseconds."""
+    """The database as :class:`~cardapp.session.checkpoint.Checkpoints` uses it.
+
+    ``clock`` returns the time in RFC 3339, UTC, with milliseconds.
+    """
 
     def __init__(self, database: Database, clock: Callable[[], str]) -> None:
         self._database = database
@@ -31,36 +37,36 @@ class CheckpointStorage:
 
     @staticmethod
     def last(conn: Connection, uuid: str) -> tuple[int, dict[str, Any] | None]:
-        """The generation seen last and the card's last finished operation."""
+        """The last generation, and the last finished operation of the card."""
         return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
 
     def position(self, served: ServedCard) -> Position:
-        """The saved position, or its nearest living ancestor."""
+        """The saved position, or its nearest ancestor that still exists in the card."""
         with self._database.read() as conn:
             saved = navigation_store.load(conn, served.identity.uuid)
         return navigation.repair(served.catalog, saved.position)
 
     def take_generation(self, wanted: int | None) -> int:
-        """Store ``wanted``, or the next one."""
+        """Store the generation ``wanted``, or the next one, and return it."""
         with self._database.write() as tx:
             taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
             return checkpoint_store.save_generation(tx, taken)
 
     def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
-        """An operation refused at the gate leaves an event and nothing else."""
+        """Record an operation that was refused before it began: an event and nothing else."""
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
             self._append(tx, served, "checkpoint.rejected", key, data, actor)
 
     def ended(self, served: ServedCard, operation: Operation, actor: str) -> None:
-        """An operation that did not end ready: what is published stays as it is."""
+        """Record an operation that did not end ready. What is published stays as it is."""
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
 
     def ready(
         self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
     ) -> None:
-        """Publish the operation's snapshot with SYNC ON; the next sync has then answered any request for one."""
+        """Publish the operation's snapshot with SYNC ON; a sync also clears the position's ``sync_requested``."""
         uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
@@ -89,13 +95,13 @@ class CheckpointStorage:
     def _save(self, tx: Connection, served: ServedCard, operation: Operation, actor: str) -> None:
         uuid, key = served.identity.uuid, operation.snapshot_ref
         at = operation.finished_at or self.now()
-        told = operation.as_json()
-        checkpoint_store.save_operation(tx, uuid, told)
+        shown = operation.as_json()
+        checkpoint_store.save_operation(tx, uuid, shown)
         checkpoint_store.save_result(
             tx, uuid, served.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
         )
         data = {
-            name: told[name]
+            name: shown[name]
             for name in ("operation_id", "generation", "stage", "duration_ms", "code", "reason", "binding", "observed")
         }
         self._append(tx, served, f"checkpoint.{operation.state}", key, data, actor)

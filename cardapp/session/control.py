@@ -1,4 +1,4 @@
-"""Page synchronisation as the controlling client sees it, made from the store alone: the session is not asked."""
+"""The state of SYNC, read from the database alone, without a call to the session."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cardapp.state.publication import Publication
 
 
 class Control:
-    """Reads the control state, and switches SYNC off with its reason and event."""
+    """Reads the state of SYNC, and switches SYNC off with a reason and an event."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Control:
         self._clock = clock
 
     def state(self) -> dict[str, Any]:
-        """The body of ``GET /api/control/state``; ``revision`` counts changes of what is published."""
+        """The body of ``GET /api/control/state``; ``revision`` counts the changes of the publication."""
         served = self._card_loader.current()
         uuid = served.identity.uuid
         active = self._active()
@@ -62,14 +62,16 @@ class Control:
         }
 
     def published_operation(self) -> str | None:
-        """The operation that published what is shown now."""
+        """The id of the operation whose result is published now."""
         with self._database.read() as conn:
             published = publication.load(conn, self._card_loader.current().identity.uuid)
         return published.operation_id if published else None
 
     def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
-        """Inside a write: SYNC goes off, with its reason and its event. False when it was off already, or when another
-        operation than ``operation_id`` has published since the reason came up."""
+        """Switch SYNC off in the write transaction ``tx``, with its event.
+
+        False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
+        """
         identity = self._card_loader.current().identity
         published = publication.load(tx, identity.uuid)
         if published is None or published.operation_id != operation_id:
@@ -83,8 +85,10 @@ class Control:
 
 
 def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
-    """Whether the program stands where the position is: SYNC is on, and the published snapshot is the chosen one, in
-    the chosen step, or the one that a sync of the position would choose."""
+    """Whether the program is at the position: SYNC is on, and the published snapshot is that of the position.
+
+    At the step level each snapshot of the step counts, above it the one that a sync of the position would activate.
+    """
     if published.sync != "on":
         return False
     if depth(position.focus_level) >= depth("step"):

@@ -1,7 +1,7 @@
-"""What the API does with the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
+"""The operations of the API on the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
 
-Nothing here may hang on a Neovim that waits for a key or runs a script: the mode is asked first, every call has a
-bound, and what Neovim finds in its queue after its caller gave up does nothing (``deadline`` in the Lua below).
+No operation may hang because Neovim waits for a key or runs a script. So the mode is read first and every call has a
+timeout. A cursor request that Neovim handles after its timeout does nothing (``deadline`` in the Lua below).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from cardapp.neovim import WAY_BACK, NeovimConnection
 
 INPUT_LIMIT = 256  # characters; contract: "Limits"
 
-_BOUND = 0.5  # seconds for a question that Neovim answers in under a millisecond when it can answer at all
-_PROMPT_BOUND = 1.0  # seconds to leave a chain of prompts
-_PROMPT_STEP = 0.1  # seconds until a prompt that is still there is taken for the next one
+_BOUND = 0.5  # seconds for a call that an idle Neovim answers in under a millisecond
+_PROMPT_BOUND = 1.0  # seconds to dismiss a series of prompts
+_PROMPT_STEP = 0.1  # seconds after which a prompt that is still there counts as the next one
 _PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # hit-enter and more prompt, by the names of :help mode()
 _LARGEST = 2**31 - 1  # Neovim's line and column numbers are C ints
 
@@ -68,7 +68,7 @@ local lines = vim.api.nvim_buf_line_count(buffer)
 if row > lines then return { fault = "row", last = lines } end
 local line = vim.api.nvim_buf_get_lines(buffer, row - 1, row, true)[1]
 if column > #line then return { fault = "column", last = #line } end
--- Neovim takes a column inside a character as it is, and the next insertion would split the character.
+-- Neovim accepts a column inside a character; the next insertion would then split the character.
 if column < #line then column = column + vim.str_utf_start(line, column + 1) end
 vim.api.nvim_win_set_cursor(window, { row, column })
 return state(window)
@@ -77,13 +77,13 @@ return state(window)
 
 
 class Editor:
-    """The editor of whichever session is chosen, over one cached connection per Neovim.
+    """The editor of the chosen session, over one connection that is kept as long as the same Neovim listens.
 
-    ``locate`` gives the socket path of the chosen session's Neovim, None when it has none, or raises
-    ``SessionUnavailable``. ``reset`` and ``fit`` are the session's tools ``target_reset`` and ``pane_fit``.
+    ``locate`` returns the socket path of the chosen session's Neovim, None if it has none, or raises
+    ``SessionUnavailable``. ``reset`` and ``fit`` call the session's tools ``target_reset`` and ``pane_fit``.
 
-    Where not said otherwise, methods raise ``EditorUnavailable`` (no session or no Neovim), ``TooSlow`` (alive, but
-    no answer within half a second) and ``Conflict`` with code ``editor_refused`` (an error of Neovim's own).
+    Unless stated otherwise, methods raise ``EditorUnavailable`` (no session or no Neovim), ``TooSlow`` (no answer
+    within half a second) and ``Conflict`` with code ``editor_refused`` (Neovim reports an error).
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class Editor:
         self._closed = False
 
     def availability(self) -> dict[str, Any]:
-        """``{available, reason}``: whether Neovim takes keys, busy or not, and why not. Never raises."""
+        """``{available, reason}``: whether Neovim accepts keys, even if it is busy, and why not. Never raises."""
         try:
             self._probe(self._connect())
         except CardAppError as error:
@@ -112,11 +112,10 @@ class Editor:
         """``{available, reason, blocking, buffer, window, cursor, mode, grid}``; never raises for an absent editor.
 
         ``buffer: {number, name, line_count, modified, filetype}``, ``window: {id, width, height}`` in cells,
-        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``: of the current
-        window, all read in one moment. While ordinary calls would wait, ``blocking`` is true and these four are None,
-        as a value that cannot be read now is not made up from an older one: ``mode`` is then the mode in which a key
-        is awaited, or None when a script runs, and ``reason`` says which and how to go on. Without an editor
-        ``available`` is false, ``reason`` says why, and all the rest is None.
+        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. All belong to the
+        current window and are read at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and
+        these four are None; ``mode`` is then the mode in which it waits, or None for a script, and ``reason`` says how
+        to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are None.
         """
         try:
             connection = self._connect()
@@ -134,10 +133,10 @@ class Editor:
             return _unreadable(available=False, reason=error.detail)
 
     def set_cursor(self, row: int, column: int, window: int | None = None) -> dict[str, Any]:
-        """Put a window's cursor at ``row`` (from 1) and ``column`` (from 0, bytes); the focus stays where it is.
+        """Put a window's cursor at ``row`` (from 1) and ``column`` (from 0, in bytes); the focus does not change.
 
-        Answers the state as ``state`` does, of that window. The column after the last byte is allowed; outside insert
-        mode Neovim moves it to the last character. A column inside a character becomes its first byte.
+        Returns the state of that window, as ``state`` does. The column after the last byte is allowed; outside insert
+        mode Neovim moves the cursor to the last character. A column inside a character becomes its first byte.
         Raises ``InvalidValue`` with the pointer ``/row``, ``/column`` or ``/window``, and ``EditorBlocked``.
         """
         _require_between("/row", row, 1)
@@ -152,7 +151,7 @@ class Editor:
         answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_BOUND)
         fault = answer.get("fault")
         if fault == "late":
-            raise TooSlow("Neovim became free too late, the cursor was left alone. Try again.")
+            raise TooSlow("Neovim was busy for too long, so the cursor was not moved. Try again.")
         if fault == "window":
             raise InvalidValue.of(
                 "/window", f"there is no window {window}; GET /api/editor/state names the current one"
@@ -164,23 +163,23 @@ class Editor:
     def input(self, text: str) -> dict[str, int]:
         """Type ``text`` in Neovim's key notation (``<CR>``, ``<LT>`` for a ``<``); ``{accepted}`` in bytes of UTF-8.
 
-        1 to 256 characters, else ``InvalidValue``. Never refused because Neovim waits for a key or runs a script: keys
-        are what ends both. ``accepted`` is smaller than the text when Neovim's own key buffer is full.
+        1 to 256 characters, else ``InvalidValue``. Keys are accepted even if Neovim waits for a key or runs a script,
+        since a key ends both. ``accepted`` is smaller than the text if Neovim's key buffer is full.
         """
         if not 1 <= len(text) <= INPUT_LIMIT:
             raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {INPUT_LIMIT} at a time")
         try:
             text.encode()
         except UnicodeEncodeError as error:
-            raise InvalidValue.of("/text", "a lone surrogate is no character; send valid Unicode") from error
+            raise InvalidValue.of("/text", "a lone surrogate is not a character; send valid Unicode") from error
         connection = self._connect()
-        self._probe(connection)  # so that a refusal means that nothing was typed
+        self._probe(connection)  # an error from here means that nothing was typed
         return {"accepted": int(connection.call("nvim_input", text, timeout=_BOUND))}
 
     def reset(self) -> dict[str, Any]:
-        """Restart the target and refresh the debugger; answers what the session's ``target_reset`` answers.
+        """End the program and restore the debugger; returns the result of the session's ``target_reset``.
 
-        It works without a living Neovim too, as it is what brings one back. A prompt is dismissed first.
+        It also works if Neovim has ended: it starts Neovim again. A prompt is dismissed first.
         """
         self.free_prompt()
         return self._reset()
@@ -188,21 +187,21 @@ class Editor:
     def redraw(self, cols: int | None = None, rows: int | None = None) -> dict[str, Any]:
         """Fit the host pane and the UI grid, then redraw all; ``{host: {cols, rows}, grid: {cols, rows}}`` in cells.
 
-        A hit-enter or more prompt is dismissed first, since a full redraw wipes what it shows. A Neovim that waits for
-        another key, or runs a script, is fitted now and draws itself again as soon as it goes on.
+        A hit-enter or more prompt is dismissed first, since a full redraw clears what it shows. A Neovim that waits for
+        another key or runs a script is fitted now and redraws when it continues.
         """
         connection = self._connect()
-        self._probe(connection)  # no pane is fitted for a Neovim that is gone
+        self._probe(connection)  # do not fit the pane if Neovim has ended
         self.free_prompt()
         sizes = self._fit(cols, rows)
-        with contextlib.suppress(TooSlow):  # it stays queued
+        with contextlib.suppress(TooSlow):  # the command stays in Neovim's queue
             connection.call("nvim_command", "mode", timeout=_BOUND)
         return {"host": sizes["host"], "grid": sizes["grid"]}
 
     def free_prompt(self) -> bool:
-        """Dismiss a hit-enter or more prompt (a sync does this first); True when there was one and it is gone.
+        """Dismiss a hit-enter or more prompt; True if there was one and it is gone. Never raises.
 
-        Never raises, and leaves alone what wants a decision: a confirmation, a pending operator, a command line.
+        A prompt that needs a decision stays: a confirmation, a pending operator, a command line.
         """
         try:
             connection = self._connect()
@@ -218,7 +217,7 @@ class Editor:
         return mode.name not in _PROMPT_KEYS
 
     def close(self) -> None:
-        """Close the connection; later operations find no editor. Any number of times."""
+        """Close the connection; later operations raise ``EditorUnavailable``. Idempotent."""
         with self._lock:
             self._closed = True
             connection, self._connection = self._connection, None
@@ -227,14 +226,11 @@ class Editor:
 
     @staticmethod
     def _probe(connection: NeovimConnection) -> None:
-        """Typing nothing changes nothing and is answered even while a key is awaited or a script runs."""
+        """Send no keys. Neovim answers this even while it waits for a key or runs a script."""
         connection.call("nvim_input", "", timeout=_BOUND)
 
     def _connect(self) -> NeovimConnection:
-        """The connection to the chosen session's Neovim; a new one when another listens there or the last one ended.
-
-        The socket's change time belongs to the key: a file made anew at the same path may get the same inode.
-        """
+        """The connection to the chosen session's Neovim; a new one if the old one ended or another Neovim listens."""
         try:
             path = self._locate()
         except SessionUnavailable as error:
@@ -259,7 +255,7 @@ class Editor:
 
 
 def _mode_after_key(connection: NeovimConnection) -> Any:
-    """The mode once the key had its effect, or the prompt that stands there after ``_PROMPT_STEP``: the next one."""
+    """The mode after the key took effect; after ``_PROMPT_STEP`` a prompt that is still shown is the next one."""
     deadline = monotonic() + _PROMPT_STEP
     mode = connection.mode(_BOUND)
     while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):
@@ -275,7 +271,7 @@ def _unreadable(
 
 
 def _present(read: dict[str, Any]) -> dict[str, Any]:
-    """``read`` is the Lua ``state``; a file name need not be UTF-8, JSON text has to be."""
+    """The state as the API returns it. ``read`` comes from the Lua ``state``; its file name may not be UTF-8."""
     buffer = read["buffer"]
     name = buffer["name"].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
     return {"available": True, "reason": None, "blocking": False, **read, "buffer": {**buffer, "name": name}}
@@ -283,8 +279,8 @@ def _present(read: dict[str, Any]) -> dict[str, Any]:
 
 def _waiting(mode: str) -> str:
     if mode in _PROMPT_KEYS:
-        return "Neovim waits at a prompt. Send the input <CR> to go on, or redraw."
-    return f"Neovim waits for a key (mode {mode}). Send the input it waits for, or <C-c> to call it off."
+        return "Neovim waits at a prompt. Send the input <CR> to continue, or redraw."
+    return f"Neovim waits for a key (mode {mode}). Send the key it waits for, or <C-c> to cancel."
 
 
 def _outside(field: str, row: int, column: int, last: int) -> str:

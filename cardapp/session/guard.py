@@ -1,8 +1,8 @@
-"""The guard of a checkpoint: what must be the same before the replay and after it.
+"""The guard of an activation: it detects that the session, its socket or the card changed during the replay.
 
-Source: "An activation is a guarded transaction" in the card contract. One connection is opened and held to the end;
-the choice, the socket's mark, the peer process, the session's binding and the source's SHA-256 are read, and read
-again after the replay. Any difference, and a lost connection, is a typed rejection.
+Source: "An activation is a guarded transaction" in the card contract. The guard holds one connection from before the
+replay until after it. Before and after, it reads the choice, the identity of the socket file, the peer process, the
+session's binding and the SHA-256 of the source. A difference or a lost connection is a typed rejection.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from cardapp.session.choice import Choice
 from cardapp.session.link import SessionLink, binding_of, call_tool
 from cardapp.unix_socket import SocketIdentity, identity
 
-_LOOK_SECONDS = 3.0
+_BINDING_SECONDS = 3.0
 
 
 @dataclass(frozen=True)
-class Witness:
+class Fingerprint:
     """Everything that identifies the session and the card at one moment."""
 
     choice: Choice
@@ -34,17 +34,17 @@ class Witness:
 
 
 class Guard:
-    """Holds one connection from the first look to the last; close it with ``close``."""
+    """Takes the first fingerprint when it is made. ``close`` closes its connection."""
 
     def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
         self._link = link
         self._card_loader = card_loader
         choice = link.choice()
-        # The mark is read before connecting: a socket rebound in between then shows up as a difference.
+        # Read before connecting, so that a socket that is replaced in between shows as a difference.
         before = identity(choice.socket)
         self.client: McpClient = link.connect(choice)
         try:
-            self.before = self._look(choice, before, self.client)
+            self.before = self._fingerprint(choice, before, self.client)
         except BaseException:
             self.client.close()
             raise
@@ -52,20 +52,20 @@ class Guard:
     def close(self) -> None:
         self.client.close()
 
-    def _look(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Witness:
-        told = call_tool(client, "session_binding", {}, seconds=_LOOK_SECONDS)
-        return Witness(
+    def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
+        found = call_tool(client, "session_binding", {}, seconds=_BINDING_SECONDS)
+        return Fingerprint(
             choice=choice,
             socket=socket,
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
-            binding=binding_of(told),
-            card=told["card"],
+            binding=binding_of(found),
+            card=found["card"],
             source_sha256=self._card_loader.source_sha256(),
         )
 
     def confirm(self) -> None:
-        """Look again; :class:`CheckpointRejected` names the first difference."""
+        """Compare again; :class:`CheckpointRejected` names the first difference."""
         reason = self._difference()
         if reason is not None:
             code, detail = reason
@@ -78,13 +78,13 @@ class Guard:
         try:
             choice = self._link.choice()
         except SessionUnavailable as error:
-            return "container_changed", f"the choice of the session was withdrawn during the replay: {error.detail}"
+            return "container_changed", f"during the replay the chosen session was removed: {error.detail}"
         if choice != before.choice:
             return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
         now = identity(choice.socket)
-        after = self._look_again(choice, now)
+        after = self._second_fingerprint(choice, now)
         if after is None:
-            return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} stopped answering: sync again"
+            return "mcp_socket_changed", f"session {choice.name!r} stopped answering on its MCP socket: sync again"
         if after.binding != before.binding or after.card != before.card:
             return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
         if now != before.socket or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
@@ -93,19 +93,19 @@ class Guard:
             return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
         return None
 
-    def _look_again(self, choice: Choice, socket: SocketIdentity | None) -> Witness | None:
-        """The second look: over the held connection while it lives, else over a new one that tells what changed."""
+    def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
+        """The fingerprint now, over the held connection if it still works, else over a new one."""
         try:
             if not self.client.closed.is_set():
-                return self._look(choice, socket, self.client)
+                return self._fingerprint(choice, socket, self.client)
         except CardAppError:
-            pass  # the held connection died under the question; a new one may still answer it
+            pass  # the held connection was lost just now; a new one may still answer
         try:
             client = self._link.connect(choice)
         except SessionUnavailable:
             return None
         try:
-            return self._look(choice, socket, client)
+            return self._fingerprint(choice, socket, client)
         except CardAppError:
             return None
         finally:
@@ -113,12 +113,12 @@ class Guard:
 
 
 def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
-    """Refuse a caller that expects another container."""
+    """Reject a request that expects another container."""
     _expect(expected, actual, "binding", "the chosen session", "GET /api/session")
 
 
 def expect_identity(expected: dict[str, Any], served: dict[str, str]) -> None:
-    """Refuse a caller that expects another card, or another revision of it, than the served one."""
+    """Reject a request that expects another card, or another revision of it, than the served one."""
     _expect(expected, served, "identity", "the served card", "GET /api/identity")
 
 
@@ -126,19 +126,19 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
     wrong = [name for name, value in actual.items() if expected[name] != value]
     if wrong:
         raise CheckpointRejected(
-            f"{whose}'s {', '.join(wrong)} differ from what was expected: read {source} again",
+            f"{whose} has another {', '.join(wrong)} than the request expects: read {source} again",
             code=f"{what}_mismatch",
             extra={what: actual},
         )
 
 
-def expect_same_card(served: dict[str, str], session: Witness) -> None:
-    """Refuse a session that runs another card, or another revision of it, than the served one."""
+def expect_same_card(served: dict[str, str], session: Fingerprint) -> None:
+    """Reject a session of another card, or of another revision of it, than the served one."""
     if session.card != served:
         raise CheckpointRejected(
             f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "
-            "choose a session of it with bin/card-session select NAME, start one with bin/card-session start CARD, or "
-            "serve the other card (CARD_SOURCE)",
+            "choose a session of the served card with bin/card-session select NAME, start one with "
+            "bin/card-session start CARD, or serve the other card (CARD_SOURCE)",
             code="identity_mismatch",
             extra={"identity": session.card},
         )

@@ -1,4 +1,4 @@
-"""The way to the chosen session's MCP server: one kept connection for short calls, own ones for those who need them."""
+"""Connections to the MCP server of the chosen session: one is kept for short calls, callers may open their own."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
 REFUSAL_SECONDS = 1.0
-"""How long a failed connection is taken for the answer of the next callers, so that they need not wait as well."""
+"""How long the error of a failed connection is given to further callers, so that they need not wait as well."""
 
 BINDING_FIELDS = ("container_id", "instance", "profile", "target")
 
 
-# The session's own codes that are more than a failure of the debugger.
+# The codes of the session that are not simply a failure of the debugger.
 _FAILURES: dict[str, type[CardAppError]] = {
     "cancelled": CheckpointCancelled,
     "card_unreadable": Conflict,
@@ -51,19 +51,19 @@ _FAILURES: dict[str, type[CardAppError]] = {
 }
 
 _CODE = re.compile("[a-z][a-z0-9_]{0,63}")
-_Sign = tuple[Choice, SocketIdentity | None]
+_Target = tuple[Choice, SocketIdentity | None]
 
 
 @dataclass(frozen=True)
 class _Connection:
-    """One connection to the socket that ``sign`` tells from all others, there or on its way, since ``began``."""
+    """A connection to the socket of ``target``, open or being opened since ``began`` (monotonic seconds)."""
 
-    sign: _Sign
+    target: _Target
     client: Future[McpClient]
     began: float
 
-    def usable(self, sign: _Sign) -> bool:
-        if self.sign != sign:
+    def usable(self, target: _Target) -> bool:
+        if self.target != target:
             return False
         if not self.client.done():
             return True
@@ -73,7 +73,7 @@ class _Connection:
 
 
 class SessionLink:
-    """Finds, opens and keeps connections to whatever session is chosen at the moment of the call."""
+    """Connects to the session that is chosen at the time of each call."""
 
     def __init__(self, choice_path: Path) -> None:
         self._choice_path = choice_path
@@ -85,7 +85,7 @@ class SessionLink:
         return read_choice(self._choice_path)
 
     def connect(self, choice: Choice, *, seconds: float = CONNECT_SECONDS) -> McpClient:
-        """A new connection that the caller closes; :class:`SessionUnavailable` names the way back."""
+        """A new connection, which the caller closes; :class:`SessionUnavailable` says how to restore the session."""
         try:
             return McpClient.connect(
                 choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=tool_results.faults
@@ -93,44 +93,44 @@ class SessionLink:
         except (McpError, OSError) as error:
             raise SessionUnavailable(
                 f"session {choice.name!r} does not answer at {choice.socket} ({error}): "
-                f"bring it back with bin/card-session reset {choice.name}, or look with bin/card-session list"
+                f"restore it with bin/card-session reset {choice.name}; bin/card-session list shows all sessions"
             ) from error
 
     def call(self, tool: str, arguments: dict[str, Any], *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
         """Call a tool of the chosen session and return its structured result.
 
-        A connection that died since its last use is replaced once: sessions restart. Errors:
-        :class:`SessionUnavailable`, :class:`TooSlow`, :class:`DebuggerFailed` with the session's own code.
+        If the session was restarted, the kept connection is replaced first. Errors: :class:`SessionUnavailable`,
+        :class:`TooSlow`, :class:`DebuggerFailed` with the session's own code.
         """
         return call_tool(self._client(seconds), tool, arguments, seconds=seconds)
 
     def binding(self, *, seconds: float = CALL_SECONDS) -> dict[str, Any]:
-        """All that ``session_binding`` tells of the chosen session."""
+        """The result of the chosen session's tool ``session_binding``."""
         return self.call("session_binding", {}, seconds=seconds)
 
     def editor_socket(self) -> str | None:
-        """The path of the session's Neovim socket; asked once of each server, which never moves it."""
+        """The path of the session's Neovim socket. It is read once per connection: a server never changes it."""
         client = self._client(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:
-            told = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
-            known = self._editor_socket = client, told["editor"]["socket"]
+            found = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
+            known = self._editor_socket = client, found["editor"]["socket"]
         return known[1]
 
     def describe(self) -> dict[str, Any]:
-        """``GET /api/session``."""
+        """The body of ``GET /api/session``."""
         choice = self.choice()
-        told = self.binding()
+        found = self.binding()
         return {
             "name": choice.name,
-            "binding": binding_of(told),
-            "runtime": told["runtime"],
+            "binding": binding_of(found),
+            "runtime": found["runtime"],
             "mcp_socket": choice.socket,
-            "card": told["card"],
+            "card": found["card"],
         }
 
     def target_reset(self) -> dict[str, Any]:
-        # Bringing back a dead Neovim or gdb takes a second or two on a busy machine.
+        # The tool may start Neovim and gdb again, which takes seconds on a busy machine.
         return self.call("target_reset", {}, seconds=20.0)
 
     def pane_fit(self, cols: int | None, rows: int | None) -> dict[str, Any]:
@@ -146,15 +146,15 @@ class SessionLink:
         _close(kept)
 
     def _client(self, seconds: float) -> McpClient:
-        """The kept connection, or a new one that the first of its callers opens while the others wait for it."""
+        """The kept connection, or a new one: the first caller opens it while the others wait."""
         choice = self.choice()
-        sign = (choice, identity(choice.socket))
+        target = (choice, identity(choice.socket))
         with self._lock:
             kept = self._kept
-            if kept is not None and kept.usable(sign):
+            if kept is not None and kept.usable(target):
                 mine = None
             else:
-                mine = self._kept = _Connection(sign, Future(), time.monotonic())
+                mine = self._kept = _Connection(target, Future(), time.monotonic())
         if mine is None:
             assert kept is not None
             return self._awaited(kept, seconds)
@@ -163,7 +163,7 @@ class SessionLink:
 
     def _opened(self, connection: _Connection, seconds: float) -> McpClient:
         try:
-            client = self.connect(connection.sign[0], seconds=min(seconds, CONNECT_SECONDS))
+            client = self.connect(connection.target[0], seconds=min(seconds, CONNECT_SECONDS))
         except BaseException as error:
             connection.client.set_exception(error)
             raise
@@ -171,35 +171,37 @@ class SessionLink:
         with self._lock:
             replaced = self._kept is not connection
         if replaced:
-            client.close()  # closed, or overtaken by a newer choice, while it was being opened
+            client.close()  # meanwhile this link was closed, or another session was chosen
         return client
 
     def _awaited(self, connection: _Connection, seconds: float) -> McpClient:
         try:
             return connection.client.result(seconds)
         except TimeoutError as error:
-            raise TooSlow("the session is slow to open a connection: bin/card-session list") from error
+            raise TooSlow("the session takes too long to open a connection; see bin/card-session list") from error
 
 
 def _close(connection: _Connection | None) -> None:
-    """Close a connection that is open; one still on its way is closed by whoever opens it."""
+    """Close a connection that is open. One that is being opened is closed by the thread that opens it."""
     if connection is not None and connection.client.done() and connection.client.exception() is None:
         connection.client.result().close()
 
 
-def binding_of(told: dict[str, Any]) -> dict[str, str]:
-    """The four fields that say which container this is."""
-    return {name: told[name] for name in BINDING_FIELDS}
+def binding_of(found: dict[str, Any]) -> dict[str, str]:
+    """The four fields of a ``session_binding`` result that identify the container."""
+    return {name: found[name] for name in BINDING_FIELDS}
 
 
 def call_tool(client: McpClient, tool: str, arguments: dict[str, Any], *, seconds: float) -> dict[str, Any]:
-    """One short tool call on ``client``, its failures as ours."""
+    """One short tool call on ``client``, whose errors are translated to this application's."""
     try:
         result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds)
     except McpTimeout as error:
-        raise TooSlow(f"the session did not answer {tool} within {seconds:g} s: bin/card-session reset") from error
+        raise TooSlow(
+            f"the session did not answer {tool} within {seconds:g} s; reset it with bin/card-session reset"
+        ) from error
     except McpError as error:
-        raise SessionUnavailable(f"the session broke off during {tool} ({error}): bin/card-session list") from error
+        raise SessionUnavailable(f"the session failed during {tool} ({error}); see bin/card-session list") from error
     if result.is_error:
         raise failure(result.structured, result.text)
     structured: dict[str, Any] = result.structured
@@ -207,17 +209,17 @@ def call_tool(client: McpClient, tool: str, arguments: dict[str, Any], *, second
 
 
 def failure(structured: Any, text: str) -> CardAppError:
-    """A tool's own failure as the error that fits its code; code and data are kept where they have the agreed shape."""
+    """The error that fits the code of a tool's failure. Code and data are kept if they have the agreed shape."""
     data = dict(structured) if isinstance(structured, dict) else {}
     code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:PEER_TEXT]
     if not _CODE.fullmatch(code):
         code = DebuggerFailed.code
-    if code == "binding_mismatch":  # the session became another one between our question and its answer
+    if code == "binding_mismatch":  # the session was replaced after its binding was read
         code, kind = "container_changed", CheckpointRejected
     else:
         kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
     return kind(
-        reason or "the session failed and does not say why: bin/card-session reset",
+        reason or "the session failed without a reason; reset it with bin/card-session reset",
         code=code,
         extra={"session": data} if data else None,
     )

@@ -88,8 +88,8 @@ def unless_stored(active: dict[str, Any] | None, last: dict[str, Any] | None) ->
     return active
 
 
-def ending(error: CardAppError) -> str:
-    """The operation state that an error means."""
+def end_state(error: CardAppError) -> str:
+    """The state that an operation ends in because of ``error``."""
     if isinstance(error, CheckpointRejected):
         return "rejected"
     if isinstance(error, CheckpointCancelled):
@@ -102,7 +102,7 @@ def ending(error: CardAppError) -> str:
 def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
     """The error for a program that reached the stop with other values than the card expects."""
     return SnapshotDrift(
-        f"the snapshot drifted: {reason}. If the session's sources were edited, undo the edit or fetch them anew with "
+        f"the snapshot drifted: {reason}. If the session's sources were edited, undo the edit or fetch them again with "
         "bin/card-session refresh; otherwise the card is wrong here",
         extra={"observed": observed},
     )

@@ -1,4 +1,4 @@
-"""The session's replay tool, as its callers use it: what is asked of it, and what of its report is kept."""
+"""The session's tool ``checkpoint_replay``: its arguments, and what is kept of its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def arguments(
     seconds: float,
     fresh: bool = False,
 ) -> dict[str, Any]:
-    """What the tool takes to bring the program to ``snapshot`` within ``seconds``, started anew if ``fresh``."""
+    """The arguments to replay ``snapshot`` within ``seconds``; ``fresh`` starts the program again."""
     return {
         **binding,
         "generation": generation,
@@ -34,7 +34,7 @@ def arguments(
 
 
 def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
-    """``observed`` of an operation: the place, every comparison, the values and the allocator."""
+    """``observed`` of an operation: the place, each comparison with the card, the values and the allocator."""
     return {
         "file": reading["file"],
         "line": reading["line"],

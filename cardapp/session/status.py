@@ -1,4 +1,4 @@
-"""The chosen session as a page sees it, kept for a moment so that the composite state need not ask it each time."""
+"""The status of the chosen session, cached for a moment, so that ``GET /api/state`` need not call the session."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from cardapp.errors import CardAppError
 from cardapp.session.link import SessionLink, binding_of
 from cardapp.unix_socket import identity
 
-FRESH_SECONDS = 0.5
+MAX_AGE_SECONDS = 0.5
 
 
 class SessionStatus:
-    """What ``GET /api/state`` shows of the session: asked again only when the choice or the socket changed, or when
-    the last answer is older than ``max_age`` seconds."""
+    """What ``GET /api/state`` shows of the session.
 
-    def __init__(self, link: SessionLink, monotonic: Any, max_age: float = FRESH_SECONDS) -> None:
+    The session is called again when the choice or the socket has changed, or when the cached status is older than
+    ``max_age`` seconds.
+    """
+
+    def __init__(self, link: SessionLink, monotonic: Any, max_age: float = MAX_AGE_SECONDS) -> None:
         self._link = link
         self._monotonic = monotonic
         self._max_age = max_age
         self._lock = threading.Lock()
-        self._seen: tuple[Any, float, dict[str, Any]] | None = None
+        self._cached: tuple[Any, float, dict[str, Any]] | None = None
 
     def describe(self) -> dict[str, Any]:
         return self._link.describe()
@@ -32,27 +35,27 @@ class SessionStatus:
             choice = self._link.choice()
         except CardAppError as error:
             return {"available": False, "name": None, "binding": None, "reason": error.detail}
-        sign = (choice, identity(choice.socket))
-        seen = self._seen
-        old = seen if seen is not None and seen[0] == sign else None
+        target = (choice, identity(choice.socket))
+        cached = self._cached
+        old = cached if cached is not None and cached[0] == target else None
         if old is not None and self._monotonic() - old[1] <= self._max_age:
             return old[2]
-        # One asks. The others are answered by what was seen last, and wait only where nothing was seen yet.
+        # One thread calls the session. The others use the old status, and wait only if there is none.
         if not self._lock.acquire(blocking=old is None):
             assert old is not None
             return old[2]
         try:
-            if self._seen is seen:
-                told = self._ask(choice.name)
-                self._seen = (sign, self._monotonic(), told)
-            assert self._seen is not None
-            return self._seen[2]
+            if self._cached is cached:
+                fresh = self._read(choice.name)
+                self._cached = (target, self._monotonic(), fresh)
+            assert self._cached is not None
+            return self._cached[2]
         finally:
             self._lock.release()
 
-    def _ask(self, name: str) -> dict[str, Any]:
+    def _read(self, name: str) -> dict[str, Any]:
         try:
-            binding = binding_of(self._link.binding(seconds=FRESH_SECONDS))
+            binding = binding_of(self._link.binding(seconds=MAX_AGE_SECONDS))
         except CardAppError as error:
             return {"available": False, "name": name, "binding": None, "reason": error.detail}
         return {"available": True, "name": name, "binding": binding, "reason": None}

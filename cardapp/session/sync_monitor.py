@@ -1,6 +1,7 @@
-"""The watch over SYNC: a thread that notices when program and page no longer stand together.
+"""The monitor of SYNC: a thread that switches SYNC off when the program has left the published snapshot.
 
-SYNC goes off when the session restarts or changes, the source changes, or the target is reset or seen to have run on.
+That is when the session is restarted or another one is chosen, when the source changes, and when the target is reset or
+runs on.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 class SyncMonitor:
-    """Owned by the service: ``start`` once, ``stop`` any number of times."""
+    """Call ``start`` once; ``stop`` may be called any number of times."""
 
     def __init__(
         self,
@@ -39,7 +40,7 @@ class SyncMonitor:
         self._checkpoints = checkpoints
         self._control = control
         self._database = database
-        self._told = ""
+        self._logged = ""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sync-monitor", daemon=True)
 
@@ -51,14 +52,14 @@ class SyncMonitor:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
-    def look(self) -> str | None:
-        """Look once: the reason why SYNC was switched off now, or None when nothing changed."""
+    def check(self) -> str | None:
+        """Check once: the reason why SYNC was switched off now, None if it was not."""
         published = self._published()
         if published is None or published.sync != "on":
             return None
         reason = self._difference(published)
         if reason is None or self._checkpoints.active() is not None:
-            return None  # a replay under way moves the target itself; its ending decides
+            return None  # a replay moves the program itself, and its end decides
         with self._database.write() as tx:
             return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
@@ -72,29 +73,29 @@ class SyncMonitor:
         try:
             if self._link.choice().socket != published.socket:
                 return "session_changed"
-            told = self._link.debugger_state()
+            state = self._link.debugger_state()
         except TooSlow:
-            return None  # a busy session is no changed one; the next look decides
+            return None  # the session is busy; the next check decides
         except SessionUnavailable:
             return "session_lost"
         except CardAppError as error:
             return error.code
-        if told["instance"] != published.instance:
+        if state["instance"] != published.instance:
             return "session_restarted"
-        if told["stop_id"] != published.stop_id:
-            return "target_ran_on" if told["alive"] else "debugger_lost"
+        if state["stop_id"] != published.stop_id:
+            return "target_ran_on" if state["alive"] else "debugger_lost"
         return None
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
             try:
-                self.look()
-                self._told = ""
+                self.check()
+                self._logged = ""
             except CardAppError as error:
-                if error.detail != self._told:  # a full disk would fill the log as well, twice a second
-                    _log.warning("the watch over SYNC cannot look: %s", error.detail)
-                self._told = error.detail
+                if error.detail != self._logged:  # the same error may come back twice a second
+                    _log.warning("SYNC cannot be checked: %s", error.detail)
+                self._logged = error.detail
             except Exception:
-                # The watch must outlive any surprise, or SYNC would stay on for ever.
-                _log.exception("the watch over SYNC met a surprise")
+                # The thread must go on, or SYNC would stay on forever.
+                _log.exception("internal error in the monitor of SYNC")
             self._stopping.wait(PERIOD_SECONDS)

@@ -1,6 +1,7 @@
-"""What this side counts on in the answers of the session's tools, whatever listens at the chosen socket.
+"""The schemas that validate the results of the session's tools.
 
-A session gives its own output schemas, and they bind it; yet what is not a session of ours may list none, or others.
+Any program may listen at the chosen socket, so the output schemas that it declares prove nothing: these decide. They
+hold what the service uses of a result; further members are allowed.
 """
 
 from __future__ import annotations
@@ -63,6 +64,6 @@ _CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}
 
 
 def faults(tool: str, structured: Any) -> tuple[FieldError, ...]:
-    """Every way in which the structured result of ``tool`` is not what is counted on; none for a tool not used here."""
+    """What is wrong with the structured result of ``tool``; empty for a tool that the service never calls."""
     checker = _CHECKERS.get(tool)
     return field_errors(checker, structured) if checker is not None else ()

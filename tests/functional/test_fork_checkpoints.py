@@ -118,10 +118,12 @@ def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_aga
         assert replayed(session, MARKED) == ("fork", before)
         session.gdb("finish")
         eventually(lambda: session.state()["function"] == "main")
-        line = session.state()["line"]
+        stop_id = session.state()["stop_id"]
         session.gdb("set var count = 99")
+        eventually(lambda: session.state()["stop_id"] != stop_id)  # noqa: B023
+        line = session.state()["line"]
         session.gdb("next")
-        eventually(lambda: session.state()["line"] not in (None, line))
+        eventually(lambda: session.state()["line"] not in (None, line))  # noqa: B023
 
 
 def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> None:
