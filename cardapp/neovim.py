@@ -1,15 +1,15 @@
-"""One connection to one Neovim, safe to call from any thread and bounded in time.
+"""A connection to one Neovim, which any thread may use; every call has a timeout.
 
-pynvim is not thread-safe: whoever attaches has to run its loop and make every request. So a connection owns one named
-thread that attaches and runs the loop, and callers hand it their requests and wait on a future for as long as they
-like. It must never be the main thread, where pynvim replaces the process's signal handlers.
+pynvim is not thread-safe: the thread that attaches must also run the event loop and make all requests. So a connection
+has a thread for that. Callers hand it their requests and wait on a future. It must not be the main thread, where pynvim
+replaces the process's signal handlers.
 
-What Neovim does with a request depends on its kind (measured on 0.7.2, written in ``:help api-fast``):
+When Neovim handles a request depends on its kind (measured on 0.7.2, see ``:help api-fast``):
 
-- ``nvim_input`` is taken at once, even while a key is awaited or a Vimscript loop runs (breakchecks poll the socket);
-  only a loop in Lua or a foreign call keeps it waiting.
-- ``nvim_get_mode`` answers while a key is awaited, but not while a script runs: it waits for the script's end.
-- Everything else is queued behind both.
+- ``nvim_input`` is handled at once, even while Neovim waits for a key or runs a Vimscript loop, which polls the socket.
+  Only a loop in Lua or an external call delays it.
+- ``nvim_get_mode`` is handled while Neovim waits for a key, but not while a script runs.
+- All other requests are handled after both.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ from pynvim import Nvim, NvimError, socket_session
 
 from cardapp.errors import Conflict, EditorUnavailable, TooSlow
 
-WAY_BACK = "Bring it back with `bin/card-session reset`."
+WAY_OUT = "Restore it with `bin/card-session reset`."
 
 
 class Mode(NamedTuple):
-    """Neovim's answer to ``nvim_get_mode``: the short mode name of ``:help mode()``; whether it waits for a key."""
+    """The result of ``nvim_get_mode``: the short mode name of ``:help mode()``, and whether Neovim waits for a key."""
 
     name: str
     blocking: bool
 
 
 class NeovimConnection:
-    """Owns the thread, the loop and the socket of one conversation with the Neovim that listens on ``socket_path``.
+    """Owns the thread, the event loop and the socket of a connection to the Neovim that listens on ``socket_path``.
 
-    The constructor returns at once; calls wait for the attachment within their own bound. When Neovim ends, or never
-    was there, ``ended`` is set and every open and later call fails with ``EditorUnavailable``. A connection that ended
-    stays so: make another.
+    The constructor returns at once; a call waits for the connection within its own timeout. When Neovim ends, or does
+    not listen, ``ended`` is set and every pending and later call fails with ``EditorUnavailable``. The
+    connection cannot be used again.
     """
 
     def __init__(self, socket_path: str) -> None:
         self.socket_path = socket_path
         self.ended = threading.Event()
-        self._settled = threading.Event()  # attached, or ended without ever being so
+        self._settled = threading.Event()  # attached, or ended before that
         self._lock = threading.Lock()
         self._session: Any = None
         self._nvim: Any = None
@@ -60,17 +60,17 @@ class NeovimConnection:
     def call(self, method: str, *arguments: Any, timeout: float) -> Any:
         """The result of an API method (``:help api``) within ``timeout`` seconds.
 
-        Raises ``TooSlow`` (the request stays with Neovim; its late result is dropped), ``EditorUnavailable`` when
-        Neovim ended, and ``Conflict`` with code ``editor_refused`` for an error that Neovim itself reports.
+        Raises ``TooSlow`` (Neovim still handles the request; its late result is dropped), ``EditorUnavailable`` if
+        Neovim has ended, and ``Conflict`` with code ``editor_refused`` for an error that Neovim reports.
         """
         deadline = monotonic() + timeout
         return self._await(self._submit(method, arguments, deadline), method, deadline)
 
     def mode(self, timeout: float) -> Mode:
-        """Neovim's mode; unlike other calls it is answered while a key is awaited. Raises as ``call`` does.
+        """Neovim's mode. Unlike other calls it works while Neovim waits for a key. Raises as ``call`` does.
 
-        A question that was not answered in time stays open and later callers wait on it: a Neovim that is busy for an
-        hour holds one question, not one for every poll.
+        A request that timed out stays pending and later callers wait for the same one, so that a Neovim that is busy
+        for an hour has one request in its queue, not one for each poll.
         """
         deadline = monotonic() + timeout
         question = self._overdue
@@ -84,7 +84,7 @@ class NeovimConnection:
         return Mode(str(answer["mode"]), bool(answer["blocking"]))
 
     def close(self, timeout: float = 2.0) -> None:
-        """End the conversation, whatever state it is in, and join the thread. Any number of times, from any thread."""
+        """Close the connection, in whatever state it is, and join the thread. Idempotent, for any thread."""
         with self._lock:
             self._closing = True
             if self._session is not None:
@@ -94,7 +94,7 @@ class NeovimConnection:
 
     def _submit(self, method: str, arguments: tuple[Any, ...], deadline: float) -> Future[Any]:
         if not self._settled.wait(max(0.0, deadline - monotonic())):
-            raise TooSlow(f"Neovim at {self.socket_path} does not answer: it is busy. {WAY_BACK}")
+            raise TooSlow(f"Neovim at {self.socket_path} does not answer: it is busy. {WAY_OUT}")
         answer: Future[Any] = Future()
         answer.add_done_callback(self._forget)
         with self._lock:
@@ -109,8 +109,8 @@ class NeovimConnection:
             return answer.result(max(0.0, deadline - monotonic()))
         except TimeoutError:
             raise TooSlow(
-                f"Neovim did not answer {method} in time: it runs a command or waits for a key. Try again; if it stays "
-                "so, interrupt it with the input <C-c>; only then end it with `bin/card-session reset`."
+                f"Neovim did not answer {method} in time: it runs a command or waits for a key. Try again; if that "
+                "fails, interrupt it with the input <C-c>, and as the last resort use `bin/card-session reset`."
             ) from None
 
     def _forget(self, answer: Future[Any]) -> None:
@@ -121,40 +121,40 @@ class NeovimConnection:
 
     def _serve(self) -> None:
         session = None
-        reason = f"Neovim ended. {WAY_BACK}"
+        reason = f"Neovim ended. {WAY_OUT}"
         try:
             session = socket_session(self.socket_path)
             if self._adopt(session):
                 self._nvim = Nvim.from_session(session)
                 self._settled.set()
-                # A close() that came while attaching may have spent its stop on the attachment's own loop run.
+                # Attaching runs the event loop too, so it may have consumed the stop of a close() meanwhile.
                 if not self._closing:
                     self._nvim.run_loop(self._refuse, self._ignore)
         except (EOFError, OSError) as error:
             if not self._settled.is_set():
-                reason = f"No Neovim answers at {self.socket_path} ({error}). {WAY_BACK}"
+                reason = f"No Neovim listens at {self.socket_path} ({error}). {WAY_OUT}"
         except Exception as error:
-            # msgpack's errors share no base, and a stranger's answers break pynvim in ways of their own.
-            reason = f"What listens at {self.socket_path} does not speak as Neovim does ({error!r}). {WAY_BACK}"
+            # msgpack's errors have no common base class, and wrong data can make pynvim fail anywhere.
+            reason = f"The program that listens at {self.socket_path} is not Neovim ({error!r}). {WAY_OUT}"
         finally:
             self._end(reason)
             if session is not None:
                 _release(session)
 
     def _adopt(self, session: Any) -> bool:
-        """Publish the session, so that close() can stop it from now on; False when close() was faster."""
+        """Store the session, so that close() can stop it from now on; False if close() was called before."""
         with self._lock:
             if not self._closing:
                 self._session = session
             return not self._closing
 
     def _request(self, answer: Future[Any], method: str, arguments: tuple[Any, ...]) -> None:
-        """In a greenlet of the loop: the request yields to the loop until its answer is there."""
+        """Runs in a greenlet of the event loop, which handles other events until the reply arrives."""
         try:
             result = self._nvim.request(method, *arguments)
         except NvimError as error:
             answer.set_exception(Conflict(f"Neovim refused {method}: {error}", code="editor_refused"))
-        except Exception as error:  # arguments that msgpack cannot write: the caller's mistake, told to the caller
+        except Exception as error:  # the caller gave arguments that msgpack cannot encode
             answer.set_exception(error)
         else:
             answer.set_result(result)
@@ -162,7 +162,7 @@ class NeovimConnection:
     def _end(self, reason: str) -> None:
         with self._lock:
             self._session = None
-            self._reason = f"The connection to Neovim was closed. {WAY_BACK}" if self._closing else reason
+            self._reason = f"The connection to Neovim was closed. {WAY_OUT}" if self._closing else reason
             orphans = tuple(self._open)
         self.ended.set()
         self._settled.set()
@@ -175,11 +175,11 @@ class NeovimConnection:
 
     @staticmethod
     def _ignore(event: str, arguments: list[Any]) -> None:
-        """Events reach a connection only through what its own calls subscribed to; none of them is awaited here."""
+        """Events are not used: Neovim sends only those that a call has subscribed to."""
 
 
 def _release(session: Any) -> None:
-    """Close the socket now. pynvim closes its loop before the transport had its turn to close the socket."""
+    """Close the socket now. pynvim closes its event loop before the transport has closed the socket."""
     transport, loop = session.loop._transport, session.loop._loop
     if transport is not None:
         transport.abort()

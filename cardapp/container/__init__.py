@@ -1,1 +1,1 @@
-"""The session: what runs beside the service (Neovim, gdb, the MCP server), and the tool that controls it."""
+"""The session, which runs beside the service (Neovim, gdb, the MCP server), and the command that controls it."""

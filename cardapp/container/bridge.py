@@ -1,4 +1,4 @@
-"""Standard input and output joined with the session's MCP socket, byte by byte: the protocol is the peers' matter."""
+"""Connects standard input and output with the session's MCP socket. Bytes are copied unchanged."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from cardapp.errors import SessionUnavailable
 
 
 def relay(path: Path, reader: int = 0, writer: int = 1) -> int:
-    """Copy both ways until the session hangs up; the end of ``reader`` is passed on first. Answers 0."""
+    """Copy both ways until the session closes the connection; returns 0. The end of ``reader`` is passed on."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session, selectors.DefaultSelector() as selector:
         try:
             session.connect(str(path))
         except OSError as error:
             raise SessionUnavailable(
-                f"nobody answers at {path} ({error.strerror}); bring it back with card-session reset"
+                f"no server listens on {path} ({error.strerror}); restore it with card-session reset"
             ) from error
         selector.register(session, selectors.EVENT_READ)
         selector.register(reader, selectors.EVENT_READ)
         while True:
             for key, _ in selector.select():
                 if key.fileobj is session:
-                    piece = session.recv(1 << 16)
-                    if not piece:
+                    data = session.recv(1 << 16)
+                    if not data:
                         return 0
-                    _write(writer, piece)
+                    _write(writer, data)
                 else:
-                    piece = os.read(reader, 1 << 16)
-                    if piece:
-                        session.sendall(piece)
+                    data = os.read(reader, 1 << 16)
+                    if data:
+                        session.sendall(data)
                     else:
                         selector.unregister(reader)
                         session.shutdown(socket.SHUT_WR)

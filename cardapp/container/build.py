@@ -1,4 +1,4 @@
-"""Building the card's program where the sources were edited, only when it is needed."""
+"""Builds the card's program in the session's workspace, if its sources have changed."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from cardapp.card.model import Target
 from cardapp.container.debugger import Cancellation
 from cardapp.errors import CardAppError
 
-MAX_OUTPUT = 64 * 1024  # bytes that are kept; a build that says more is read on, or it would wait for us
-GLANCE = 0.05
-HABITS = ("Makefile", "makefile", "GNUmakefile")
+MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read too, or the build would block
+CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
+MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 
 
 class BuildFailed(CardAppError):
-    """The build ended without a program; the text is the compiler's."""
+    """The build failed; the text is the compiler's."""
 
     code = "build_failed"
 
 
 class BuildCancelled(CardAppError):
-    """The caller gave up during the build."""
+    """The caller cancelled the build."""
 
     code = "cancelled"
 
@@ -44,30 +44,37 @@ class Workspace:
         return self.directory / self.target.program
 
     def is_stale(self) -> bool:
-        """Whether the program is missing, older than any source or the makefile, or dated in the future."""
+        """Whether the program is missing, older than a source or the makefile, or dated in the future."""
         try:
             built = self.program.stat().st_mtime_ns
         except OSError:
             return True
-        changed = [path.stat().st_mtime_ns for path in self._written() if path.exists()]
+        changed = [path.stat().st_mtime_ns for path in self._sources() if path.exists()]
         return max(changed, default=0) > built or built > time.time_ns()
 
-    def _written(self) -> list[Path]:
-        """What people write, as opposed to what is made of it."""
-        return [self.directory / name for name in (*self.target.sources, *HABITS)]
+    def _sources(self) -> list[Path]:
+        """The files that people edit, as opposed to those that the build makes."""
+        return [self.directory / name for name in (*self.target.sources, *MAKEFILES)]
 
-    def _date_back(self) -> None:
-        """After the clock was set back, what was built before that looks newer than any edit since, to make as well."""
-        written, now = set(self._written()), time.time_ns()
+    def _age_future_files(self) -> None:
+        """Give files that the build made in the future an old time.
+
+        After the clock was set back they would look newer to make than every later edit.
+        """
+        sources, now = set(self._sources()), time.time_ns()
         for path in self.directory.rglob("*"):
-            if path.is_file() and path not in written and path.stat().st_mtime_ns > now:
+            if path.is_file() and path not in sources and path.stat().st_mtime_ns > now:
                 os.utime(path, (0, 0))
 
     def build(self, timeout: float, cancelled: Cancellation | None = None) -> str:
-        """Run the target's build command; its output. Raises :class:`BuildFailed` or :class:`BuildCancelled`."""
-        self._date_back()
+        """Run the target's build command and return its output.
+
+        :raises BuildFailed: it failed, made no program or took longer than ``timeout`` seconds.
+        :raises BuildCancelled: ``cancelled`` was set.
+        """
+        self._age_future_files()
         try:
-            # A group of its own, so that make's children end with it.
+            # A process group of its own, so that make's children can be killed with it.
             maker = subprocess.Popen(
                 self.target.build,
                 cwd=self.directory,
@@ -80,8 +87,8 @@ class Workspace:
             raise BuildFailed(f"{self.target.build[0]} cannot be run: {error.strerror}") from error
         with maker:
             try:
-                output = _watch(maker, timeout, cancelled)
-            except BaseException:  # Ctrl-C too: it does not reach a group of its own
+                output = _read_output(maker, timeout, cancelled)
+            except BaseException:  # also for Ctrl-C, which the terminal does not send to another process group
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(maker.pid, signal.SIGKILL)
                 raise
@@ -92,8 +99,8 @@ class Workspace:
         return output
 
 
-def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
-    """Read the output to its end, collect its beginning; raises past the time and on cancellation."""
+def _read_output(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellation | None) -> str:
+    """Read the output to its end and return its beginning; raises after ``timeout`` seconds and when cancelled."""
     assert maker.stdout is not None
     deadline = time.monotonic() + timeout
     output = bytearray()
@@ -103,12 +110,12 @@ def _watch(maker: subprocess.Popen[bytes], timeout: float, cancelled: Cancellati
             if cancelled is not None and cancelled.is_set():
                 raise BuildCancelled("the build was cancelled")
             if time.monotonic() > deadline:
-                raise BuildFailed(f"the build took longer than {timeout:.0f} s and was ended\n{_text(output)}")
-            if selector.select(GLANCE):
-                piece = os.read(maker.stdout.fileno(), 1 << 16)
-                if not piece:
+                raise BuildFailed(f"the build took longer than {timeout:.0f} s and was killed\n{_text(output)}")
+            if selector.select(CANCEL_POLL):
+                data = os.read(maker.stdout.fileno(), 1 << 16)
+                if not data:
                     return _text(output)
-                output += piece[: MAX_OUTPUT - len(output)]
+                output += data[: MAX_OUTPUT - len(output)]
 
 
 def _text(output: bytearray) -> str:

@@ -20,11 +20,11 @@ EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
 Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
 
-exit codes: 0 done, 1 failed, 2 wrong use, 3 something that is needed is missing (it is named)"""
+exit codes: 0 done, 1 failed, 2 wrong usage, 3 a required program or file is missing (it is named)"""
 
 
 class Commands:
-    """One method to a command; each answers the exit code."""
+    """One method per command; each returns the exit code."""
 
     def __init__(self, sessions: Sessions) -> None:
         self._sessions = sessions
@@ -42,7 +42,7 @@ class Commands:
         return 0
 
     def select(self, options: argparse.Namespace) -> int:
-        print(f"session {self._sessions.select(options.name).name} is the chosen one now")
+        print(f"session {self._sessions.select(options.name).name} is now chosen")
         return 0
 
     def reset(self, options: argparse.Namespace) -> int:
@@ -56,13 +56,13 @@ class Commands:
             )
             if was
         ]
-        started = f"; started anew: {', '.join(restarted)}" if restarted else ""
+        started = f"; started again: {', '.join(restarted)}" if restarted else ""
         print(f"session {record.name} is reset: no program runs{started}")
         return 0
 
     def refresh(self, options: argparse.Namespace) -> int:
         record, fetched = self._sessions.refresh(options.name)
-        print(f"session {record.name} has the card's sources as they are now, built")
+        print(f"session {record.name} has the card's current sources, and they are built")
         if fetched is not None:
             _show_fetched(fetched)
         return 0
@@ -70,11 +70,11 @@ class Commands:
     def attach(self, options: argparse.Namespace) -> int:
         directory, _ = self._sessions.find(options.name)
         if self._sessions.answers(directory) is None:
-            print(f"session {directory.name} does not answer; card-session reset brings it back", file=sys.stderr)
+            print(f"session {directory.name} does not answer; restore it with card-session reset", file=sys.stderr)
             return 1
         if not sys.stdin.isatty():
-            raise UsageError("attach needs a terminal: its standard input is none")
-        # A tmux inside a tmux is refused; this one is another server, on a socket of its own.
+            raise UsageError("attach needs a terminal as its standard input")
+        # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
         environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
         command = self._sessions.runtime(directory).attach_command()
         os.execvpe(command[0], command, environ)
@@ -82,7 +82,9 @@ class Commands:
     def detach(self, options: argparse.Namespace) -> int:
         directory, _ = self._sessions.find(options.name)
         was = self._sessions.runtime(directory).detach()
-        print(f"detached from session {directory.name}" if was else f"nobody is attached to session {directory.name}")
+        print(
+            f"detached from session {directory.name}" if was else f"no terminal is attached to session {directory.name}"
+        )
         return 0
 
     def list(self, _options: argparse.Namespace) -> int:
@@ -91,7 +93,7 @@ class Commands:
         return 0
 
     def stop(self, options: argparse.Namespace) -> int:
-        # The terminal that this was typed in may be one of the session's own.
+        # This command may run in a terminal of the session, which ends now.
         signal.signal(signal.SIGHUP, signal.SIG_IGN)
         stopped = self._sessions.stop(options.name)
         print(f"session {stopped.name} is stopped ({stopped.processes} processes ended)")
@@ -130,13 +132,13 @@ def _show_fetched(fetched: Fetched) -> None:
     for name, backup in fetched.set_aside.items():
         print(f"  {name}: your edited version is kept as {backup}")
     if fetched.kept:
-        print(f"  edited by you and left so: {', '.join(fetched.kept)} (bin/card-session refresh fetches them anew)")
+        print(f"  edited by you and kept: {', '.join(fetched.kept)} (bin/card-session refresh replaces them)")
 
 
 def _table(conditions: Sequence[Condition]) -> str:
-    head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STANDS AT")
+    head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STOPPED AT")
     rows = [head] + [
-        ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.stands)
+        ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.place)
         for of in conditions
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
@@ -147,17 +149,17 @@ def _table(conditions: Sequence[Condition]) -> str:
 def parser() -> argparse.ArgumentParser:
     main_parser = argparse.ArgumentParser(
         prog="card-session",
-        description="Run a card's program under gdb, inside Neovim, beside the service that moves it.",
+        description="Run a card's program under gdb, inside Neovim, for the service to control.",
         epilog=EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    start = commands.add_parser("start", help="start a session on a card; choose it when no other one is chosen")
+    start = commands.add_parser("start", help="start a session on a card; choose it if no other session is chosen")
     start.add_argument("--name", help="the session's name (default: the card's id)")
     start.add_argument(
         "--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)"
     )
-    start.add_argument("--select", action="store_true", help="choose it although another one is chosen")
+    start.add_argument("--select", action="store_true", help="choose it even if another session is chosen")
     start.add_argument(
         "--foreground", action="store_true", help="stay until Ctrl-C or SIGTERM, then stop the session (needs --name)"
     )
@@ -165,10 +167,10 @@ def parser() -> argparse.ArgumentParser:
     select = commands.add_parser("select", help="choose the session that the service acts on")
     select.add_argument("name", metavar="NAME")
     for name, text in (
-        ("reset", "end the program; bring back a Neovim, gdb or MCP server that died (edits are kept)"),
-        ("refresh", "fetch the card's sources anew (edited files are set aside) and build them"),
+        ("reset", "end the program; start Neovim, gdb or the MCP server again if one has ended (edits are kept)"),
+        ("refresh", "fetch the card's sources again (edited files are kept as backups) and build them"),
         ("attach", "show the session in this terminal; C-b d leaves it running"),
-        ("detach", "send those who are attached back to their shell"),
+        ("detach", "detach every terminal that shows the session"),
         ("stop", "end the session; its sources stay for the next start"),
         ("mcp", "connect standard input and output with the session's MCP server, for any MCP client"),
     ):
@@ -179,9 +181,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; the exit code, 130 and 141 as a shell has them for Ctrl-C and for a reader that went away.
+    """Run one command and return its exit code: 130 after Ctrl-C, 141 if the reader of the output has gone.
 
-    Bad arguments end in argparse's own exit 2.
+    argparse itself exits with 2 for wrong arguments.
     """
     options = parser().parse_args(argv)
     try:

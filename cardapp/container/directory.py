@@ -1,4 +1,4 @@
-"""A session on disk: its directory, its record, and the file that says which session is chosen."""
+"""A session on disk: its directory, its record, and the file that names the chosen session."""
 
 from __future__ import annotations
 
@@ -33,28 +33,28 @@ class State:
 
     @classmethod
     def of(cls, environ: Mapping[str, str]) -> State:
-        """The place that ``CARD_STATE_DIR`` and ``CARD_MCP_CHOICE`` name, else the repository's own."""
+        """The paths in ``CARD_STATE_DIR`` and ``CARD_MCP_CHOICE``, else those in the repository."""
         directory = Path(environ.get("CARD_STATE_DIR") or ROOT / ".state" / "card").expanduser().absolute()
         choice = Path(environ.get("CARD_MCP_CHOICE") or directory / "mcp-choice.json").expanduser().absolute()
         return cls(directory, choice)
 
     def create(self) -> None:
-        """Make the directory, for this user alone; :class:`StateError` when it is another thing."""
+        """Make the directory, for this user alone; :class:`StateError` if it is not a private directory."""
         for path in (self.directory, self.directory / "sessions"):
             private.make_directory(path, "CARD_STATE_DIR")
 
     def session(self, name: str) -> SessionDirectory:
         if not NAME.fullmatch(name):
-            raise UsageError(f"{name!r} is no session name: lower case letters, digits and '-', 32 at most")
-        # Links above the directory are followed once, here: gdb and Neovim name files by their real path.
+            raise UsageError(f"{name!r} is not a session name: use lower case letters, digits and '-', 32 at most")
+        # Resolved, because gdb and Neovim name files by their real path.
         return SessionDirectory(name, self.directory.resolve() / "sessions" / name)
 
     def names(self) -> list[str]:
-        """The sessions that were started and not stopped, living or not."""
+        """The sessions that were started and not stopped, whether they run or not."""
         return sorted(path.parent.name for path in self.directory.glob("sessions/*/session.json"))
 
     def chosen(self) -> str | None:
-        """The chosen session's name; None when there is none that can be read."""
+        """The chosen session's name; None if there is none or the file cannot be read."""
         try:
             found = json.loads(self.choice.read_text("utf-8"))
         except (OSError, ValueError):
@@ -63,18 +63,18 @@ class State:
         return name if isinstance(name, str) else None
 
     def choose(self, session: SessionDirectory) -> None:
-        """Name the session in the file of the choice; :class:`StateError` when that cannot be written."""
+        """Write the session into the choice file; :class:`StateError` if that fails."""
         write_json(self.choice, {"name": session.name, "socket": str(session.mcp_socket)}, "CARD_MCP_CHOICE")
 
     def forget_choice(self, name: str) -> None:
-        """A choice that names a session that is gone would only mislead."""
+        """Remove the choice file if it names the session ``name``."""
         if self.chosen() == name:
             self.choice.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a session is. Kept over restarts of its parts; a new start after a stop makes a new one."""
+    """The facts of a session. They survive restarts of its parts; a start after a stop makes a new record."""
 
     name: str
     container_id: str
@@ -97,7 +97,7 @@ class Record:
 
 @dataclass(frozen=True)
 class SessionDirectory:
-    """Where a session keeps its things."""
+    """The paths of a session's files."""
 
     name: str
     path: Path
@@ -132,7 +132,7 @@ class SessionDirectory:
         self.path.mkdir(mode=0o700, exist_ok=True)
 
     def read(self) -> Record | None:
-        """The session's record; None when there is no session here. A record that is damaged counts as none."""
+        """The session's record; None if there is none or it is damaged."""
         try:
             return Record.from_json(json.loads(self.record.read_text("utf-8")))
         except (OSError, ValueError, KeyError, TypeError):
@@ -142,14 +142,14 @@ class SessionDirectory:
         write_json(self.record, record.as_json())
 
     def clear(self) -> None:
-        """Leave nothing that looks like a living session: no record, no socket. The learner's sources stay."""
+        """Remove the record, the sockets and Neovim's files. The learner's sources stay."""
         for path in (self.record, *(self.path / name for name in SOCKETS)):
             path.unlink(missing_ok=True)
         shutil.rmtree(self.path / "nvim", ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, timeout: float = 60.0) -> Iterator[None]:
-        """One control command at a time; :class:`StateError` when another one holds the session too long."""
+        """Hold the session's lock; :class:`StateError` if another command holds it for ``timeout`` seconds."""
         with (self.path / "lock").open("w") as file:
             deadline = time.monotonic() + timeout
             pause = threading.Event()
@@ -160,17 +160,17 @@ class SessionDirectory:
                 except BlockingIOError:
                     if time.monotonic() > deadline:
                         raise StateError(
-                            f"another card-session command works on {self.name} for {timeout:.0f} s now; "
-                            "try again when it ended"
+                            f"another card-session command has been working on {self.name} for {timeout:.0f} s; "
+                            "try again when it has ended"
                         ) from None
                     pause.wait(0.05)
             yield
 
 
 def write_json(path: Path, document: dict[str, Any], setting: str = "CARD_STATE_DIR") -> None:
-    """Replace ``path`` as a whole: a reader sees the old document or the new one, also after a crash.
+    """Replace ``path`` atomically: a reader sees the old document or the new one, also after a crash.
 
-    :class:`StateError` names ``setting``, which decides the path, when it cannot be written.
+    :raises StateError: it cannot be written; names ``setting``, which decides the path.
     """
     new = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -181,7 +181,7 @@ def write_json(path: Path, document: dict[str, Any], setting: str = "CARD_STATE_
             os.fsync(file.fileno())
         new.replace(path)
     except OSError as error:
-        raise StateError(f"{path} cannot be written ({error.strerror}); set {setting} to a place that can") from error
+        raise StateError(f"{path} cannot be written ({error.strerror}); set {setting} to a writable place") from error
     finally:
         with contextlib.suppress(OSError):
             new.unlink()

@@ -1,4 +1,4 @@
-"""The session's Neovim, seen from its MCP server: bounded calls, and freeing it from whatever it waits for."""
+"""The session's Neovim as the MCP server uses it: calls with a timeout, and a way to end whatever it waits for."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ DEBUGGER = "return require('card.debugger').{name}(...)"
 
 
 class Editor:
-    """The Neovim that listens at ``socket_path``; connects when first needed, and again after it was restarted.
+    """The Neovim that listens at ``socket_path``. Connects at the first call, and again after Neovim was restarted.
 
-    Methods raise what a call of :class:`NeovimConnection` raises.
+    Methods raise the errors of :meth:`NeovimConnection.call`.
     """
 
     def __init__(self, socket_path: Path) -> None:
@@ -25,7 +25,7 @@ class Editor:
         self._connection: NeovimConnection | None = None
 
     def alive(self, timeout: float = 1.0) -> bool:
-        """Whether it answers; one that waits for a key does."""
+        """Whether Neovim answers; it also does while it waits for a key."""
         try:
             self.mode(timeout)
         except (EditorUnavailable, TooSlow):
@@ -33,7 +33,7 @@ class Editor:
         return True
 
     def condition(self) -> str | None:
-        """Why it cannot be used, None when it can; one that waits for a key can."""
+        """Why Neovim cannot be used, None if it can; it also can while it waits for a key."""
         try:
             self.mode()
         except (EditorUnavailable, TooSlow) as error:
@@ -45,19 +45,19 @@ class Editor:
         return self._connected().mode(timeout)
 
     def call(self, name: str, *arguments: Any, timeout: float = 2.0) -> Any:
-        """What ``card.debugger``'s function ``name`` (Lua) answers."""
+        """Call the Lua function ``name`` of ``card.debugger`` and return its result."""
         return self._request("nvim_exec_lua", DEBUGGER.format(name=name), list(arguments), timeout=timeout)
 
     def lua(self, code: str, *arguments: Any, timeout: float = 2.0) -> Any:
-        """What the Lua chunk ``code`` returns."""
+        """Run the Lua chunk ``code`` and return its result."""
         return self._request("nvim_exec_lua", code, list(arguments), timeout=timeout)
 
     def input(self, keys: str, timeout: float = 1.0) -> None:
-        """Type ``keys`` (Neovim's key notation); taken at once, whatever Neovim does."""
+        """Type ``keys`` (Neovim's key notation). Neovim accepts them at once, even if it is busy."""
         self._request("nvim_input", keys, timeout=timeout)
 
     def free(self, timeout: float = 1.0) -> bool:
-        """Bring it to normal mode: out of a prompt, a pending key, a command line, a terminal. False if it stays."""
+        """Bring Neovim to normal mode, from a prompt, pending key, command line or terminal; False if it fails."""
         deadline = time.monotonic() + timeout
         pause = threading.Event()
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Starting, restarting and ending sessions, from outside: what the commands of ``card-session`` do."""
+"""Starts, restarts and ends sessions: the commands of ``card-session``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Started:
-    """What a start found or made. ``fetched`` is None for sources in place."""
+    """The result of a start. ``already``: the session was running. ``fetched`` is None for sources in place."""
 
     record: Record
     mcp_socket: str
@@ -39,7 +39,7 @@ class Started:
 
 @dataclass(frozen=True)
 class Stopped:
-    """What a stop ended: the number of processes; and where the learner's sources stay."""
+    """The result of a stop: how many processes were ended, and where the learner's sources are."""
 
     name: str
     processes: int
@@ -48,7 +48,7 @@ class Stopped:
 
 @dataclass(frozen=True)
 class Condition:
-    """A session as ``list`` shows it; ``state`` is running, or says what is wrong."""
+    """A session as ``list`` shows it; ``state`` is ``running`` or says what is wrong."""
 
     name: str
     chosen: bool
@@ -57,7 +57,7 @@ class Condition:
     state: str
     editor: str
     debugger: str
-    stands: str
+    place: str
 
 
 class Sessions:
@@ -72,16 +72,17 @@ class Sessions:
         return LocalRuntime(directory)
 
     def find(self, name: str | None) -> tuple[SessionDirectory, Record]:
-        """The session ``name``, or the chosen one; :class:`UsageError` lists the known ones.
+        """The session ``name``, or the chosen one.
 
-        :class:`StateError` when it has a record that cannot be read.
+        :raises UsageError: there is no such session; lists the known ones.
+        :raises StateError: its record cannot be read.
         """
         directory = self._locate(name)
         record = directory.read()
         if record is None:
             raise StateError(
-                f"{directory.record} is damaged: end what runs there with bin/card-session stop {directory.name}, then "
-                "start the session anew; its sources stay"
+                f"{directory.record} is damaged: stop the session with bin/card-session stop {directory.name}, then "
+                "start it again; its sources stay"
             )
         return directory, record
 
@@ -97,7 +98,7 @@ class Sessions:
         return directory
 
     def answers(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
-        """The session's binding if its MCP server answers, else None."""
+        """The session's binding; None if its MCP server does not answer."""
         try:
             return call(directory, "session_binding", timeout=timeout)
         except SessionUnavailable:
@@ -106,9 +107,9 @@ class Sessions:
     # -- start -------------------------------------------------------------------------------------------------------
 
     def start(self, card: str, name: str | None, profile_name: str, *, select: bool = False) -> Started:
-        """Start a session on ``card``; one that runs on the same card already is answered as it is.
+        """Start a session on ``card``, unless it already runs on this card.
 
-        It becomes the chosen one when no living one is chosen, and with ``select`` in any case.
+        It becomes the chosen session if no running session is chosen, and with ``select`` in any case.
         """
         require_programs()
         loaded = load_card(card)
@@ -121,7 +122,7 @@ class Sessions:
             if record is not None and self.answers(directory) is not None:
                 self._check_same(record, loaded, profile)
                 return Started(record, str(directory.mcp_socket), True, self._select(directory, select), None)
-            self.runtime(directory).stop(record)  # what a killed session left running
+            self.runtime(directory).stop(record)  # processes that a killed session left
             directory.clear()
             return self._start_new(directory, loaded, profile, select)
 
@@ -129,7 +130,7 @@ class Sessions:
     def _check_same(record: Record, loaded: LoadedCard, profile: Profile) -> None:
         if (record.card_source, record.profile) != (str(loaded.path.resolve()), profile.name):
             raise CardAppError(
-                f"session {record.name} runs already, on {record.card_source} with profile {record.profile}: stop it "
+                f"session {record.name} already runs, on {record.card_source} with profile {record.profile}: stop it "
                 f"with bin/card-session stop {record.name}, or start this one under another name with --name"
             )
 
@@ -138,9 +139,9 @@ class Sessions:
         if not profile.in_place:
             work = directory.path / "work" / loaded.card.id
             fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=False)
-        place = Workspace(work.resolve(), loaded.card.target)
-        if place.is_stale():
-            place.build(profile.build_timeout)
+        workspace = Workspace(work.resolve(), loaded.card.target)
+        if workspace.is_stale():
+            workspace.build(profile.build_timeout)
         record = Record(
             name=directory.name,
             container_id=str(uuid.uuid4()),
@@ -148,7 +149,7 @@ class Sessions:
             card_id=loaded.card.id,
             profile=profile.name,
             target=loaded.card.target.name,
-            source_directory=str(place.directory),
+            source_directory=str(workspace.directory),
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         )
         try:
@@ -168,7 +169,7 @@ class Sessions:
         directory.write(record)
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
-        # The file alone proves nothing: it is there a moment before anybody listens on it.
+        # A socket file alone does not show that a server listens on it.
         while self.answers(directory) is None:
             if not self.runtime(directory).alive(record):
                 raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
@@ -180,7 +181,7 @@ class Sessions:
         return record
 
     def _select(self, directory: SessionDirectory, always: bool) -> bool:
-        """Choose the session, unless a living one is chosen or ``always``; whether it is the chosen one now."""
+        """Choose the session if ``always``, or if no other running session is chosen; whether it is chosen now."""
         chosen = self._state.chosen()
         if not always and chosen is not None and chosen != directory.name:
             try:
@@ -193,17 +194,20 @@ class Sessions:
         self._state.choose(directory)
         return True
 
-    # -- the others --------------------------------------------------------------------------------------------------
+    # -- other commands ----------------------------------------------------------------------------------------------
 
     def select(self, name: str) -> Record:
         directory, record = self.find(name)
         if self.answers(directory) is None:
-            raise SessionUnavailable(f"session {name} does not answer; bring it back with card-session reset {name}")
+            raise SessionUnavailable(f"session {name} does not answer; restore it with card-session reset {name}")
         self._state.choose(directory)
         return record
 
     def reset(self, name: str | None) -> tuple[Record, dict[str, Any], bool]:
-        """Bring back whatever died and end the program; (record, the tool's answer, whether the server was started)."""
+        """End the program and start the parts that have ended.
+
+        Returns the record, the result of ``target_reset``, and whether the MCP server was started.
+        """
         require_programs()
         directory, record = self.find(name)
         with directory.locked():
@@ -214,13 +218,13 @@ class Sessions:
             return record, call(directory, "target_reset"), restarted
 
     def _end_host(self, directory: SessionDirectory, record: Record) -> None:
-        """A server that hangs goes before a new one comes; Neovim and gdb stay."""
+        """End an MCP server that does not answer; Neovim and gdb keep running."""
         if record.host is not None:
             record.host.end(5.0)
         directory.mcp_socket.unlink(missing_ok=True)
 
     def refresh(self, name: str | None) -> tuple[Record, Fetched | None]:
-        """Fetch the card's sources anew, build, and reset. Edited files are set aside, never lost."""
+        """Fetch the card's sources again, build them, and reset. Edited files are kept as backups."""
         require_programs()
         directory, record = self.find(name)
         with directory.locked():
@@ -234,7 +238,7 @@ class Sessions:
         return record, fetched
 
     def stop(self, name: str | None) -> Stopped:
-        """End a session for good: no process, no socket. The learner's sources stay for the next start."""
+        """End all processes of a session and remove its record. The learner's sources stay for the next start."""
         directory = self._locate(name)
         with directory.locked():
             record = directory.read()
@@ -256,15 +260,15 @@ class Sessions:
         if binding is None:
             return Condition(name, chosen, record.card_id, record.profile, "no answer", "-", "-", "-")
         state = call(directory, "debugger_state", timeout=5.0)
-        stands = f"{state['file']}:{state['line']}" if state["file"] else state["state"]
+        place = f"{state['file']}:{state['line']}" if state["file"] else state["state"]
         words = {True: "up", False: "down"}
         editor, debugger = words[binding["editor"]["available"]], words[binding["debugger"]["available"]]
-        return Condition(name, chosen, record.card_id, record.profile, "running", editor, debugger, stands)
+        return Condition(name, chosen, record.card_id, record.profile, "running", editor, debugger, place)
 
 
 def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
-    """What ``tool`` of the session answers; :class:`SessionUnavailable` with its reason when it cannot."""
-    way_back = f"bring it back with card-session reset {directory.name}"
+    """The result of ``tool`` of the session; :class:`SessionUnavailable` if the call fails."""
+    way_out = f"restore it with card-session reset {directory.name}"
     try:
         client = McpClient.connect(
             str(directory.mcp_socket), timeout=timeout, client_info={"name": "card-session", "version": __version__}
@@ -274,7 +278,7 @@ def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOU
         finally:
             client.close()
     except (McpError, OSError) as error:
-        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {way_back}") from error
+        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {way_out}") from error
     if result.is_error:
         raise SessionUnavailable(result.text)
     found: dict[str, Any] = result.structured
@@ -282,7 +286,7 @@ def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOU
 
 
 def _tail(log: Path, start: int) -> str:
-    """The last lines that were written to ``log`` after byte ``start``."""
+    """The last lines of ``log`` after byte ``start``."""
     with log.open("rb") as file:
         file.seek(start)
         lines = file.read().decode("utf-8", "replace").splitlines()

@@ -1,6 +1,7 @@
-"""The session's MCP server as a process: ``python -m cardapp.container.mcp_server DIRECTORY``, started by the runtime.
+"""The process of the session's MCP server: ``python -m cardapp.container.mcp_server DIRECTORY``.
 
-Brings up what of the session does not run yet, then serves its tools on ``mcp.sock`` until SIGTERM.
+The runtime starts it. It starts the parts of the session that do not run, then serves the session's tools on
+``mcp.sock`` until SIGTERM.
 """
 
 from __future__ import annotations
@@ -21,22 +22,22 @@ from cardapp.errors import CardAppError
 from cardapp.mcp.server import McpServer, UnixListener
 
 INSTRUCTIONS = """\
-A C program under gdb, inside the learner's Neovim. Read session_binding first: checkpoint_replay wants its
-container_id, instance, profile and target. A replay runs the program anew to a stop and reads expressions there.
-debugger_state tells where the program stands; its stop_id changes whenever the program moved. target_reset brings back
-what died."""
+A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its
+container_id, instance, profile and target. A replay brings the program to a stop and reads expressions there.
+debugger_state reports where the program is; its stop_id changes whenever the program moves. target_reset starts
+whatever has ended again."""
 
-WATCH = 2.0  # seconds between two looks at the session's record
+RECORD_POLL = 2.0  # seconds between two checks that the session's record exists
 
 
 def serve(directory: SessionDirectory, ending: int) -> None:
-    """Serve the session in ``directory`` until ``ending`` can be read from or its record is removed.
+    """Serve the session in ``directory`` until the descriptor ``ending`` is readable or the record is removed.
 
-    Raises :class:`CardAppError` when it cannot be brought up.
+    :raises CardAppError: a part of the session cannot be started.
     """
     record = directory.read()
     if record is None:
-        raise CardAppError(f"{directory.path} holds no session; start one with bin/card-session start CARD_DIR")
+        raise CardAppError(f"there is no session in {directory.path}; start one with bin/card-session start CARD_DIR")
     session = Session(directory, record, load_profile(record.profile))
     try:
         session.bring_up()
@@ -45,10 +46,10 @@ def serve(directory: SessionDirectory, ending: int) -> None:
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()
         try:
-            while not select.select([ending], [], [], WATCH)[0]:
+            while not select.select([ending], [], [], RECORD_POLL)[0]:
                 if not directory.record.exists():
-                    # Somebody removed the session's directory: nobody could ever find and stop us.
-                    logging.getLogger(__name__).warning("%s is gone; the session ends", directory.record)
+                    # Without its record no command could find and stop this session.
+                    logging.getLogger(__name__).warning("%s was removed; the session ends", directory.record)
                     session.end_programs()
                     return
         finally:
@@ -58,9 +59,9 @@ def serve(directory: SessionDirectory, ending: int) -> None:
 
 
 def _ending() -> int:
-    """A descriptor that can be read from once the process is asked to end.
+    """A descriptor that becomes readable after SIGTERM or SIGINT.
 
-    The handler only writes: a lock taken in it would wait for the very thread that it interrupted.
+    The handler only writes a byte. A lock that it took could be held by the thread that it interrupts.
     """
     reader, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -1,4 +1,4 @@
-"""The terminal that Neovim lives in: one window of a tmux server of our own, on a socket in the session's directory."""
+"""The terminal that Neovim runs in: a window of the session's own tmux server."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ WINDOW = "card:0"
 
 
 class PaneFailed(CardAppError):
-    """tmux refused what was asked of it."""
+    """tmux failed."""
 
     code = "pane_failed"
 
 
 class Pane:
-    """The tmux server that listens at ``socket``. Its one window holds Neovim; when Neovim ends, so does the server."""
+    """The tmux server on ``socket``. Neovim runs in its only window; when Neovim ends, the server ends too."""
 
     def __init__(self, socket: Path) -> None:
         self._socket = socket
 
     def open(self, command: Sequence[str], directory: Path, environ: Mapping[str, str], profile: Profile) -> None:
-        """Start the server with ``command`` in its window; what a killed server left behind is replaced."""
+        """Start the server with ``command`` in its window; the socket of a killed server is removed first."""
         self._socket.unlink(missing_ok=True)
         size = ["-x", str(profile.columns), "-y", str(profile.rows)]
         arguments = ["-f", str(CONFIGURATION), "new-session", "-d", "-s", "card", *size, "-c", str(directory)]
@@ -43,7 +43,7 @@ class Pane:
         return int(columns), int(rows)
 
     def resize(self, columns: int | None, rows: int | None) -> None:
-        """Fit the window: to the sizes given, else to whoever is attached."""
+        """Fit the window to the given size, else to the attached terminals."""
         if columns is None and rows is None:
             self._run(["resize-window", "-A", "-t", WINDOW])
             return
@@ -54,12 +54,12 @@ class Pane:
         return bool((self._ask("list-clients", "-t", "card") or "").strip())
 
     def attach_command(self) -> list[str]:
-        """The command that shows the session in the caller's terminal; the window follows that terminal's size."""
+        """The command that shows the session in the caller's terminal; the window takes that terminal's size."""
         base = ["tmux", "-u", "-S", str(self._socket)]
         return [*base, "set-option", "-t", WINDOW, "-w", "window-size", "latest", ";", "attach-session", "-t", "card"]
 
     def detach(self) -> bool:
-        """Send everybody who is attached back to their shell; False when nobody was."""
+        """Detach all terminals; False if none was attached."""
         if not self.attached():
             return False
         self._run(["detach-client", "-s", "card"])
@@ -77,10 +77,10 @@ class Pane:
 
     def _run(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
         command = ["tmux", "-u", "-S", str(self._socket), *arguments]
-        surroundings = dict(os.environ if environ is None else environ)
-        surroundings.pop("TMUX", None)
+        environment = dict(os.environ if environ is None else environ)
+        environment.pop("TMUX", None)
         try:
-            done = subprocess.run(command, env=surroundings, capture_output=True, text=True, timeout=10, check=False)
+            done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=10, check=False)
         except (OSError, subprocess.TimeoutExpired) as error:
             raise PaneFailed(f"tmux does not answer: {error}") from error
         if done.returncode != 0:

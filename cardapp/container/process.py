@@ -1,9 +1,9 @@
-"""Which processes are a session's, and ending them, without ever signalling a stranger.
+"""Finds and ends the processes of a session, and never signals another process.
 
-A process number alone proves nothing: it may belong to another process by now. Two things do: the number with its start
-time, and the session's mark, a variable in the environment that every process of a session was started with and
-inherits; a second variable holds the session's directory, for when its record is lost and the mark with it. Signals go
-through a process handle (pidfd) that is checked after it was opened.
+A pid alone does not identify a process, because the kernel reuses pids. A pid together with its start time does. The
+processes of a session are found by an environment variable that they inherit and that holds the ``container_id``. A
+second variable holds the session's directory, in case the record with the ``container_id`` is lost. Signals are sent
+through a pidfd, and the process is checked after its pidfd was opened.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PLACE = "CARDAPP_SESSION_DIRECTORY"
 
 @dataclass(frozen=True)
 class Process:
-    """A process, told apart from every other: its number and its start time in clock ticks since boot."""
+    """The identity of a process: its pid, and its start time in clock ticks since boot."""
 
     pid: int
     started: int
@@ -36,7 +36,7 @@ class Process:
 
     @classmethod
     def from_json(cls, found: Any) -> Process | None:
-        """The process in ``found``; None when it holds none."""
+        """The process in the JSON value ``found``; None if it holds none."""
         if isinstance(found, dict) and isinstance(found.get("pid"), int) and isinstance(found.get("started"), int):
             return cls(found["pid"], found["started"])
         return None
@@ -46,7 +46,7 @@ class Process:
         return start_time(self.pid) == self.started
 
     def end(self, timeout: float) -> None:
-        """Ask it to end, kill it after half of ``timeout`` seconds; return when it is gone."""
+        """Send SIGTERM, and SIGKILL after half of ``timeout`` seconds; return when the process has ended."""
         try:
             pidfd = os.pidfd_open(self.pid)
         except OSError:
@@ -68,14 +68,14 @@ def this_process() -> Process:
 
 
 def instance() -> str:
-    """``boot id:pid:start time`` of this process: never the same twice, over restarts of the machine too."""
+    """``boot id:pid:start time`` of this process, which is unique, even after the machine was restarted."""
     own = this_process()
     boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     return f"{boot}:{own.pid}:{own.started}"
 
 
 def marked(value: str, variable: str = MARK) -> Iterator[int]:
-    """The processes that carry a session's mark (or its place), this one aside."""
+    """The pids whose environment holds ``variable=value``, except that of this process."""
     wanted, own = os.fsencode(f"{variable}={value}"), os.getpid()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != own and wanted in _environment(int(entry.name)):
@@ -86,13 +86,14 @@ def _environment(pid: int) -> list[bytes]:
     try:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
-        return []  # ended meanwhile, or another user's: not ours in either case
+        return []  # the process has ended, or belongs to another user
 
 
 def end_marked(value: str, timeout: float, variable: str = MARK) -> int:
-    """End every process with the mark (or the place): asked first, killed in the last half of ``timeout``.
+    """End every process whose environment holds ``variable=value``; returns how many there were.
 
-    Answers how many. What a session's process starts while we look is found by looking again until nothing is left.
+    They get SIGTERM, and SIGKILL in the second half of ``timeout`` seconds. The search is repeated until it finds none,
+    since such a process may start another one meanwhile.
     """
     begun = time.monotonic()
     ended: set[int] = set()
@@ -112,7 +113,7 @@ def end_marked(value: str, timeout: float, variable: str = MARK) -> int:
 
 
 def _handle(pid: int, entry: str, handles: contextlib.ExitStack) -> int | None:
-    """A handle on ``pid`` if it still is a process with ``entry`` in its environment; closed by ``handles``."""
+    """A pidfd of ``pid``, which ``handles`` closes; None if the process does not have ``entry`` in its environment."""
     try:
         pidfd = os.pidfd_open(pid)
     except OSError:

@@ -1,4 +1,4 @@
-"""Profiles: the settings of a session, from ``etc/card-session.ini``."""
+"""Profiles: named settings of a session, from ``etc/card-session.ini``."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Profile:
 
 
 def load_profile(name: str, path: Path = PROFILES) -> Profile:
-    """The profile ``name``; :class:`UsageError` names the file, the section and the key at fault."""
+    """The profile ``name``; :class:`UsageError` names the file, section and key that are wrong."""
     parser = configparser.ConfigParser(interpolation=None)
     try:
         with path.open(encoding="utf-8") as file:

@@ -6,12 +6,12 @@ import shutil
 
 from cardapp.errors import MissingRequirement
 
-# Each with the Debian package that brings it.
+# Program: its Debian package.
 PROGRAMS = {"nvim": "neovim", "gdb": "gdb", "tmux": "tmux", "gcc": "gcc", "make": "make"}
 
 
 def require_programs() -> None:
-    """:class:`MissingRequirement` names everything that is not there, and how to get it, in one message."""
+    """:raises MissingRequirement: programs are missing; names all of them and how to install them."""
     missing = [name for name in PROGRAMS if shutil.which(name) is None]
     if missing:
         packages = " ".join(PROGRAMS[name] for name in missing)

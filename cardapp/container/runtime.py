@@ -1,4 +1,4 @@
-"""Where a session runs. The local runtime starts it as processes of this machine; a container is another runtime."""
+"""Runtimes: how a session's processes are started and ended. The local runtime runs them on this machine."""
 
 from __future__ import annotations
 
@@ -18,34 +18,34 @@ STOP_TIMEOUT = 10.0
 
 
 class Runtime(Protocol):
-    """Starts and ends the session of one directory. ``record.container_id`` is what tells its processes apart."""
+    """Starts and ends the session of one directory. ``record.container_id`` identifies its processes."""
 
     name: str
 
     def start(self, record: Record) -> Process:
-        """Start the MCP server, which brings up whatever of the rest is missing; does not wait for it."""
+        """Start the MCP server, which starts the other parts; does not wait until it answers."""
 
     def alive(self, record: Record) -> bool:
         """Whether the MCP server's process runs."""
 
     def stop(self, record: Record | None) -> int:
-        """End everything that belongs to the session; the number of processes that were ended.
+        """End all processes of the session; returns how many there were.
 
-        Without a record (it is damaged) that is whatever was started for the session's directory.
+        Without a record (it is damaged) they are found by the session's directory.
         """
 
     def attach_command(self) -> list[str]:
         """The command that shows the session in the caller's terminal."""
 
     def detach(self) -> bool:
-        """Send those who are attached away; False when nobody was."""
+        """Detach all terminals; False if none was attached."""
 
 
 class LocalRuntime:
     """The session as processes of this user on this machine.
 
-    The MCP server and tmux do not own each other: either may die and be brought back without the other. What belongs to
-    the session is known by its mark, so nothing can escape :meth:`stop`, whatever died before.
+    The MCP server and tmux are independent: either can end and be started again without the other. :meth:`stop` finds
+    the session's processes by their environment, so it ends all of them, whichever has ended before.
     """
 
     name = "local"
@@ -59,7 +59,7 @@ class LocalRuntime:
         environ = dict(self._environ) | {MARK: record.container_id, PLACE: str(self._directory.path)}
         command = [sys.executable, "-P", "-m", "cardapp.container.mcp_server", str(self._directory.path)]
         with self._directory.log.open("ab") as log:
-            # Its own session and no descriptor of ours: it outlives the terminal it was started from.
+            # A session (setsid) of its own and none of our descriptors, so that it outlives the terminal.
             host = subprocess.Popen(
                 command,
                 cwd=ROOT,
@@ -70,7 +70,7 @@ class LocalRuntime:
                 start_new_session=True,
                 close_fds=True,
             )
-        host.returncode = 0  # nobody here waits for it: init does, once this command ended
+        host.returncode = 0  # not waited for here: init does that after this command has ended
         return Process(host.pid, start_time(host.pid) or 0)
 
     def alive(self, record: Record) -> bool:

@@ -1,4 +1,4 @@
-"""The JSON Schemas (2020-12) of the session's tools: what they take and what they answer."""
+"""The JSON Schemas (2020-12) of the arguments and results of the session's tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ EXPRESSION: Schema = {"type": "string", "minLength": 1, "maxLength": 1000}
 
 
 def record(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
-    """An object with exactly these properties; all of them required but the optional ones."""
+    """An object with exactly these properties; those not ``optional`` are required."""
     required = [name for name in properties if name not in optional]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -52,7 +52,7 @@ STOP: Schema = {
         record({"function": NAME, "hits": HITS}, optional=("hits",)),
     ]
 }
-# What replay takes as a recipe is checked by RECIPE, apart, so that a bad one has its own code.
+# The allocator's recipe is validated separately, by RECIPE, so that a wrong one has its own error code.
 REPLAY_IN = document(
     {
         "container_id": TEXT,

@@ -1,4 +1,4 @@
-"""The living parts of a session, as its MCP server holds them: terminal, Neovim, gdb; and bringing back what died."""
+"""The parts of a session (terminal, Neovim, gdb) as its MCP server controls them: start, restart, end."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooS
 
 NVIM = Path(__file__).with_name("nvim")
 START_TIMEOUT = 15.0
-POLL = 0.005  # seconds between two looks at something that sends no event
-# What a learner's shell may hold that would change how Neovim, gdb or readline behave.
-FOREIGN = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
+POLL = 0.005  # seconds between two checks of a condition that sends no event
+# Variables of the learner's shell that would change how Neovim, gdb or readline behave.
+REMOVED_VARIABLES = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
            "DEBUGINFOD_URLS", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "PYTHONPATH", "PYTHONHOME")  # fmt: skip
 
 
 class EditorBusy(CardAppError):
-    """Neovim runs a command or waits for a key that cannot be answered for the learner."""
+    """Neovim runs a command, or waits for a key that only the learner can decide on."""
 
     code = "editor_blocked"
 
 
 class Turn:
-    """One call's hold on the program. It is over when its caller gives up, or when a reset takes it away."""
+    """A tool call's exclusive use of the program. It is set when the caller cancels, or when a reset takes it over."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
@@ -48,7 +48,7 @@ class Turn:
 
 
 class Session:
-    """Everything that a tool acts on. :meth:`turn` serialises those that move the program or the editor."""
+    """What the tools act on. :meth:`turn` serialises the calls that move the program or the editor."""
 
     def __init__(self, directory: SessionDirectory, record: Record, profile: Profile) -> None:
         self.directory = directory
@@ -65,7 +65,7 @@ class Session:
     # -- the card ----------------------------------------------------------------------------------------------------
 
     def identity(self) -> Identity:
-        """The card's identity as its source file says now. Raises ``OSError`` or ``ValueError``."""
+        """The card's identity, read from its source file now. Raises ``OSError`` or ``ValueError``."""
         raw = Path(self.record.card_source).read_bytes()
         found = json.loads(raw)
         try:
@@ -74,7 +74,7 @@ class Session:
             raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
 
     def target(self) -> Target:
-        """The card's target as its source says now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
+        """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
         sha = self.identity().source_sha256
         if self._target is None or self._target[0] != sha:
             self._target = (sha, load_card(self.record.card_source).card.target)
@@ -87,14 +87,14 @@ class Session:
 
     @contextlib.contextmanager
     def turn(self, timeout: float, cancelled: threading.Event, *, urgent: bool = False) -> Iterator[Turn]:
-        """Have the program to oneself; :class:`TooSlow` when another call does not give it up in time.
+        """Use the program exclusively; :class:`TooSlow` if another call still uses it after ``timeout`` seconds.
 
-        An ``urgent`` one takes it away from whoever has it.
+        An ``urgent`` call makes the other call stop.
         """
         deadline = time.monotonic() + timeout
         while not self._lock.acquire(timeout=0.02):
             if cancelled.is_set() or time.monotonic() > deadline:
-                raise TooSlow("another call has the program")
+                raise TooSlow("another call uses the program")
             if urgent and (current := self._current) is not None:
                 current.revoked.set()
         try:
@@ -104,13 +104,13 @@ class Session:
             self._current = None
             self._lock.release()
 
-    # -- life --------------------------------------------------------------------------------------------------------
+    # -- starting and ending the parts -------------------------------------------------------------------------------
 
     def bring_up(self, *, force: bool = False) -> tuple[bool, bool]:
-        """Start what does not run: (Neovim was started, gdb was started).
+        """Start the parts that do not run; returns whether Neovim was started and whether gdb was started.
 
-        With ``force`` a Neovim that is busy, or a gdb that does not answer, is ended first; otherwise the former is
-        left alone (:class:`EditorBusy`): it may hold unsaved changes.
+        A Neovim that is busy may hold unsaved changes, so it raises :class:`EditorBusy`; with ``force`` it is
+        interrupted and, if that does not help, ended.
         """
         started = self._bring_up_editor(force)
         if started:
@@ -143,14 +143,14 @@ class Session:
 
     def _start_editor(self) -> None:
         self.end_programs()
-        # Neovim 0.7 listens elsewhere, without a word, where a socket file of an ended one is left.
+        # If an old socket file is there, Neovim 0.7 listens on another path and reports no error.
         self.directory.nvim_socket.unlink(missing_ok=True)
         self.directory.gdb_socket.unlink(missing_ok=True)
         work = Path(self.record.source_directory)
         command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
         command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
         self.pane.open(command, work, self._environment(), self.profile)
-        # The socket's file alone proves nothing: it is there a moment before Neovim listens on it.
+        # A socket file alone does not show that Neovim listens on it.
         if not _wait(self.editor.alive, START_TIMEOUT):
             raise EditorUnavailable(f"Neovim did not open its socket {self.directory.nvim_socket}")
         name = self.editor.lua("return vim.v.servername", timeout=START_TIMEOUT)
@@ -159,43 +159,43 @@ class Session:
 
     def restart_debugger(self) -> None:
         if not self.editor.free():
-            raise EditorBusy("Neovim waits for a key that cannot be answered for you; press Escape there")
+            raise EditorBusy("Neovim waits for a key that only you can decide on; press Escape there")
         self.editor.call("restart", timeout=START_TIMEOUT)
         self._await_debugger()
 
     def end_programs(self) -> None:
-        """End the terminal, Neovim, gdb and whatever they started."""
+        """End the terminal, Neovim, gdb and all processes that they started."""
         self.editor.close()
         self.pane.close()
         end_marked(self.record.container_id, 5.0)
 
     def load(self) -> None:
-        """Make gdb hold the program that was built, with the card's arguments."""
-        place = self.workspace()
+        """Load the program that was built into gdb, with the card's arguments."""
+        workspace = self.workspace()
         self.gdb.call(
             "load",
             timeout=5.0,
-            program=str(place.program),
-            arguments=list(place.target.args),
-            directory=str(place.directory),
+            program=str(workspace.program),
+            arguments=list(workspace.target.args),
+            directory=str(workspace.directory),
         )
 
     def await_program_end(self, timeout: float) -> None:
-        """Until gdb saw the end of a program that was just killed; after ``timeout`` seconds we go on regardless."""
+        """Wait until gdb has noticed that a killed program ended, at most ``timeout`` seconds."""
         _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
 
     def close(self) -> None:
         self.editor.close()
 
     def _await_debugger(self) -> None:
-        """termdebug is there when both are: gdb answers before it has spoken with Neovim."""
+        """Wait for gdb and for termdebug: gdb answers before termdebug has connected to it."""
         if not _wait(lambda: self.gdb.alive(0.5) and bool(self.editor.call("is_ready")), START_TIMEOUT):
-            raise DebuggerFailed("gdb did not come up in Neovim", code="debugger_dead")
+            raise DebuggerFailed("gdb did not start in Neovim", code="debugger_dead")
 
     def _environment(self) -> dict[str, str]:
-        """What Neovim, and gdb under it, start with: nothing of the learner's own configuration is found."""
+        """The environment of Neovim and gdb, in which they do not find the learner's own configuration."""
         home = self.directory.path / "nvim"
-        environ = {name: value for name, value in os.environ.items() if name not in FOREIGN}
+        environ = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
         for name in ("config", "data", "state", "cache", "runtime", "tmp"):
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
         environ |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "data", "state", "cache")}
@@ -211,11 +211,11 @@ class Session:
         return environ
 
 
-def _wait(there: Callable[[], bool], timeout: float) -> bool:
-    """Look until ``there`` is true; False when it is not within ``timeout`` seconds."""
+def _wait(condition: Callable[[], bool], timeout: float) -> bool:
+    """Wait until ``condition`` is true; False if it is not within ``timeout`` seconds."""
     deadline = time.monotonic() + timeout
     pause = threading.Event()
-    while not there():
+    while not condition():
         if time.monotonic() > deadline:
             return False
         pause.wait(POLL)

@@ -1,4 +1,4 @@
-"""The session's copy of a card's sources: fetched, kept up to date, never overwriting an edit without a backup."""
+"""The session's copy of a card's sources: fetched and updated; an edited file is never overwritten without a backup."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SourcesUnusable(CardAppError):
 
 @dataclass
 class Fetched:
-    """What a fetch did, as paths relative to the copy: new or renewed files, edits left alone, edits set aside."""
+    """The result of a fetch, as paths in the copy: updated files, edited files that were kept, and their backups."""
 
     renewed: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
@@ -36,8 +36,8 @@ class Fetched:
 def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> Fetched:
     """Bring ``copy`` up to date with ``origin``.
 
-    A file that the learner did not touch follows its original. One that they edited stays as it is, or with
-    ``replace_edits`` is kept beside the fetched one as ``NAME.orig`` (``NAME.orig2``, …).
+    A file that the learner has not edited is updated. An edited file stays as it is; with ``replace_edits`` it is
+    renamed to ``NAME.orig`` (``NAME.orig2``, …) and fetched.
     """
     manifest = _manifest(copy)
     report = Fetched()
@@ -56,7 +56,7 @@ def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> F
                 continue
             report.set_aside[name] = _set_aside(mine).name
         mine.parent.mkdir(parents=True, exist_ok=True)
-        # The copy's own time: make must see that it is newer than what was built of the old text.
+        # The copy gets the time of now: make must see that it is newer than what was built from the old text.
         shutil.copyfile(source, mine)
         mine.chmod(source.stat().st_mode & 0o755 | 0o600)
         report.renewed.append(name)
@@ -75,11 +75,13 @@ def _manifest(copy: Path) -> dict[str, str]:
 
 
 def _files(origin: Path, target: Target) -> Iterator[str]:
-    """The card's files below ``origin``: all but what a build made and what is hidden."""
+    """The card's files below ``origin``, without hidden files and those that a build made."""
     program = PurePosixPath(target.program)
     built = origin / program.parts[0]
     if not origin.is_dir():
-        raise SourcesUnusable(f"the card's directory {origin} is not there; target.directory in its source names it")
+        raise SourcesUnusable(
+            f"the card's directory {origin} does not exist; target.directory in the card's source names it"
+        )
     found = 0
     for path in sorted(origin.rglob("*")):
         relative = path.relative_to(origin)
@@ -88,7 +90,9 @@ def _files(origin: Path, target: Target) -> Iterator[str]:
             continue
         found += 1
         if found > MAX_FILES:
-            raise SourcesUnusable(f"{origin} holds more than {MAX_FILES} files; is target.directory right?")
+            raise SourcesUnusable(
+                f"{origin} holds more than {MAX_FILES} files; check target.directory in the card's source"
+            )
         yield relative.as_posix()
 
 

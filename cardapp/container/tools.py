@@ -17,30 +17,31 @@ from cardapp.schema import field_errors, validator
 BINDING = ("container_id", "instance", "profile", "target")
 RESET_TIMEOUT = 30.0
 FIT_TIMEOUT = 1.0
-ASK_TIMEOUT = 0.5  # seconds for a question that Neovim answers in under a millisecond when it can answer at all
-# Name, title, what it does, what it takes and what it answers.
+ASK_TIMEOUT = 0.5  # seconds for a call that an idle Neovim answers in under a millisecond
+# Name, title, description, input schema, output schema.
 DESCRIBED = (
     (
         "session_binding",
         "Which session this is",
-        "The container, instance, profile, target and card that this server speaks for, where its sources lie, and "
-        "whether its editor and debugger answer.",
+        "The container, instance, profile, target and card of this server, where its sources are, and whether its "
+        "editor and debugger answer.",
         schemas.NOTHING,
         schemas.BINDING_OUT,
     ),
     (
         "checkpoint_replay",
         "Replay to a snapshot",
-        "Build what was edited, bring the program to the stop and read the expressions there. The editor shows the "
-        "line. A stop that was visited before may be taken up from a copy of the program (method fork); with fresh it "
-        "is always started anew. The binding must be the one that session_binding answers. Cancel it at any time.",
+        "Build edited sources, bring the program to the stop and read the expressions there. The editor shows the "
+        "line. A later replay of the same stop may restart a checkpoint of the program (method fork) instead of "
+        "running it again (method rerun); fresh always runs it from the start. The binding must be that of "
+        "session_binding. A replay can be cancelled at any time.",
         schemas.REPLAY_IN,
         schemas.REPLAY_OUT,
     ),
     (
         "target_reset",
         "Reset the target",
-        "End the program, and a replay that is under way; start whatever died: gdb, Neovim. Unsaved edits in a living "
+        "End the program and a replay under way; start gdb or Neovim again if it has ended. Unsaved edits in a running "
         "Neovim are kept.",
         schemas.NOTHING,
         schemas.RESET_OUT,
@@ -48,24 +49,24 @@ DESCRIBED = (
     (
         "pane_fit",
         "Fit the terminal",
-        "Resize the session's terminal to the columns and rows given, else to the terminals attached to it. A Neovim "
-        "that waits for a key or runs a command follows when it goes on.",
+        "Resize the session's terminal to the given columns and rows, else to the terminals attached to it. A Neovim "
+        "that waits for a key or runs a command is resized when it continues.",
         schemas.FIT_IN,
         schemas.FIT_OUT,
     ),
     (
         "debugger_state",
-        "Where the program stands",
-        "The program's state, its place, and stop_id, which changes whenever the program moved.",
+        "Where the program is",
+        "The program's state, its place, and stop_id, which changes whenever the program moves.",
         schemas.NOTHING,
         schemas.STATE_OUT,
     ),
 )
-GONE = "gone"  # the stop_id while there is no gdb: never one of a living gdb
+GONE = "gone"  # the stop_id while there is no gdb; no gdb uses it
 
 
 class SessionTools:
-    """The tools, acting on one session. Every handler may be called from any thread."""
+    """The tools of one session. Every handler may be called from any thread."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -99,7 +100,9 @@ class SessionTools:
         self._check_binding(arguments)
         recipe = arguments.get("allocator")
         if recipe is not None and (faults := field_errors(self._recipe, recipe)):
-            raise ToolFailure("bad_recipe", f"the allocator's recipe at {faults[0].pointer or '/'} {faults[0].message}")
+            raise ToolFailure(
+                "bad_recipe", f"the allocator's recipe is wrong at {faults[0].pointer or '/'}: {faults[0].message}"
+            )
         replay = Replay(
             self._session,
             context,
@@ -159,7 +162,7 @@ class SessionTools:
             "editor_alive": editor_alive,
         }
 
-    # -- their parts -------------------------------------------------------------------------------------------------
+    # -- parts of the handlers -----------------------------------------------------------------------------------------
 
     def _own_binding(self) -> dict[str, str]:
         record = self._session.record
@@ -175,14 +178,17 @@ class SessionTools:
             if arguments[field] != own:
                 raise ToolFailure(
                     "binding_mismatch",
-                    f"{field} is {own!r} here, not {arguments[field]!r}: read session_binding again",
+                    f"{field} is {own!r}, not {arguments[field]!r}: call session_binding again",
                     field=field,
                     expected=arguments[field],
                     actual=own,
                 )
 
     def _reset(self) -> tuple[bool, bool]:
-        """The program ended, both programs up, no PC sign; gdb started anew where it will not do as told."""
+        """End the program; start Neovim and gdb if they have ended, and gdb also if it does not obey.
+
+        Returns whether Neovim was started and whether gdb was started.
+        """
         session = self._session
         editor, debugger = session.bring_up(force=True)
         session.editor.free()
@@ -203,10 +209,10 @@ class SessionTools:
         return columns, rows
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
-        """Neovim's grid once it follows the terminal; smaller when another attached UI is.
+        """Neovim's grid after it has taken the terminal's size; smaller if another attached UI is smaller.
 
-        A Neovim that waits for a key or runs a command cannot be asked: it follows the terminal when it goes on, so
-        the answer is the terminal's size.
+        A Neovim that waits for a key or runs a command cannot answer. It takes the terminal's size when it continues,
+        so that size is returned.
         """
         editor = self._session.editor
         deadline = time.monotonic() + FIT_TIMEOUT

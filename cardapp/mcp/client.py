@@ -1,4 +1,4 @@
-"""An MCP client for one server: agrees on the era, calls tools, trusts nothing it has not checked."""
+"""An MCP client for one server: it negotiates the revision, calls tools and validates their results."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100
-"""Pages of tools that are followed before the list is taken for endless."""
+"""Pages of tools that are read; a server with more is refused."""
 MAX_TOOLS = 5000
-"""Tools of one server that are kept, far more than any has."""
+"""Tools that one server may list."""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ToolResult:
 
 
 class McpClient:
-    """A connection to one server, usable from any thread until it is closed on either side."""
+    """A connection to one server. Any thread may use it until either side closes it."""
 
     def __init__(
         self,
@@ -53,13 +53,13 @@ class McpClient:
         check_result: CheckResult | None = None,
         probe: bool = True,
     ) -> None:
-        """Take over two streams with file descriptors (or one socket, twice) and agree with the server on them.
+        """Take over two streams with file descriptors (or one socket, twice) and negotiate with the server.
 
         ``check_result`` validates the structured results instead of the output schemas that the server declares; the
         server is then not asked for its tools. Without ``probe`` the client starts with the handshake.
 
-        :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: no agreement within ``timeout`` seconds; the
-            streams are closed then.
+        :raises McpTimeout, McpClosed, McpRemoteError, McpProtocolError: the negotiation failed or took longer than
+            ``timeout`` seconds; the streams are closed then.
         """
         self.peer_pid, self.peer_start = _peer(writer)
         self._info = client_info or CLIENT_INFO
@@ -79,7 +79,7 @@ class McpClient:
             raise
         self._revision = agreement.revision
         self.server_info = agreement.server_info
-        """What the server says of itself: for display, never for decisions."""
+        """The name and version that the server reports. Unverified: show it, but decide nothing by it."""
         self._rpc.answers_requests = self._revision.era == "handshake"
         self._rpc.on_notification = self._notified
 
@@ -92,22 +92,25 @@ class McpClient:
         client_info: dict[str, Any] | None = None,
         check_result: CheckResult | None = None,
     ) -> McpClient:
-        """Connect to the Unix socket at ``path`` and agree with who listens, all within ``timeout`` seconds.
+        """Connect to the server on the Unix socket ``path``, in at most ``timeout`` seconds.
 
-        Who hangs up at the probe is called again, for the handshake: the reference implementation's first servers do.
+        If the server closes the connection at the probe, it is connected to again for the handshake: the first servers
+        of the reference implementation do that.
 
-        :raises McpClosed: nobody listens there. For the rest see the constructor.
+        :raises McpClosed: no server listens there. For other errors see the constructor.
         """
         deadline = time.monotonic() + timeout
 
-        def call(*, probe: bool) -> McpClient:
-            end = _connected(path, deadline - time.monotonic())
+        def connect(*, probe: bool) -> McpClient:
+            connected = _connected(path, deadline - time.monotonic())
             left = deadline - time.monotonic()
-            return cls(end, end, timeout=left, client_info=client_info, check_result=check_result, probe=probe)
+            return cls(
+                connected, connected, timeout=left, client_info=client_info, check_result=check_result, probe=probe
+            )
 
         with contextlib.suppress(McpClosed):
-            return call(probe=True)
-        return call(probe=False)
+            return connect(probe=True)
+        return connect(probe=False)
 
     @property
     def era(self) -> Era:
@@ -131,8 +134,8 @@ class McpClient:
     ) -> ToolResult:
         """Call a tool and wait for its result.
 
-        ``timeout`` seconds may pass without an answer or a sign of progress, ``maximum`` in all. ``on_progress`` is
-        called in this thread; ``cancel``, once set, ends the wait and tells the server.
+        At most ``timeout`` seconds may pass between two progress messages, and ``maximum`` seconds in all.
+        ``on_progress`` is called in this thread. If ``cancel`` is set, the wait ends and the server is notified.
 
         :raises McpTimeout, McpCancelled, McpClosed: the wait ended. :raises McpRemoteError: the server refused.
         :raises McpProtocolError: the protocol does not allow the result, or it breaks ``check_result`` or, without
@@ -154,17 +157,17 @@ class McpClient:
         return found
 
     def list_tools(self, *, timeout: float = 10.0) -> list[dict[str, Any]]:
-        """The server's tools as it describes them, all pages."""
+        """The server's tools, all pages, as it describes them."""
         with self._listing:
             self._refresh(timeout)
             return list(self._tools)
 
     def ping(self, *, timeout: float = 5.0) -> None:
-        """Return if the server answers (``ping``, in the modern era ``server/discover``)."""
+        """Return if the server answers ``ping``, in the modern era ``server/discover``."""
         self._request("ping" if self.era == "handshake" else "server/discover", {}, timeout=timeout)
 
     def close(self) -> None:
-        """Hang up; what waits fails with :class:`McpClosed`. Idempotent."""
+        """Close the connection; pending calls fail with :class:`McpClosed`. Idempotent."""
         self._rpc.close()
 
     def _request(self, method: str, params: dict[str, Any], *, timeout: float, **waiting: Any) -> dict[str, Any]:
@@ -172,9 +175,9 @@ class McpClient:
         result = self._rpc.request(method, {**params, META: meta} if meta else params, timeout=timeout, **waiting)
         kind = result.get("resultType", "complete")
         if kind == "input_required":
-            raise McpProtocolError(f"{method}: the server wants further input, which this client cannot give")
+            raise McpProtocolError(f"{method}: the server asks for further input, which this client does not support")
         if kind != "complete":
-            raise McpProtocolError(f"{method}: the result is of the unknown type {reprlib.repr(kind)}")
+            raise McpProtocolError(f"{method}: the result has the unknown type {reprlib.repr(kind)}")
         return result
 
     def _notified(self, notification: Notification) -> None:
@@ -182,7 +185,7 @@ class McpClient:
             self._stale.set()
 
     def _output_schema(self, name: str, timeout: float, cancel: threading.Event | None) -> ToolSchema | None:
-        """The compiled output schema of a tool; None if it has none, or is unknown (the server will say so)."""
+        """The compiled output schema of a tool; None if it has none, or if the server does not list the tool."""
         with self._listing:
             if self._stale.is_set():
                 self._refresh(timeout, cancel)
@@ -197,7 +200,7 @@ class McpClient:
             return self._outputs[name]
 
     def _refresh(self, timeout: float, cancel: threading.Event | None = None) -> None:
-        self._stale.clear()  # first: what changes while the list is read makes it stale again
+        self._stale.clear()  # before the request, so that a change meanwhile makes the list stale again
         try:
             self._tools, self._outputs = self._fetch_tools(time.monotonic() + timeout, cancel), {}
         except BaseException:
@@ -225,15 +228,15 @@ class McpClient:
 
 
 def _connected(path: str | os.PathLike[str], timeout: float) -> socket.socket:
-    """:raises McpClosed: nobody takes the call within ``timeout`` seconds."""
+    """:raises McpClosed: no server accepts the connection within ``timeout`` seconds."""
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        connected.settimeout(max(0.001, timeout))  # 0 would mean not to wait at all
+        connected.settimeout(max(0.001, timeout))  # 0 would mean non-blocking
         connected.connect(os.fspath(path))
         connected.settimeout(None)
     except OSError as why:
         connected.close()
-        raise McpClosed(f"no MCP server answers on {path}: {why.strerror or why}") from why
+        raise McpClosed(f"no MCP server listens on {path}: {why.strerror or why}") from why
     return connected
 
 
@@ -244,17 +247,17 @@ def _is_tool(tool: Any) -> bool:
 def _tool_result(name: str, result: dict[str, Any], output: ToolSchema | None) -> ToolResult:
     content, is_error = result.get("content"), result.get("isError", False)
     if not isinstance(content, list) or not isinstance(is_error, bool):
-        raise McpProtocolError(f"{name}: the result needs content, a list, and isError, if any, a boolean")
+        raise McpProtocolError(f"{name}: content must be a list and isError a boolean")
     texts = [part["text"] for part in content if isinstance(part, dict) and isinstance(part.get("text"), str)]
     structured = result.get("structuredContent")
-    # A failure has a shape of its own, so the schema of what the tool answers does not bind it.
+    # The output schema does not apply to a failure, which has its own shape.
     if output is not None and not is_error:
         if "structuredContent" not in result:
-            raise McpProtocolError(f"{name}: the tool has an output schema, the result no structuredContent")
+            raise McpProtocolError(f"{name}: the tool has an output schema, but the result has no structuredContent")
         try:
             _refuse(name, output.faults(structured), "the tool's output schema")
         except UnusableSchema as why:
-            raise McpProtocolError(f"{name}: the result cannot be checked by its output schema: {why}") from why
+            raise McpProtocolError(f"{name}: the result cannot be validated by its output schema: {why}") from why
     return ToolResult(structured, is_error, "\n".join(texts))
 
 

@@ -1,7 +1,8 @@
 """JSON-RPC 2.0 messages and their framing, one JSON text per line (MCP's stdio transport). Pure: bytes to messages.
 
-What a peer may send wrongly is a value, :class:`Malformed`, and never an exception: a server answers it, a client hangs
-up. Rules: JSON-RPC 2.0, narrowed by MCP ("Messages"): an id is a string or an integer, params and result are objects.
+A wrong message of a peer is a value, :class:`Malformed`, not an exception: a server answers it, a client closes the
+connection. Source: JSON-RPC 2.0, restricted by MCP ("Messages"): an id is a string or an integer, params and result are
+objects.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ INVALID_PARAMS = -32602
 INTERNAL_ERROR = -32603
 
 MAX_LINE = 4 * 1024 * 1024
-"""Longest line taken, in bytes. A longer one is dropped up to its newline."""
+"""Bytes of the longest line that is accepted. A longer one is skipped up to its newline."""
 
 Id: TypeAlias = str | int
 
 
 @dataclass(frozen=True)
 class Request:
-    """A call that wants exactly one answer with the same id."""
+    """A call that expects exactly one reply with the same id."""
 
     id: Id
     method: str
@@ -35,7 +36,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Notification:
-    """A call that gets no answer."""
+    """A call that gets no reply."""
 
     method: str
     params: dict[str, Any] = field(default_factory=dict)
@@ -43,7 +44,7 @@ class Notification:
 
 @dataclass(frozen=True)
 class Result:
-    """The answer of a request that succeeded."""
+    """The reply to a request that succeeded."""
 
     id: Id
     result: dict[str, Any]
@@ -51,7 +52,7 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """The answer of a request that failed. ``id`` is None where the request's own could not be read."""
+    """The reply to a request that failed. ``id`` is None if the request's id could not be read."""
 
     id: Id | None
     code: int
@@ -61,7 +62,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Malformed:
-    """What was no message: the JSON-RPC error code that fits, why, and the id if one could still be read."""
+    """Data that is not a valid message: the JSON-RPC error code, the reason, and the id if it could be read."""
 
     code: int
     reason: str
@@ -87,9 +88,9 @@ def is_id(value: object) -> TypeGuard[Id]:
 
 
 def encode(message: Message | list[Message]) -> bytes:
-    """One line. ASCII only, so that no character of the text can be taken for a line's end by any reader.
+    """The message as one line. It is ASCII, so that no reader can take a character for the end of the line.
 
-    :raises ValueError: something in the message is not JSON (a NaN, an object of Python's own).
+    :raises ValueError: a part of the message is not JSON (a NaN, a Python object).
     """
     body = [_members(item) for item in message] if isinstance(message, list) else _members(message)
     try:
@@ -113,7 +114,7 @@ def _members(message: Message) -> dict[str, Any]:
 
 
 class LineDecoder:
-    """Cuts a byte stream, in whatever pieces it comes, into frames."""
+    """Splits a byte stream into frames. The data may arrive in pieces of any size."""
 
     def __init__(self, max_line: int = MAX_LINE) -> None:
         self._max_line = max_line
@@ -121,7 +122,7 @@ class LineDecoder:
         self._dropping = False
 
     def feed(self, data: bytes) -> list[Frame]:
-        """The frames that ``data`` completes, in order. Blank lines are none."""
+        """The frames that ``data`` completes, in order. Blank lines are skipped."""
         frames: list[Frame] = []
         *whole, rest = data.split(b"\n")
         for piece in whole:
@@ -135,7 +136,7 @@ class LineDecoder:
 
     @property
     def mid_line(self) -> bool:
-        """Whether the stream stands inside a line; at its end that means a message was cut off."""
+        """Whether an incomplete line was received; at the end of the stream a message was cut off."""
         return self._dropping or bool(self._pending.strip())
 
     def _grow(self, piece: bytes) -> list[Malformed]:
@@ -157,7 +158,7 @@ def parse(line: bytes) -> Frame:
         return Malformed(PARSE_ERROR, f"the line {why}")
     if isinstance(value, list):
         if not value:
-            return Malformed(INVALID_REQUEST, "an empty batch")
+            return Malformed(INVALID_REQUEST, "a batch must not be empty")
         return Batch(tuple(_message(item) for item in value))
     return _message(value)
 
@@ -171,7 +172,7 @@ def _message(value: Any) -> Message | Malformed:
     if "method" in value:
         return _call(value, known_id)
     if ("result" in value) == ("error" in value):
-        return Malformed(INVALID_REQUEST, "a message has a method, a result or an error", known_id)
+        return Malformed(INVALID_REQUEST, "a message must have a method, a result or an error", known_id)
     return _answer(value, known_id)
 
 
@@ -191,13 +192,13 @@ def _call(value: dict[str, Any], known_id: Id | None) -> Message | Malformed:
 def _answer(value: dict[str, Any], known_id: Id | None) -> Message | Malformed:
     if "result" in value:
         if known_id is None:
-            return Malformed(INVALID_REQUEST, "a result's id must be a string or an integer")
+            return Malformed(INVALID_REQUEST, "the id of a result must be a string or an integer")
         if not isinstance(value["result"], dict):
             return Malformed(INVALID_REQUEST, "result must be an object", known_id)
         return Result(known_id, value["result"])
     error = value["error"]
     if known_id is None and value.get("id") is not None:
-        return Malformed(INVALID_REQUEST, "an error's id must be a string, an integer or null")
+        return Malformed(INVALID_REQUEST, "the id of an error must be a string, an integer or null")
     if not isinstance(error, dict) or type(error.get("code")) is not int or not isinstance(error.get("message"), str):
-        return Malformed(INVALID_REQUEST, "an error needs an integer code and a message", known_id)
+        return Malformed(INVALID_REQUEST, "an error must have an integer code and a message", known_id)
     return Failure(known_id, error["code"], error["message"], error.get("data"))

@@ -1,7 +1,7 @@
-"""How a client finds out which era and revision a server speaks (revision 2026-07-28, stdio, "Backward Compatibility").
+"""How a client finds the era and revision of a server (revision 2026-07-28, stdio, "Backward Compatibility").
 
-``server/discover`` is asked first. Its result, or the error -32022, shows a modern server; any other error, or silence,
-an older one, which gets the ``initialize`` handshake. No decision hangs on one error code of an old server.
+The client sends ``server/discover`` first. A modern server answers with a result or with the error -32022. After any
+other error, or no answer, the client sends the ``initialize`` handshake of the older revisions.
 """
 
 from __future__ import annotations
@@ -25,21 +25,22 @@ from cardapp.mcp.revisions import (
 from cardapp.mcp.rpc_client import RpcClient
 
 PROBE_SHARE = 0.4
-"""Of the time for connecting, what a silent server may spend on the probe before it is taken for an old one."""
+"""The part of the timeout after which a server that does not answer the probe gets the handshake."""
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """What both sides will speak, and who the server says it is (unverified; for display only)."""
+    """The negotiated revision, and the name and version that the server reports (unverified, for display only)."""
 
     revision: Revision
     server_info: dict[str, Any]
 
 
 def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, probe: bool = True) -> Agreement:
-    """Agree with the server within ``timeout`` seconds; without ``probe`` by the handshake alone.
+    """Negotiate within ``timeout`` seconds; without ``probe`` by the handshake alone.
 
-    :raises McpProtocolError: no common revision. :raises McpTimeout, McpClosed, McpRemoteError: it got not that far.
+    :raises McpProtocolError: there is no common revision.
+    :raises McpTimeout, McpClosed, McpRemoteError: the negotiation failed before that was known.
     """
     deadline = time.monotonic() + timeout
     if probe:
@@ -49,7 +50,7 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
     try:
         return _handshake(rpc, client_info, deadline - time.monotonic())
     except McpRemoteError as why:
-        # A modern server after all, which now names itself: the probe was too slow for its time, or left out.
+        # A modern server, which answered the probe too late or got none.
         revision = newest_common(_supported(why), "modern")
         if revision is None:
             raise
@@ -62,9 +63,9 @@ def negotiate(rpc: RpcClient, client_info: dict[str, Any], timeout: float, *, pr
 def _discover(
     rpc: RpcClient, client_info: dict[str, Any], revision: Revision, timeout: float, *, again: bool = True
 ) -> Agreement | None:
-    """The agreement with a modern server; None for an old one, which is to be asked by handshake.
+    """The agreement with a modern server; None for an older one, which needs the handshake.
 
-    :raises McpProtocolError: the server is modern, but shares no revision with this client.
+    :raises McpProtocolError: the server is modern, but there is no common revision.
     """
     try:
         meta = request_meta(revision, client_info)
@@ -87,9 +88,9 @@ def _discover(
 
 
 def _choose(offered: list[str]) -> Revision | None:
-    """The modern revision to use with a server that lists ``offered``; None where only the handshake is left.
+    """The modern revision to use with a server that offers ``offered``; None if the handshake must be used.
 
-    :raises McpProtocolError: it lists revisions, and none is known here.
+    :raises McpProtocolError: it offers revisions, and this client knows none of them.
     """
     common = newest_common(offered, "modern")
     if common is None and offered and newest_common(offered, "handshake") is None:
@@ -99,7 +100,7 @@ def _choose(offered: list[str]) -> Revision | None:
 
 def _handshake(rpc: RpcClient, client_info: dict[str, Any], timeout: float) -> Agreement:
     params = {"protocolVersion": LATEST_HANDSHAKE.name, "capabilities": {}, "clientInfo": client_info}
-    # The protocol forbids to cancel this one request.
+    # The protocol does not allow this request to be cancelled.
     result = rpc.request("initialize", params, timeout=timeout, cancellable=False)
     answered = _listed([result.get("protocolVersion")])
     revision = newest_common(answered, "handshake")
@@ -120,7 +121,7 @@ def _listed(value: object) -> list[str]:
 
 
 def _no_common(offered: list[str]) -> McpProtocolError:
-    return McpProtocolError(f"the server speaks {offered}, this client {list(NEWEST_FIRST)}: no revision is common")
+    return McpProtocolError(f"no common revision: the server supports {offered}, this client {list(NEWEST_FIRST)}")
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""A server's answers, shaped as each revision wants them, and its refusals. Pure: no stream, no thread."""
+"""The results and errors of a server, in the form that each revision requires. Pure: no stream, no thread."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ METHODS = {
 }
 BEFORE_INITIALIZE = frozenset({"initialize", "ping"})
 
-# The tools are fixed for the life of the process, so what lists them may be kept for as long as a session is likely to
-# live; "private" because a session belongs to one user.
+# The tools never change while the process runs, so a client may cache the list for about the life of a session;
+# "private" because a session belongs to one user.
 CACHE_HINTS = {"ttlMs": 3_600_000, "cacheScope": "private"}
 
 FAILURE = {
@@ -56,9 +56,9 @@ class Protocol:
     """Server name, tools and instructions, as results of the methods."""
 
     def __init__(self, name: str, version: str, tools: Sequence[Tool], instructions: str = "") -> None:
-        """:raises ValueError: two tools share a name, or a schema is of no object.
+        """:raises ValueError: two tools have the same name, or a schema is not of type object.
 
-        :raises UnusableSchema: a schema is none.
+        :raises UnusableSchema: a schema is not valid.
         """
         self._info = {"name": name, "version": version}
         self._instructions = {"instructions": instructions} if instructions else {}
@@ -70,12 +70,12 @@ class Protocol:
                 raise ValueError(f"both schemas of {tool.name} must be of type object")
         self._inputs = {tool.name: ToolSchema(tool.input_schema) for tool in tools}
         for tool in tools:
-            ToolSchema(tool.output_schema)  # refuses a schema that no client could use
+            ToolSchema(tool.output_schema)  # raises for a schema that no client could use
 
     def revision_of(self, request: Request, negotiated: Revision | None) -> Revision:
-        """The revision that governs a request, once it is known to name a method that may be called now.
+        """The revision of a request, after a check that its method may be called now.
 
-        :raises Refusal: the revision is unknown, ``_meta`` is incomplete, the method is unknown or comes too early.
+        :raises Refusal: the revision or the method is unknown, ``_meta`` is incomplete, or ``initialize`` is missing.
         """
         meta = request.params.get(META, {})
         if not isinstance(meta, dict):
@@ -96,9 +96,9 @@ class Protocol:
         return revision
 
     def initialize(self, request: Request, negotiated: Revision | None) -> tuple[Revision, dict[str, Any]]:
-        """The revision agreed on (the client's if it is known, else the latest) and the ``InitializeResult``.
+        """The negotiated revision (the client's if it is known, else the latest) and the ``InitializeResult``.
 
-        :raises Refusal: the connection is initialized already, or the parameters are not those of ``initialize``.
+        :raises Refusal: the connection is already initialized, or the parameters are wrong.
         """
         if negotiated is not None:
             raise Refusal(INVALID_REQUEST, f"already initialized with {negotiated.name}")
@@ -118,23 +118,23 @@ class Protocol:
         }
 
     def discover(self, revision: Revision) -> dict[str, Any]:
-        """The ``DiscoverResult``. All revisions are listed: the same connection serves both eras."""
+        """The ``DiscoverResult``. It lists the revisions of both eras, since a connection serves both."""
         body = {"supportedVersions": list(NEWEST_FIRST), "capabilities": {"tools": {}}, **self._instructions}
         return self.complete(revision, {**body, **CACHE_HINTS})
 
     def list_tools(self, request: Request, revision: Revision) -> dict[str, Any]:
         """The ``ListToolsResult``: one page, in the order the tools were given.
 
-        :raises Refusal: a cursor; none was ever handed out.
+        :raises Refusal: the request has a cursor; this server gives none.
         """
         if request.params.get("cursor") is not None:
-            raise Refusal(INVALID_PARAMS, "unknown cursor: the tools are one page")
+            raise Refusal(INVALID_PARAMS, "unknown cursor: all tools are on one page")
         tools = [_describe(tool, revision) for tool in self.tools.values()]
         hints = CACHE_HINTS if revision.era == "modern" else {}
         return self.complete(revision, {"tools": tools, **hints})
 
     def called(self, request: Request) -> tuple[Tool, dict[str, Any]]:
-        """The tool that ``tools/call`` names and the arguments given. :raises Refusal: no such tool, or no object."""
+        """The tool and the arguments of ``tools/call``. :raises Refusal: there is no such tool, or no object."""
         name, arguments = request.params.get("name"), request.params.get("arguments", {})
         if not isinstance(name, str):
             raise Refusal(INVALID_PARAMS, "name must be a string")
@@ -145,11 +145,11 @@ class Protocol:
         return self.tools[name], arguments
 
     def check_arguments(self, tool: Tool, arguments: dict[str, Any], revision: Revision) -> None:
-        """:raises ToolFailure: or :raises Refusal: as the revision wants it, when the arguments break their schema."""
+        """Validate the arguments. The revision decides the error: :class:`ToolFailure` or :class:`Refusal`."""
         try:
             faults = self._inputs[tool.name].faults(arguments)
         except UnusableSchema as why:
-            raise Refusal(INVALID_PARAMS, f"the arguments cannot be checked: {why}") from why
+            raise Refusal(INVALID_PARAMS, f"the arguments cannot be validated: {why}") from why
         if not faults:
             return
         errors = [{"pointer": fault.pointer, "message": fault.message} for fault in faults]
@@ -159,7 +159,7 @@ class Protocol:
         raise Refusal(INVALID_PARAMS, reason, {"errors": errors})
 
     def success(self, revision: Revision, structured: dict[str, Any]) -> dict[str, Any]:
-        """A ``CallToolResult``; its text is the JSON itself, which is all that old revisions can carry.
+        """A ``CallToolResult``. Its text is the JSON, since older revisions have no structured content.
 
         :raises ValueError, TypeError: ``structured`` is not JSON.
         """
@@ -178,7 +178,7 @@ class Protocol:
         return self.complete(revision, result)
 
     def complete(self, revision: Revision, result: dict[str, Any]) -> dict[str, Any]:
-        """``result`` with what every result of the modern era carries: its type and who answers."""
+        """``result`` with the members that every result of the modern era has: its type and the server's name."""
         if revision.era == "handshake":
             return result
         return {"resultType": "complete", **result, META: {SERVER_INFO_KEY: self._info}}
@@ -218,20 +218,19 @@ def _is_implementation(value: Any) -> bool:
 def _describe(tool: Tool, revision: Revision) -> dict[str, Any]:
     described = {"name": tool.name, "description": tool.description, "inputSchema": tool.input_schema}
     if revision.structured:
-        described |= {"title": tool.title, "outputSchema": _answered(tool.output_schema)}
+        described |= {"title": tool.title, "outputSchema": _result_or_failure(tool.output_schema)}
     return described
 
 
-def _answered(output_schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema of all that a tool answers: what it promises, or its failure.
+def _result_or_failure(output_schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema that clients see: the result of a tool, or its failure.
 
-    The protocol binds structured content to the schema in both cases, and there are clients that tell nothing of a
-    failure that breaks it.
+    The protocol applies the output schema to both, and some clients drop a failure that breaks it.
     """
     whole = {name: part for name, part in output_schema.items() if name in ("$schema", "$defs")}
-    promised = {name: part for name, part in output_schema.items() if name not in whole}
-    return whole | {"type": "object", "anyOf": [promised, FAILURE]}
+    result = {name: part for name, part in output_schema.items() if name not in whole}
+    return whole | {"type": "object", "anyOf": [result, FAILURE]}
 
 
 def _sentence(faults: tuple[FieldError, ...]) -> str:
-    return "; ".join(f"{fault.pointer or 'the whole'}: {fault.message}" for fault in faults)
+    return "; ".join(f"{fault.pointer or 'the arguments'}: {fault.message}" for fault in faults)

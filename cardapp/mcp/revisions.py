@@ -1,7 +1,7 @@
-"""The protocol revisions that both ends here speak, and what each allows. Pure.
+"""The protocol revisions that the client and the server support, and what each allows. Pure.
 
-Source: modelcontextprotocol.io/specification/<revision>. Up to 2025-11-25 a connection opens with an ``initialize``
-handshake; from 2026-07-28 on every request carries its revision in ``_meta`` and nothing is remembered between them.
+Source: modelcontextprotocol.io/specification/<revision>. Up to 2025-11-25 a connection starts with an ``initialize``
+handshake. From 2026-07-28 on each request names its revision in ``_meta``, and the connection has no state.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ SERVER_INFO_KEY = "io.modelcontextprotocol/serverInfo"
 
 @dataclass(frozen=True)
 class Revision:
-    """One revision. Each flag names what came (or went) with it."""
+    """One revision and its features."""
 
     name: str
     era: Era
     batches: bool = False
     progress_message: bool = True
     structured: bool = True
-    """Titles, output schemas and ``structuredContent`` exist (2025-06-18)."""
+    """It has titles, output schemas and ``structuredContent`` (since 2025-06-18)."""
     argument_errors_are_results: bool = True
-    """Arguments outside a tool's schema are the tool's failure, for a model to correct (2025-11-25), not -32602."""
+    """Wrong arguments are a failure of the tool, which a model can correct, not error -32602 (since 2025-11-25)."""
 
 
 REVISIONS = {
@@ -52,7 +52,7 @@ LATEST_MODERN = REVISIONS["2026-07-28"]
 
 
 def newest_common(offered: Iterable[str], era: Era) -> Revision | None:
-    """The newest revision of ``era`` that is known here and among those a peer ``offered``, or None."""
+    """The newest revision of ``era`` that is known here and ``offered`` by a peer; None if there is none."""
     common = set(offered) & set(REVISIONS)
     return next((REVISIONS[name] for name in NEWEST_FIRST if name in common and REVISIONS[name].era == era), None)
 

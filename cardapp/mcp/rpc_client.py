@@ -1,4 +1,4 @@
-"""The asking side of a JSON-RPC stream: id -> pending request, one reader thread, answers handed to who waits."""
+"""A JSON-RPC client: any thread sends requests, one thread reads the replies and hands each to the waiting thread."""
 
 from __future__ import annotations
 
@@ -38,26 +38,26 @@ from cardapp.mcp.jsonrpc import (
 from cardapp.mcp.transport import Transport, TransportClosed
 
 OnProgress = Callable[[float, float | None, str | None], None]
-"""Takes done, total and message of each progress notification, in the thread that waits for the answer."""
+"""Takes done, total and message of each progress notification, in the thread that waits for the reply."""
 
 MAX_PROGRESS_WAITING = 1000
-"""Progress messages kept for a slow taker; the oldest go first."""
+"""Progress messages kept for a slow ``on_progress``; the oldest are dropped first."""
 MAX_UNASKED = 16 * 1024 * 1024
-"""Bytes that a peer may say while nothing is asked of it; reading a flood for ever would slow down everybody else."""
+"""Bytes that a peer may send while no request is pending. Reading without end would slow down the other threads."""
 MAX_PROGRESS_TEXT = 1000
-"""Characters that are kept of each."""
-_CANCEL_GLANCE = 0.05
-"""Seconds between two looks at a caller's cancel event; an answer is noticed at once all the same."""
+"""Characters of a progress message that are kept."""
+_CANCEL_POLL = 0.05
+"""Seconds between two checks of a caller's cancel event. A reply ends the wait at once."""
 _SEND_TIMEOUT = 10.0
 _CANCEL_SEND_TIMEOUT = 1.0
-"""Less, since the caller has already waited as long as it would."""
+"""Shorter, since the caller has already waited for its own timeout."""
 
 
 @dataclass
 class _Pending:
-    """A request that waits: for how long, for whom, and what has come for it since the last look.
+    """A request that waits for its reply. Times are monotonic seconds.
 
-    Times are monotonic seconds. What has come is guarded by the conversation's condition.
+    The reader thread sets the members from ``answer`` on, under the client's condition.
     """
 
     request: Request
@@ -73,10 +73,10 @@ class _Pending:
     )
     last_done: float = -math.inf
     last_sign: float = -math.inf
-    """When the peer last gave a sign of work on it."""
+    """When the last progress message came."""
 
     def remaining(self) -> float:
-        """Seconds for which it may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not."""
+        """Seconds that it may still wait, more than 0. :raises McpCancelled, McpTimeout: it may not wait any more."""
         if self.answer is not None:
             return math.inf
         method = self.request.method
@@ -93,18 +93,18 @@ class _Pending:
 
 
 class RpcClient:
-    """Requests to one peer, from any number of threads. Ids, used as progress tokens too, are never used twice."""
+    """Sends requests to one peer, for any number of threads. Ids are unique and also serve as progress tokens."""
 
     def __init__(self, transport: Transport, name: str = "mcp-client") -> None:
-        """Takes ``transport`` over and starts reading."""
+        """Take over ``transport`` and start to read."""
         self.closed = threading.Event()
-        """Set once nothing more can come."""
+        """Set when the connection has ended."""
         self.batches = False
-        """Whether the agreed revision lets the peer send batches."""
+        """Whether the negotiated revision allows batches."""
         self.answers_requests = True
-        """Whether the peer's own requests are answered; in the modern era there are none."""
+        """Whether requests of the peer are answered; the modern era has none."""
         self.on_notification: Callable[[Notification], None] = lambda _notification: None
-        """Called in the reader thread with what is no progress."""
+        """Called in the reader thread with each notification that is not progress."""
         self._transport = transport
         self._ids = itertools.count(1)
         self._changed = threading.Condition()
@@ -124,11 +124,11 @@ class RpcClient:
         cancel: threading.Event | None = None,
         cancellable: bool = True,
     ) -> dict[str, Any]:
-        """Ask and wait for the result.
+        """Send a request and wait for the result.
 
-        Waits ``timeout`` seconds since the last sign of work (each progress message is one) and never longer than
-        ``maximum`` (default: ``timeout``). Giving up, for whatever reason, tells the peer, unless not ``cancellable``;
-        what comes after that is ignored.
+        It waits ``timeout`` seconds after the last progress message, and at most ``maximum`` (default: ``timeout``) in
+        all. If the wait ends without a reply, the peer gets a cancellation, unless the request is not ``cancellable``,
+        and a late reply is ignored.
 
         :raises McpTimeout, McpCancelled, McpClosed, McpProtocolError, McpRemoteError: as their names say.
         :raises InvalidValue: ``params`` are not JSON.
@@ -143,17 +143,17 @@ class RpcClient:
         return answer.result
 
     def notify(self, method: str, params: dict[str, Any]) -> None:
-        """Tell the peer something. :raises McpClosed: it is gone."""
+        """Send a notification. :raises McpClosed: the peer is gone."""
         self._send(encode(Notification(method, params)), _SEND_TIMEOUT)
 
     def close(self, timeout: float = 5.0) -> None:
-        """Hang up; every pending request fails with :class:`McpClosed`. Idempotent."""
+        """Close the connection; every pending request fails with :class:`McpClosed`. Idempotent."""
         self._finish(McpClosed("the connection was closed on this side"))
         self._transport.shut()
         if threading.current_thread() is not self._reader:
             self._reader.join(timeout)
 
-    # -- the asking threads ----------------------------------------------------------------------------------------
+    # -- the callers' threads --------------------------------------------------------------------------------------
 
     def _ask(self, pending: _Pending) -> Result | Failure:
         request = pending.request
@@ -181,7 +181,7 @@ class RpcClient:
                     self._raise_if_ended()
                 remaining = pending.remaining()
                 if not pending.progress:
-                    self._changed.wait(remaining if pending.cancel is None else min(remaining, _CANCEL_GLANCE))
+                    self._changed.wait(remaining if pending.cancel is None else min(remaining, _CANCEL_POLL))
                 news = list(pending.progress)
                 pending.progress.clear()
             for done, total, message in news:
@@ -190,7 +190,7 @@ class RpcClient:
 
     def _give_up(self, request: Request, why: BaseException) -> None:
         reason = why.detail if isinstance(why, McpError) else "the caller failed"
-        with contextlib.suppress(McpError):  # who is gone needs no word of it; the caller gets its own reason
+        with contextlib.suppress(McpError):  # the peer may be gone; the caller gets its own error
             notice = Notification("notifications/cancelled", {"requestId": request.id, "reason": reason})
             self._send(encode(notice), _CANCEL_SEND_TIMEOUT)
 
@@ -209,7 +209,7 @@ class RpcClient:
 
     def _raise_if_ended(self) -> None:
         if self._end is not None:
-            # A fresh one each time: an exception that several threads raise would mix their tracebacks.
+            # A new exception for each thread: a shared one would mix their tracebacks.
             raise type(self._end)(self._end.detail)
 
     def _finish(self, end: McpError) -> None:
@@ -229,7 +229,7 @@ class RpcClient:
             while end is None and (data := self._transport.receive()):
                 unasked = 0 if self._pending else unasked + len(data)
                 if unasked > MAX_UNASKED:
-                    end = McpProtocolError("the peer talks on and on without being asked")
+                    end = McpProtocolError("the peer sends too much without a request")
                 for frame in decoder.feed(data):
                     end = end or self._take(frame)
         finally:
@@ -238,17 +238,17 @@ class RpcClient:
             self._transport.close()
 
     def _take(self, frame: Frame) -> McpError | None:
-        """Handle one frame, or say why to hang up: a stream that held nonsense cannot be trusted further."""
+        """Handle one frame; returns the error that ends the connection if the frame is not valid."""
         if isinstance(frame, Malformed):
-            return McpProtocolError(f"the peer sent what is no message: {frame.reason}")
+            return McpProtocolError(f"the peer sent an invalid message: {frame.reason}")
         if not isinstance(frame, Batch):
             self._take_one(frame)
         elif not self.batches:
-            return McpProtocolError("the peer sent a batch, which the revision in use does not allow")
+            return McpProtocolError("the peer sent a batch, which the negotiated revision does not allow")
         else:
             for item in frame.items:
                 if isinstance(item, Malformed):
-                    return McpProtocolError(f"the peer sent what is no message: {item.reason}")
+                    return McpProtocolError(f"the peer sent an invalid message: {item.reason}")
                 self._take_one(item)
         return None
 
@@ -267,7 +267,7 @@ class RpcClient:
             self.on_notification(message)
 
     def _progress(self, params: dict[str, Any]) -> None:
-        """Note a progress message. Ignored: an unknown token, a value that does not increase, one after the answer."""
+        """Store a progress message, unless its token is unknown, its value did not increase, or the reply is there."""
         done, total, text = params.get("progress"), params.get("total"), params.get("message")
         token = params.get("progressToken")
         if not _is_number(done) or not is_id(token):
@@ -277,8 +277,8 @@ class RpcClient:
             if pending is None or pending.answer is not None or done <= pending.last_done:
                 return
             pending.last_done, pending.last_sign = done, time.monotonic()
-            told = text[:MAX_PROGRESS_TEXT] if type(text) is str else None
-            pending.progress.append((done, total if _is_number(total) else None, told))
+            short = text[:MAX_PROGRESS_TEXT] if type(text) is str else None
+            pending.progress.append((done, total if _is_number(total) else None, short))
             self._changed.notify_all()
 
     def _answer(self, request: Request) -> None:

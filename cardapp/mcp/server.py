@@ -1,4 +1,4 @@
-"""An MCP server: tools for any number of peers, over a Unix socket, standard streams, or any pair of pipes."""
+"""An MCP server of tools for any number of peers, over a Unix socket, standard streams or a pair of pipes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ACCEPT_PAUSE = 0.1
 
 
 class McpServer:
-    """Serves tools in every known revision. May serve many peers at once; holds nothing about them between requests."""
+    """Serves tools in every known revision, to many peers at once."""
 
     def __init__(
         self,
@@ -37,10 +37,10 @@ class McpServer:
         max_calls: int = MAX_CALLS,
         grace: float = 5.0,
     ) -> None:
-        """``max_calls`` run at once over all peers; further ones fail with ``busy``. When a peer leaves, its calls are
-        cancelled and awaited for ``grace`` seconds.
+        """At most ``max_calls`` run at once, over all peers; further ones fail with ``busy``. When a peer disconnects,
+        its calls are cancelled and awaited for ``grace`` seconds.
 
-        :raises ValueError: two tools share a name. :raises UnusableSchema: a tool's schema is none.
+        :raises ValueError: two tools have the same name. :raises UnusableSchema: a tool's schema is not valid.
         """
         self._protocol = Protocol(name, version, tools, instructions)
         self._slots = threading.BoundedSemaphore(max_calls)
@@ -58,8 +58,8 @@ class McpServer:
 def serve_stdio(server: McpServer) -> None:
     """Serve the process that started this one, over standard input and output, until its end of input.
 
-    The two descriptors are moved away first: what the tools or their children print goes to standard error, and they
-    read nothing, since a stray byte would break the protocol.
+    Descriptors 0 and 1 are replaced first: what tools or their children print goes to standard error, and they have no
+    input. Otherwise they could disturb the protocol.
     """
     sys.stdout.flush()
     with open(os.dup(0), "rb", buffering=0) as reader, open(os.dup(1), "wb", buffering=0) as writer:
@@ -70,10 +70,10 @@ def serve_stdio(server: McpServer) -> None:
 
 
 class UnixListener:
-    """Accepts peers on a Unix socket, a thread each. The socket file is for its owner alone (0600)."""
+    """Accepts peers on a Unix socket (mode 0600) and serves each in a thread."""
 
     def __init__(self, path: str | os.PathLike[str], mcp_server: McpServer, *, max_connections: int = MAX_CONNECTIONS):
-        """A peer past ``max_connections`` is hung up on at once."""
+        """Connections above ``max_connections`` are closed at once."""
         self._path = Path(path)
         self._server = mcp_server
         self._max_connections = max_connections
@@ -85,10 +85,7 @@ class UnixListener:
         self._socket_file: unix_socket.SocketIdentity | None = None
 
     def start(self) -> None:
-        """Listen. A socket file that nobody answers is replaced.
-
-        :raises UsageError: the path is too long. :raises StateError: another server answers there, or it is no socket.
-        """
+        """Start to listen. Raises the errors of :func:`cardapp.unix_socket.bind`."""
         listening = unix_socket.bind(self._path, "CARD_STATE_DIR")
         try:
             listening.listen()
@@ -100,9 +97,9 @@ class UnixListener:
         self._thread.start()
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop listening, hang up on every peer, remove the socket file; waits at most ``timeout`` seconds. Idempotent.
+        """Stop to listen, disconnect all peers, remove the socket file; takes at most ``timeout`` seconds. Idempotent.
 
-        A call whose handler does not heed its ``cancelled`` outlives this; its thread ends with the process.
+        A call whose handler ignores ``cancelled`` goes on; its thread ends with the process.
         """
         deadline = time.monotonic() + timeout
         thread, self._thread = self._thread, None
@@ -125,13 +122,13 @@ class UnixListener:
             try:
                 accepted, _ = listening.accept()
             except OSError:
-                # Stopped, or short of descriptors or memory: then try again when some may have come free.
+                # Stopped, or out of descriptors or memory; in that case try again later.
                 if self._stopping.wait(_ACCEPT_PAUSE):
                     return
             else:
-                self._welcome(accepted)
+                self._add_peer(accepted)
 
-    def _welcome(self, accepted: socket.socket) -> None:
+    def _add_peer(self, accepted: socket.socket) -> None:
         with self._lock:
             if len(self._peers) >= self._max_connections:
                 return accepted.close()

@@ -1,4 +1,4 @@
-"""The server's side of one peer: reads frames, answers at once what is quick, gives each tool call a thread."""
+"""The server's connection to one peer. Each tool call runs in a thread; other requests are answered at once."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from cardapp.mcp.tools import CallContext, Report, Tool, ToolFailure
 from cardapp.mcp.transport import Transport, TransportClosed
 
 SEND_TIMEOUT = 10.0
-"""Seconds a peer may leave what is sent to it unread before it is taken for dead."""
+"""Seconds that a peer may take to read a reply before the connection is closed."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ Reply = Callable[[Answer], None]
 
 @dataclass(eq=False)
 class _Call:
-    """One tool call that runs."""
+    """A running tool call."""
 
     request: Request
     revision: Revision
@@ -50,11 +50,11 @@ class _Call:
     context: CallContext
     reply: Reply
     muted: bool = False
-    """The peer cancelled it, so it gets no answer."""
+    """The peer has cancelled it, so no reply is sent."""
 
 
 class _BatchAnswers:
-    """Collects the answers of a batch; the last one sends them all as one array (JSON-RPC 2.0, "Batch")."""
+    """Collects the replies to a batch and sends them as one array after the last (JSON-RPC 2.0, "Batch")."""
 
     def __init__(self, batch: Batch, send: Callable[[list[Message]], None]) -> None:
         self._open = sum(isinstance(item, Request | Malformed) for item in batch.items)
@@ -73,10 +73,10 @@ class _BatchAnswers:
 
 
 class Connection:
-    """One peer. :meth:`run` is the life of it; everything it starts has ended, or was told to, when it returns."""
+    """The connection to one peer. When :meth:`run` returns, its calls have ended or were told to end."""
 
     def __init__(self, protocol: Protocol, transport: Transport, slots: threading.Semaphore, grace: float) -> None:
-        """``slots`` bounds the calls that run at once; ``grace`` is how long, in seconds, the end waits for them."""
+        """``slots`` bounds the calls that run at once. At its end it waits at most ``grace`` seconds for them."""
         self._protocol = protocol
         self._transport = transport
         self._slots = slots
@@ -87,7 +87,7 @@ class Connection:
         self._threads: dict[threading.Thread, _Call] = {}
 
     def run(self) -> None:
-        """Serve until the peer ends its side, is gone, or the transport is shut; then close the transport."""
+        """Serve until the peer ends its side or is gone, or the transport is shut; then close the transport."""
         decoder = LineDecoder()
         try:
             while data := self._transport.receive():
@@ -97,7 +97,7 @@ class Connection:
             self._end()
 
     def _end(self) -> None:
-        """Tell the calls to stop. Their answers may still go out: the peer may have ended its own side only."""
+        """Cancel the calls. Their replies are still sent, since the peer may have ended only its own side."""
         with self._lock:
             running = dict(self._threads)
         for call in running.values():
@@ -107,7 +107,7 @@ class Connection:
             thread.join(max(0.0, deadline - time.monotonic()))
         self._transport.close()
 
-    # -- what comes in ---------------------------------------------------------------------------------------------
+    # -- receiving -------------------------------------------------------------------------------------------------
 
     def _take(self, frame: Frame) -> None:
         if not isinstance(frame, Batch):
@@ -126,7 +126,7 @@ class Connection:
             self._request(frame, reply)
         elif isinstance(frame, Notification) and frame.method == "notifications/cancelled":
             self._cancel(frame.params.get("requestId"))
-        # Other notifications need nothing done, and answers belong to no request: this server sends none.
+        # Other notifications need no action. Replies are ignored: this server sends no requests.
 
     def _request(self, request: Request, reply: Reply) -> None:
         try:
@@ -167,7 +167,7 @@ class Connection:
         thread = threading.Thread(target=self._run_call, args=(call,), name=f"mcp-call-{tool.name}", daemon=True)
         with self._lock:
             if request.id in self._calls:
-                # An answer with this id would be taken for the running call's.
+                # The reply has no id, or the peer would take it for that of the running call.
                 return reply(Failure(None, INVALID_REQUEST, f"the id {request.id!r} is in use"))
             if not self._slots.acquire(blocking=False):
                 raise ToolFailure("busy", "too many calls run at once; try again when one has ended")
@@ -180,7 +180,7 @@ class Connection:
         with self._lock:
             del self._calls[call.request.id]
         self._slots.release()
-        # Only now: who has the answer may use the id, and the slot, again.
+        # Sent last: after the reply the peer may use the id and the slot again.
         call.reply(None if call.muted else answer)
         with self._lock:
             del self._threads[threading.current_thread()]
@@ -189,8 +189,10 @@ class Connection:
         try:
             return Result(call.request.id, self._called(call))
         except Exception:
-            _LOG.exception("the tool %s failed by a defect", call.tool.name)
-            return Failure(call.request.id, INTERNAL_ERROR, f"the tool {call.tool.name} failed by a defect of its own")
+            _LOG.exception("internal error in the tool %s", call.tool.name)
+            return Failure(
+                call.request.id, INTERNAL_ERROR, f"internal error in the tool {call.tool.name}; see the server's log"
+            )
 
     def _called(self, call: _Call) -> dict[str, Any]:
         try:
@@ -209,7 +211,7 @@ class Connection:
 
         return report
 
-    # -- what goes out ---------------------------------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------------------------------
 
     def _reply(self, answer: Answer) -> None:
         if answer is not None:
@@ -219,4 +221,4 @@ class Connection:
         try:
             self._transport.send(encode(message), SEND_TIMEOUT)
         except TransportClosed as why:
-            _LOG.debug("an MCP peer was lost: %s", why)
+            _LOG.debug("lost the connection to an MCP peer: %s", why)

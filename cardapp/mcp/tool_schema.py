@@ -1,4 +1,4 @@
-"""JSON Schema 2020-12 for tools: schemas may come from a peer, so they are bounded and never reach for the network."""
+"""JSON Schema 2020-12 for tools. A schema may come from a peer, so its size is bounded and it loads no reference."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ MAX_DEPTH = 64
 MAX_NODES = 20_000
 MAX_REPORTED = 20
 MAX_WORK = 200_000
-"""What one check may take, in keywords applied and members looked at: without it a few references, each to two of the
-next, would take for ever. A replay's longest answer takes 130 000."""
+"""The work of one validation, in keywords applied and members visited. Without this bound, a chain of references that
+doubles at each step would never end. The longest result of a replay takes 130 000."""
 _REFERENCE = 20
 """The work of following a reference."""
 
 
 class UnusableSchema(Exception):
-    """A schema that nothing can be checked against: not valid, another dialect, too deep, a reference to elsewhere."""
+    """A schema that cannot be used: not valid, of another dialect, nested too deeply, or with an external reference."""
 
 
 _work: ContextVar[int] = ContextVar("work", default=0)
@@ -42,7 +42,7 @@ def _bounded(keyword: str, rule: Rule) -> Rule:
         if keyword == "uniqueItems":
             work += members * members
         if work > MAX_WORK:
-            raise UnusableSchema("to check the value by the schema takes too long")
+            raise UnusableSchema("the validation takes too long")
         _work.set(work)
         return rule(validator, value, instance, schema)
 
@@ -56,10 +56,10 @@ _Validator: Any = validators.extend(  # type: ignore[no-untyped-call]
 
 
 class ToolSchema:
-    """One compiled schema, by the standard's own rules (1.0 is an integer): a peer wrote it or will read it."""
+    """A compiled schema, with the rules of the standard (1.0 is an integer), since peers use it too."""
 
     def __init__(self, schema: Any) -> None:
-        """:raises UnusableSchema: for all but a dangling reference, which only a check finds."""
+        """:raises UnusableSchema: see there; a reference that leads nowhere is only found by :meth:`faults`."""
         if not isinstance(schema, dict):
             raise UnusableSchema("a schema must be an object")
         if str(schema.get("$schema", DIALECT)).rstrip("#") != DIALECT:
@@ -69,14 +69,13 @@ class ToolSchema:
             Draft202012Validator.check_schema(schema)
         except SchemaError as why:
             raise UnusableSchema(f"{why.json_path}: {why.message}") from why
-        # An explicit registry without a retriever: the library's default one would fetch a foreign $ref.
+        # An empty registry: the library's default one would load an external $ref from the network.
         self._validator = _Validator(schema, registry=Registry())
 
     def faults(self, value: Any) -> tuple[FieldError, ...]:
-        """What in ``value`` breaks the schema, empty when nothing does (at most 20).
+        """What is wrong with ``value`` (at most 20 faults); empty if it is valid.
 
-        :raises UnusableSchema: a reference leads out of the schema, value and schema recurse without end, or the check
-            takes too long.
+        :raises UnusableSchema: a reference leads out of the schema, or the validation recurses or takes too long.
         """
         _work.set(0)
         try:
@@ -98,20 +97,20 @@ def compiled(schema: Any) -> ToolSchema:
 
 
 def _bound(schema: dict[str, Any], *, patterns: bool = True) -> None:
-    """Refuse what would take the validator too deep or too long; a walk of our own, so that no input recurses here."""
+    """Refuse a schema that is too deep or too large. This is a loop, so no input can exhaust the stack."""
     level: list[Any] = [schema]
     nodes = depth = 0
     while level:
         depth, nodes = depth + 1, nodes + len(level)
         if depth > MAX_DEPTH or nodes > MAX_NODES:
-            raise UnusableSchema(f"a schema may have {MAX_DEPTH} levels and {MAX_NODES} nodes")
+            raise UnusableSchema(f"a schema may have at most {MAX_DEPTH} levels and {MAX_NODES} nodes")
         if not patterns and any(_has_pattern(node) for node in level):
-            raise UnusableSchema("a pattern in it is not followed: it may match for ever")
+            raise UnusableSchema("a schema with a pattern is not used, since a match may take forever")
         level = [child for node in level for child in _children(node)]
 
 
 def _has_pattern(node: Any) -> bool:
-    """Of a property with such a name the value is a schema, and no text."""
+    """Whether ``node`` has a pattern. The value of a property that is named ``pattern`` is a schema, not a text."""
     return isinstance(node, dict) and (isinstance(node.get("pattern"), str) or bool(node.get("patternProperties")))
 
 

@@ -1,4 +1,4 @@
-"""What a server offers: tools, the context of one call, and the failure a tool reports. Knows no transport."""
+"""Tools of a server: their description, the context of a call, and the failure that a tool reports."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Report = Callable[[float, float | None, str | None], None]
 
 
 class ToolFailure(Exception):
-    """The tool could not do what it was asked; the caller is told ``code``, ``reason`` and ``data`` as its result."""
+    """The tool failed. The caller gets ``code``, ``reason`` and ``data`` as the result."""
 
     def __init__(self, code: str, reason: str, **data: Any) -> None:
         super().__init__(reason)
@@ -29,23 +29,23 @@ class ToolFailure(Exception):
 
 
 class CallContext:
-    """One running call, as its handler sees it."""
+    """A running call, for its handler."""
 
     def __init__(self, request_id: Id, report: Report | None = None) -> None:
-        """``report`` is where progress goes; without one nobody asked for it."""
+        """``report`` sends a progress message; None if the caller did not ask for progress."""
         self.request_id = request_id
         self.cancelled = threading.Event()
-        """Set when the caller gave up or the connection ended; the handler should stop soon."""
+        """Set when the caller cancelled or the connection ended; the handler should then stop."""
         self._report = report
         self._lock = threading.Lock()
         self._done: float | None = None
         self._finished = False
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Tell the caller how far the call is.
+        """Report progress to the caller.
 
-        The protocol wants values that increase and none after the end: what does not increase, and what comes after the
-        call ended or was cancelled, is not sent.
+        The protocol requires increasing values and none after the end, so others are not sent, nor any after the call
+        has ended or was cancelled.
         """
         with self._lock:
             stale = self._done is not None and done <= self._done
@@ -65,10 +65,11 @@ Handler = Callable[[dict[str, Any], CallContext], dict[str, Any]]
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool. Both schemas are JSON Schema 2020-12 of type object; what goes in and comes out is checked by them.
+    """One tool. Both schemas are JSON Schema 2020-12 of type object.
 
-    The handler runs in a thread of its own; it takes the arguments and answers the structured result, or raises
-    :class:`ToolFailure`. Any other exception is a defect: it is logged and the caller learns only that there was one.
+    The server validates the arguments. It declares the output schema to clients, which validate the result. The handler
+    runs in a thread of its own; it takes the arguments and returns the structured result, or raises
+    :class:`ToolFailure`. Any other exception is logged, and the caller gets an internal error without its details.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""A byte stream to a peer and one from it (a socket, or two pipes), whose waits another thread can end."""
+"""A byte stream to a peer and one from it (one socket, or two pipes). Another thread can end its waits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _CHUNK = 65536
 
 
 class Stream(Protocol):
-    """Anything with a file descriptor: a socket, a pipe's end, standard input. Its own buffer must be empty."""
+    """Anything with a file descriptor: a socket, an end of a pipe, standard input. It must not hold buffered data."""
 
     def fileno(self) -> int: ...
 
@@ -23,18 +23,18 @@ class Stream(Protocol):
 
 
 class TransportClosed(Exception):
-    """Nothing more can be sent: the peer is gone, does not read, or the transport was shut."""
+    """Nothing more can be sent: the peer is gone or does not read, or the transport was shut."""
 
 
 class Transport:
     """Owns both streams. One thread receives, any thread sends, any thread may :meth:`shut`."""
 
     def __init__(self, reader: Stream, writer: Stream) -> None:
-        """``reader`` and ``writer`` may be the same socket. Both are closed by :meth:`close`."""
+        """``reader`` and ``writer`` may be the same socket. :meth:`close` closes both."""
         self._streams = (reader, writer)
         self._read_fd, self._write_fd = reader.fileno(), writer.fileno()
         self.failure: str | None = None
-        """Why sending ended the transport, if it did."""
+        """Why a failure to send ended the transport; None if none did."""
         self._sending = threading.Lock()
         self._shut = threading.Event()
         self._wake_fd, self._waker_fd = os.pipe()
@@ -49,7 +49,7 @@ class Transport:
         return writer if isinstance(writer, socket.socket) else socket.socket(fileno=os.dup(writer.fileno()))
 
     def receive(self) -> bytes:
-        """The next bytes as they come; ``b""`` once the peer has ended its side, is gone, or the transport is shut."""
+        """The next bytes; ``b""`` after the peer has ended its side or is gone, or after the transport was shut."""
         if self._shut.is_set():
             return b""
         poll = select.poll()
@@ -64,11 +64,11 @@ class Transport:
             return b""
 
     def send(self, data: bytes, timeout: float) -> None:
-        """All of ``data``, or, when it does not go out within ``timeout`` seconds, the end of the transport.
+        """Send all of ``data`` within ``timeout`` seconds.
 
-        What was cut off mid-message cannot be mended, so every failure shuts the transport.
+        A failure shuts the transport, since the peer may have received a part of a message.
 
-        :raises TransportClosed: it could not be sent whole.
+        :raises TransportClosed: it could not be sent completely.
         """
         deadline = time.monotonic() + timeout
         if not self._sending.acquire(timeout=timeout):
@@ -98,16 +98,16 @@ class Transport:
                 return self._socket.send(data, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return 0
-        # A pipe that polls as writable takes this much at once; the descriptor itself stays as its owner set it.
+        # A pipe that polls as writable accepts this much without blocking, so its flags need not be changed.
         return os.write(self._write_fd, data[: select.PIPE_BUF])
 
     def _failed(self, reason: str) -> TransportClosed:
-        self.failure = reason  # before the receiving thread wakes and asks for it
+        self.failure = reason  # before the receiving thread wakes and reads it
         self.shut()
         return TransportClosed(reason)
 
     def shut(self) -> None:
-        """End every wait, from any thread, any number of times. The descriptors stay until :meth:`close`."""
+        """End every wait. Any thread may call this any number of times. :meth:`close` closes the descriptors."""
         with self._closing:
             if self._closed or self._shut.is_set():
                 return
@@ -115,7 +115,7 @@ class Transport:
             os.write(self._waker_fd, b"!")
 
     def close(self) -> None:
-        """Release the descriptors; called once by the receiving thread's owner, after the last wait. Idempotent."""
+        """Close the descriptors. Call it after the receiving thread's last wait. Idempotent."""
         self.shut()
         with self._sending, self._closing:
             if self._closed:

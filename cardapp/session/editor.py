@@ -21,7 +21,7 @@ from cardapp.errors import (
     SessionUnavailable,
     TooSlow,
 )
-from cardapp.neovim import WAY_BACK, NeovimConnection
+from cardapp.neovim import WAY_OUT, NeovimConnection
 
 INPUT_LIMIT = 256  # characters; contract: "Limits"
 
@@ -236,10 +236,10 @@ class Editor:
         except SessionUnavailable as error:
             raise EditorUnavailable(error.detail) from error
         if path is None:
-            raise EditorUnavailable(f"The session has no Neovim. {WAY_BACK}")
+            raise EditorUnavailable(f"The session has no Neovim. {WAY_OUT}")
         found = unix_socket.identity(path)
         if found is None:
-            raise EditorUnavailable(f"There is no socket of Neovim at {path}. {WAY_BACK}")
+            raise EditorUnavailable(f"There is no socket of Neovim at {path}. {WAY_OUT}")
         key = (path, found)
         with self._lock:
             if self._closed:

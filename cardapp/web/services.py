@@ -1,7 +1,7 @@
-"""What the handlers work with; the composition root fills it in, tests fill in stubs.
+"""The services that the handlers use. The composition root provides them, tests provide stubs.
 
-The Protocols name the calls that the web makes and nothing else. Every one may raise errors of ``cardapp.errors``,
-which ``failures.py`` turns into problems; a call that must not fail says so.
+Each Protocol lists only the calls that the handlers make. A call may raise errors of ``cardapp.errors``, which
+``failures.py`` turns into problem replies, unless its docstring says that it never raises.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cardapp.state.database import Connection, Database
 
 
 class LoadedCard(Protocol):
-    """The card as it is served now; ``path`` is its source file."""
+    """The served card; ``path`` is its source file."""
 
     @property
     def card(self) -> Card: ...
@@ -32,7 +32,7 @@ class LoadedCard(Protocol):
 
 
 class CardLoader(Protocol):
-    """Holds the card, loads it again when its source changes; ``fault`` is why the file on the disk is not served."""
+    """Loads the card again when its source changes; ``fault`` says why the file on the disk is not served."""
 
     @property
     def fault(self) -> str | None: ...
@@ -45,34 +45,34 @@ class CardLoader(Protocol):
 
 
 class Checkpoints(Protocol):
-    """The guarded replay."""
+    """The activation of checkpoints."""
 
     def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
         """``{generation, active, last}`` of the card ``uuid``; the first query of a read transaction."""
         ...
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
-        """Waits for the end; the finished operation when it is ``ready``, else the error that fits."""
+        """Waits for the end. Returns the finished operation if it is ``ready``, else raises the error that fits."""
         ...
 
     def sync(self, actor: str | None) -> dict[str, Any]:
-        """Replays the checkpoint of the saved position; otherwise as ``activate``."""
+        """Activates the checkpoint of the saved position; otherwise like ``activate``."""
         ...
 
 
 class Control(Protocol):
-    """Page synchronisation, as stored."""
+    """The stored state of SYNC."""
 
     def state(self) -> dict[str, Any]:
-        """The body of ``GET /api/control/state``; never asks the session."""
+        """The body of ``GET /api/control/state``, without a call to the session."""
         ...
 
     def published_operation(self) -> str | None:
-        """The operation that published what is shown now."""
+        """The id of the operation whose result is published now."""
         ...
 
     def switch_off(self, tx: Any, operation_id: str | None, reason: str, *, actor: str) -> bool:
-        """Inside a write: SYNC goes off, with its event, unless another operation has published meanwhile."""
+        """Switch SYNC off in the write transaction ``tx``, with its event, unless another operation has published."""
         ...
 
 
@@ -80,16 +80,16 @@ class Sessions(Protocol):
     """The chosen session."""
 
     def describe(self) -> dict[str, Any]:
-        """``{binding, runtime, mcp_socket}``; ``SessionUnavailable`` without one."""
+        """``{name, binding, runtime, mcp_socket, card}``; raises ``SessionUnavailable`` if there is none."""
         ...
 
     def brief(self) -> dict[str, Any]:
-        """What ``GET /api/state`` shows of it. Never raises, never waits."""
+        """``{available, name, binding, reason}`` for ``GET /api/state``. Never raises."""
         ...
 
 
 class Editor(Protocol):
-    """The session's Neovim; every call is bounded in time."""
+    """The session's Neovim; every call has a timeout."""
 
     def availability(self) -> dict[str, Any]:
         """``{available, reason}``; never raises."""
@@ -104,7 +104,7 @@ class Editor(Protocol):
 
 @dataclass(frozen=True)
 class Services:
-    """Everything a handler may use. ``clock`` gives the present as RFC 3339, UTC, milliseconds."""
+    """All services. ``clock`` returns the time in RFC 3339, UTC, with milliseconds."""
 
     settings: Settings
     card_loader: CardLoader

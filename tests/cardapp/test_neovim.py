@@ -90,7 +90,7 @@ def test_a_silent_peer_is_too_slow_and_can_be_left(state_dir: Path) -> None:
 def test_a_peer_that_attaches_otherwise_is_no_neovim(state_dir: Path, greeting: bytes) -> None:
     with peer(state_dir / "p", saying(greeting)) as path:
         connection = NeovimConnection(path)
-        with pytest.raises(EditorUnavailable, match="does not speak as Neovim"):
+        with pytest.raises(EditorUnavailable, match="is not Neovim"):
             connection.call("nvim_eval", "1", timeout=10)
         connection.close()
 
@@ -107,7 +107,7 @@ def test_a_peer_that_hangs_up_in_the_middle_fails_the_call(state_dir: Path) -> N
 def test_garbage_after_the_attachment_ends_the_connection(state_dir: Path) -> None:
     with peer(state_dir / "p", attached(lambda number, method: b"\xc1" * 9)) as path:
         connection = NeovimConnection(path)
-        with pytest.raises(EditorUnavailable, match="does not speak as Neovim"):
+        with pytest.raises(EditorUnavailable, match="is not Neovim"):
             connection.call("nvim_eval", "1", timeout=10)
         assert connection.ended.wait(10)
         connection.close()

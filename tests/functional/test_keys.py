@@ -247,11 +247,11 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
         (response(200, {"state": "ready", "observed": None}), "sync: ready"),
         (response(200, {}), "sync: done"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "in the middle of its answer"),
-        (b"", "hung up before it answered"),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "does not speak HTTP/1.1"),
+        (b"", "closed before a response"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "is not HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "its answer is too long"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "the response is too long"),
     ],
 )
 def test_every_outcome_is_one_line_that_awaits_no_key(
@@ -358,4 +358,4 @@ def test_an_answer_is_understood_wherever_it_is_cut(nvim: NeovimConnection, whol
     assert answer["status"] in (200, 204)
     for cut in range(len(whole)):
         assert parse(whole[:cut], False) == "more"
-        assert "hung up" in parse(whole[:cut], True)
+        assert "connection was closed" in parse(whole[:cut], True)

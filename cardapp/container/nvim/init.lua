@@ -1,9 +1,9 @@
--- The session's Neovim. Nothing of the learner's own set-up is read: a session looks and behaves the same everywhere.
+-- The session's Neovim. It does not read the learner's own configuration, so that all sessions behave the same.
 local here = vim.fn.fnamemodify(debug.getinfo(1, 'S').source:sub(2), ':p:h')
 vim.opt.runtimepath = { here, vim.env.VIMRUNTIME }
 vim.opt.packpath = { vim.env.VIMRUNTIME }
 
--- Nothing may wait for a key: every request from outside would wait with it.
+-- Neovim must not wait for a key on its own: all requests would wait too.
 vim.opt.confirm = false
 vim.opt.more = false
 vim.opt.swapfile = false
@@ -22,7 +22,7 @@ vim.opt.background = 'dark'
 vim.opt.laststatus = 2
 vim.g.c_syntax_for_h = 1
 
--- <Esc> leaves the gdb window's prompt as it leaves any other input.
+-- <Esc> leaves terminal mode in the gdb window, as it leaves insert mode elsewhere.
 vim.keymap.set('t', '<Esc>', [[<C-\><C-n>]])
 
 vim.api.nvim_create_autocmd('VimEnter', {
@@ -31,14 +31,14 @@ vim.api.nvim_create_autocmd('VimEnter', {
   end,
 })
 
--- A file that changed on disk is read again without a question, unless that would lose unsaved changes.
+-- Reload a file that changed on disk without a question, unless it has unsaved changes.
 vim.api.nvim_create_autocmd('FileChangedShell', {
   callback = function()
     vim.v.fcs_choice = vim.v.fcs_reason == 'changed' and 'reload' or ''
   end,
 })
 
--- The keyboard table's editor keys, where the application ships them.
+-- The editor keys of the keyboard table.
 local found, keys = pcall(require, 'card.keys')
 if found then
   pcall(keys.setup)

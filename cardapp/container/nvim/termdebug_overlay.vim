@@ -1,7 +1,7 @@
-" Mends two faults in how termdebug takes gdb's MI records, without touching what it does with them:
-" - Neovim hands out what it read in pieces; a record cut in two was lost, and with it the PC sign (0.7.2).
-" - Every ignored hit of a visible breakpoint was announced; a thousand of them ended in a hit-enter prompt.
-" Its handler is wrapped, whatever its version: `funcref` keeps the old body where `function` would find the new one.
+" Fixes two bugs in how termdebug receives gdb's MI records:
+" - Neovim delivers output in pieces. termdebug lost a record that was cut in two, and with it the PC sign (0.7.2).
+" - termdebug showed a message for each ignored hit of a visible breakpoint. A thousand of them led to a hit-enter prompt.
+" Its handler is wrapped: `funcref` keeps the old function, where `function` would find the new one by its name.
 let s:script = filter(split(execute('scriptnames'), "\n"), {_, line -> line =~# '/termdebug\.vim$'})
 if empty(s:script)
   finish
@@ -15,7 +15,7 @@ let s:Handle = funcref(s:name)
 let s:rest = ''
 let s:seen = {}
 
-" True for a =breakpoint-modified that differs from the last one of its breakpoint in its counters alone.
+" True for a =breakpoint-modified in which only the counters differ from the last one of this breakpoint.
 func s:IsCount(record)
   if a:record !~# '^=breakpoint-modified,'
     return 0
@@ -32,7 +32,7 @@ func s:Take(job, record, event)
   if record =~# '^\r\?$' || s:IsCount(record)
     return
   endif
-  " An answer to :Evaluate is there to be read; every other message must not fill the screen and wait for a key.
+  " The answer to :Evaluate is shown. Other messages must not fill the screen and make Neovim wait for a key.
   let silently = record =~# '^\^done,value=' ? '' : 'silent '
   try
     execute silently .. 'call s:Handle(a:job, [record], a:event)'
@@ -41,7 +41,7 @@ func s:Take(job, record, event)
   endtry
 endfunc
 
-" Neovim's channel lines: the first continues the last one of the call before, the last may be cut.
+" Neovim's channel lines: the first continues the last one of the previous call, the last may be incomplete.
 execute 'func! ' .. s:name .. '(job, msgs, event)' .. "\n"
   \ .. '  call ' .. expand('<SID>') .. "Records(a:job, a:msgs, a:event)\n"
   \ .. 'endfunc'

@@ -1,1 +1,1 @@
-"""One module of short handlers per resource; each handler takes the services and a checked request."""
+"""The handlers, one module per resource. Each takes a validated request, which carries the services."""

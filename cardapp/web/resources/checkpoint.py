@@ -1,4 +1,4 @@
-"""Checkpoints: their status, one activation with everything pinned, and the allocator as the last one saw it."""
+"""Checkpoints: their status, their activation, and the allocator at the published one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cardapp.web.http import Reply, Request, answer
 
 
 def status(request: Request) -> Reply:
-    """The active operation, the last result, the generation."""
+    """The operation under way, the last one, and the generation."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         found = services.checkpoints.status(conn, loaded.identity.uuid)
@@ -19,19 +19,19 @@ def status(request: Request) -> Reply:
 
 
 def activate(request: Request) -> Reply:
-    """Replay the state attached to a snapshot; waits for its end."""
+    """Activate the checkpoint of a snapshot; waits for the end."""
     return answer(request.services.checkpoints.activate(request.body))
 
 
 def allocator(request: Request) -> Reply:
-    """The arena at the published checkpoint, and the difference to the one before it."""
+    """The allocator at the published checkpoint, and its difference to the previous one."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         published = publication.load(conn, loaded.identity.uuid)
     if loaded.card.allocator is None:
         return answer(_nothing("this card describes no allocator", published))
     if published is None:
-        return answer(_nothing("no checkpoint was reached yet: sync at a step first", published))
+        return answer(_nothing("no checkpoint has been published yet: sync at a step first", published))
     reading = published.observed.get("allocator")
     if reading is None:
         return answer(_nothing("the allocator could not be read at this checkpoint", published))

@@ -1,4 +1,4 @@
-"""The session's Neovim: where it stands, its cursor, its keys, and the two refreshes."""
+"""The session's Neovim: its state, cursor, input, reset and redraw."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from cardapp.web.resources.navigation import key_of_saved
 
 
 def state(request: Request) -> Reply:
-    """Buffer, window, cursor and mode; an absent editor is said, not refused."""
+    """Buffer, window, cursor and mode; without an editor ``available`` is false."""
     return answer(request.services.editor.state())
 
 
 def set_cursor(request: Request) -> Reply:
-    """Put the cursor of a window somewhere; answers the state of that window."""
+    """Set the cursor of a window; returns the state of that window."""
     body = request.body
     return answer(request.services.editor.set_cursor(body["row"], body["column"], body.get("window")))
 
 
 def keys(request: Request) -> Reply:
-    """Type keys; never refused because Neovim waits for one."""
+    """Type keys; also accepted while Neovim waits for one."""
     return answer(request.services.editor.input(request.body["text"]))
 
 
 def reset(request: Request) -> Reply:
-    """Restart the target and refresh the debugger: the program has then left its checkpoint."""
+    """End the program and restore the debugger. The program has then left its checkpoint, so SYNC goes off."""
     services = request.services
     published = services.control.published_operation()
     outcome = services.editor.reset()
@@ -38,7 +38,7 @@ def reset(request: Request) -> Reply:
 
 
 def redraw(request: Request) -> Reply:
-    """Fit the host pane and the grid, then draw everything anew."""
+    """Fit the host pane and the grid, then redraw all."""
     sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
     with request.services.database.write() as tx:
         _record(tx, request, event_kinds.EDITOR_REDRAW, sizes)

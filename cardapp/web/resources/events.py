@@ -1,4 +1,4 @@
-"""The chronological record: read a part of it, append a client's own entry."""
+"""The chronological record: read a page of it, append an event of a client."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from cardapp.web.resources.navigation import key_of_saved
 
 
 def page(request: Request) -> Reply:
-    """Entries after a ``seq``, in order; the next page begins at ``next_after``, and an empty page is the end.
+    """Events after a ``seq``, in order. The next page begins at ``next_after``; an empty page is the end.
 
-    Large entries end a page before its ``limit``, at about 4 MiB.
+    A page of large events ends at about 4 MiB, before its ``limit``.
     """
     query = request.query
     with request.services.database.read() as conn:
@@ -22,7 +22,7 @@ def page(request: Request) -> Reply:
 
 
 def append(request: Request) -> Reply:
-    """Append a note, or an entry of a client's own kind, at the saved position."""
+    """Append a note, or an event of a client's own kind, at the saved position."""
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
     with services.database.write() as tx:
         event = store.append(

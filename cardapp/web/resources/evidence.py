@@ -1,4 +1,4 @@
-"""Pictures pinned to events: taken as a form or as they are, served by the name that their content gives them."""
+"""Pictures pinned to events: uploaded as a form or as a raw body, served under a name made from their content."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ RAW = ("image/png", "image/jpeg", "application/octet-stream")
 
 
 class _Form(bottle.BaseRequest):  # type: ignore[misc]
-    """A form held in memory, where the picture goes in any case: the gate has bounded its size."""
+    """A form that is kept in memory, as the picture is in any case; the gate bounds its size."""
 
     MEMFILE_MAX = 1 << 31
 
 
 def add(request: Request) -> Reply:
-    """Store the picture, then pin it; the file is on the disk before its row is."""
+    """Store the picture, then pin it to an event. The file is on the disk before its row is."""
     services, loaded = request.services, request.services.card_loader.current()
     data, fields = _sent(request.environ, request.query)
     limit = services.settings.evidence_max_bytes
     if len(data) > limit:
-        raise TooLarge(f"the picture has {len(data)} bytes, {limit} are taken (CARD_EVIDENCE_MAX_BYTES)")
+        raise TooLarge(f"the picture has {len(data)} bytes, more than the {limit} of CARD_EVIDENCE_MAX_BYTES")
     stored = store.store(services.settings.evidence_dir, data)
     with services.database.write() as tx:
         event = events.pin(
@@ -62,20 +62,20 @@ def add(request: Request) -> Reply:
 
 
 def picture(request: Request) -> Reply:
-    """A stored picture; its name is its content, so it never changes."""
+    """A stored picture. Its name is made from its content, so it never changes."""
     name = request.path["name"]
     data = store.load(request.services.settings.evidence_dir, name)
     return Reply(data, media_type=store.media_type(name), headers=(("ETag", f'"{name}"'),))
 
 
 def _sent(environ: Mapping[str, Any], query: Mapping[str, Any]) -> tuple[bytes, dict[str, Any]]:
-    """The picture's bytes and its fields, from either form of upload."""
+    """The picture's bytes and its fields, from a form or a raw body."""
     if not environ.get("CONTENT_TYPE", "").lower().startswith(FORM):
         data: bytes = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
         return data, dict(query)
     try:
         form = _Form(dict(environ)).POST
-    except (bottle.HTTPError, LookupError, ValueError) as error:  # LookupError: a charset that there is not
+    except (bottle.HTTPError, LookupError, ValueError) as error:  # LookupError: an unknown charset
         raise BadRequest("the form cannot be read: send multipart/form-data with a file part `file`") from error
     return _from_form(form, query)
 
@@ -84,7 +84,7 @@ def _from_form(form: Any, query: Mapping[str, Any]) -> tuple[bytes, dict[str, An
     known = schemas.definition("EvidenceFields")["properties"]
     twice = [name for name in form if len(form.getall(name)) > 1]
     if twice:
-        raise InvalidValue.of(f"/{twice[0]}", "stands twice in the form")
+        raise InvalidValue.of(f"/{twice[0]}", "occurs twice in the form")
     upload = form.get("file")
     if not isinstance(upload, bottle.FileUpload):
         raise InvalidValue(
@@ -94,7 +94,7 @@ def _from_form(form: Any, query: Mapping[str, Any]) -> tuple[bytes, dict[str, An
     texts = {name: form.get(name) for name in form if name != "file"}
     wrong = [name for name, value in texts.items() if not isinstance(value, str)]
     if wrong:
-        raise InvalidValue.of(f"/{wrong[0]}", "is a file, a short text is wanted")
+        raise InvalidValue.of(f"/{wrong[0]}", "is a file; send a short text")
     fields = {name: typed(value, known.get(name, {})) for name, value in texts.items()}
     checked("EvidenceFields", fields, "the form")
     data: bytes = upload.file.read()

@@ -1,4 +1,4 @@
-"""Where the learner stands: the catalog, the saved position, moving it, and asking for its checkpoint."""
+"""The navigation: the catalog, the saved position, moves, and the sync of the position's checkpoint."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from cardapp.web.services import LoadedCard, Services
 
 
 def shortcuts(request: Request) -> Reply:
-    """The table from which the page and the editor's plugin build their bindings."""
+    """The table from which the page and the editor's plugin make their key bindings."""
     return answer(keyboard.as_json())
 
 
 def catalog(request: Request) -> Reply:
-    """All valid positions; the body of a card revision is made once."""
+    """All valid positions. The body is made once for each revision of the card."""
     loaded = request.services.card_loader.current()
     return Reply(_catalog_body(loaded.identity, loaded.catalog))
 
@@ -48,7 +48,7 @@ def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
 
 
 def set_current(request: Request) -> Reply:
-    """Save a position; nothing is started."""
+    """Save a position; no replay is started."""
     services, loaded = request.services, request.services.card_loader.current()
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
@@ -59,7 +59,7 @@ def set_current(request: Request) -> Reply:
 
 
 def move(request: Request) -> Reply:
-    """Walk the cursor along a level; nothing is started, and at an end nothing is saved."""
+    """Move the position along a level. No replay is started; at an end nothing is saved."""
     services, loaded = request.services, request.services.card_loader.current()
     delta = request.body["delta"]
     with services.database.write() as tx:
@@ -76,12 +76,12 @@ def move(request: Request) -> Reply:
 
 
 def sync(request: Request) -> Reply:
-    """Replay the checkpoint of the saved position; waits for its end."""
+    """Activate the checkpoint of the saved position; waits for the end."""
     return answer(request.services.checkpoints.sync(request.body.get("actor")))
 
 
 def key_of_saved(conn: Connection, loaded: LoadedCard) -> str:
-    """The key of the focused item, at which other events happen."""
+    """The key of the saved position, for events of other kinds."""
     return rules.key_of(rules.repair(loaded.catalog, store.load(conn, loaded.identity.uuid).position))
 
 

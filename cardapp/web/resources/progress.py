@@ -1,4 +1,4 @@
-"""What the learner has done: every step with its status, and one step's status set."""
+"""The learner's progress: the status of every step, and the change of one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from cardapp.web.resources.revisions import expect
 
 
 def overview(request: Request) -> Reply:
-    """All items, and the summary with what the replays have shown."""
+    """All items, and the summary with the results of the replays."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         statuses = store.load_all(conn, loaded.identity.uuid)
@@ -19,7 +19,7 @@ def overview(request: Request) -> Reply:
 
 
 def update(request: Request) -> Reply:
-    """Set one item's status with its note and actor; answers the item."""
+    """Set the status of one item, with note and actor; returns the item."""
     services, loaded = request.services, request.services.card_loader.current()
     step = rules.step_of(loaded.catalog, request.path["itemId"])
     item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body

@@ -1,4 +1,4 @@
-"""The two reports, made anew from the record at each request."""
+"""The two reports, made from the record at each request."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PIECE = 64 * 1024
 
 
 def teams(request: Request) -> Reply:
-    """The present report as Markdown that pastes well into a chat."""
+    """The current report as Markdown that can be pasted into a chat."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
@@ -64,7 +64,7 @@ def _lesson(request: Request) -> Iterator[str]:
 
 
 def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
-    """The parts joined to pieces that are worth a write each."""
+    """The parts joined to pieces of at least 64 KiB, to save writes."""
     held, size = [], 0
     for part in parts:
         held.append(part.encode("utf-8"))

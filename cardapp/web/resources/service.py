@@ -1,4 +1,4 @@
-"""The service itself: what it serves, in which revision, how it is, and everything at once."""
+"""The service itself: identity, revision, health, and the composite state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from cardapp.web.services import Services
 
 
 def welcome(request: Request) -> Reply:
-    """Where a newcomer who opened the address goes on."""
+    """Links for a user who opens the address."""
     return answer(
         {
             "name": "cardapp",
@@ -27,9 +27,9 @@ def welcome(request: Request) -> Reply:
 
 
 def health(request: Request) -> Reply:
-    """Whether the parts that every request needs work; always 200 while the service answers."""
+    """Whether the database and the card can be used; always 200 while the service answers."""
     services = request.services
-    services.card_loader.current()  # looks at the file: the fault is then that of the file as it is now
+    services.card_loader.current()  # reads the file again if it has changed, which updates the fault
     parts = {"database": _database(services), "card": _part(services.card_loader.fault)}
     return answer(
         {
@@ -43,27 +43,27 @@ def health(request: Request) -> Reply:
 
 
 def identity(request: Request) -> Reply:
-    """Which card, in which revision."""
+    """The identity of the card."""
     return answer(request.services.card_loader.current().identity.as_json())
 
 
 def card_revision(request: Request) -> Reply:
-    """Changes with any file of the card."""
+    """The revision of the card, which changes with any of its files."""
     return answer(request.services.card_loader.revision())
 
 
 def session(request: Request) -> Reply:
-    """The chosen session as it answers now."""
+    """The chosen session, called now."""
     return answer(request.services.sessions.describe())
 
 
 def control(request: Request) -> Reply:
-    """Page synchronisation, from the store alone."""
+    """The state of SYNC, from the database alone."""
     return answer(request.services.control.state())
 
 
 def state(request: Request) -> Reply:
-    """Everything that a page shows first."""
+    """All that a page needs first."""
     services, loaded = request.services, request.services.card_loader.current()
     shown = navigation.describe(services, loaded)
     return answer(

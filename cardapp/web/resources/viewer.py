@@ -1,4 +1,4 @@
-"""How the card is looked at: read it, or change any part of it."""
+"""The viewer state: how a page shows the card."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
 
 
 def update(request: Request) -> Reply:
-    """Deep-merge what was sent; only a flag or the page makes an event, and no change makes no revision."""
+    """Merge the body into the state. Only a changed flag or page makes an event; no change, no new revision."""
     services, loaded = request.services, request.services.card_loader.current()
     patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
     with services.database.write() as tx:

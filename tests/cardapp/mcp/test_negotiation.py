@@ -258,7 +258,7 @@ def test_who_hangs_up_at_the_handshake_too_is_gone(listening: Listening, backgro
 
 def test_a_path_where_nobody_listens(state_dir: Path) -> None:
     for name in ("nothing", "x" * 200):
-        with pytest.raises(McpClosed, match="no MCP server answers"):
+        with pytest.raises(McpClosed, match="no MCP server listens"):
             McpClient.connect(state_dir / name, timeout=PATIENCE)
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(state_dir / "dead"))

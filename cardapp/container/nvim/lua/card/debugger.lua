@@ -1,9 +1,9 @@
--- termdebug in this Neovim: its start and end, and showing where the program stands.
+-- Starts and restarts termdebug in this Neovim, and shows where the program is.
 local layout = require('card.layout')
 local M = {}
 
--- gdb reads nothing of the learner's own set-up. The C library's debug information is left out: it is read anew at
--- every run (a quarter of a second where it is installed) and makes `step` walk into the library.
+-- gdb does not read the learner's own configuration, nor the C library's debug information: gdb would read that again at
+-- every run (a quarter of a second), and `step` would enter the library.
 local function gdb_command()
   local open = ('python import sys; sys.path.insert(0, %s); from cardapp.container.gdb_plugin import channel; channel.open(%s)'):format(
     vim.fn.json_encode(vim.env.CARDAPP_ROOT),
@@ -22,7 +22,7 @@ local function gdb_command()
   return command
 end
 
--- Start gdb in its window. termdebug waits in here for gdb's first prompt, some 200 ms.
+-- Start gdb in its window. termdebug waits for gdb's first prompt, about 200 ms.
 function M.start()
   vim.g.termdebugger = gdb_command()
   if vim.fn.exists(':Termdebug') == 0 then
@@ -34,12 +34,12 @@ function M.start()
   vim.cmd('silent Termdebug')
   layout.learn()
   layout.arrange()
-  -- What termdebug said to gdb to get going is of no interest: Ctrl-L starts a fresh page.
+  -- Ctrl-L clears the commands that termdebug sent to gdb at its start.
   vim.fn.chansend(vim.bo[layout.gdb].channel, '\12')
   M.ready = true
 end
 
--- All three windows, in their places.
+-- Put all three windows in their places.
 function M.tidy()
   vim.api.nvim_set_current_win(layout.need_code_window())
   layout.arrange()
@@ -49,7 +49,7 @@ function M.is_ready()
   return M.ready
 end
 
--- End what is left of a gdb and start a new one. The code windows and their unsaved changes stay.
+-- End gdb, if it still runs, and start a new one. The code windows and their unsaved changes stay.
 function M.restart()
   for _, channel in ipairs(vim.api.nvim_list_chans()) do
     if channel.buffer == layout.gdb or table.concat(channel.argv or {}, ' '):find('#gdb communication', 1, true) then
@@ -73,7 +73,7 @@ local function buffer_of(file)
   end
 end
 
--- The PC signs of a buffer; newer versions of termdebug put them into a group of their own.
+-- The PC signs of a buffer. Newer versions of termdebug put them into a separate group.
 local function signs(buffer)
   local placed = vim.fn.sign_getplaced(buffer, { group = '*' })[1]
   return vim.tbl_filter(function(sign)
@@ -90,7 +90,7 @@ local function has_sign(buffer, line)
   return false
 end
 
--- Whether the code window shows `file` with the PC sign and the cursor on `line`; then it gets the focus.
+-- Whether a window shows `file` with the PC sign and the cursor on `line`; if so, the window gets the focus.
 function M.shows(file, line)
   local buffer = buffer_of(file)
   if not buffer or not has_sign(buffer, line) then
@@ -106,7 +106,7 @@ function M.shows(file, line)
   return false
 end
 
--- Bring it about where termdebug did not.
+-- Show `file` with the PC sign and the cursor on `line`, for when termdebug does not.
 function M.show(file, line)
   vim.api.nvim_set_current_win(layout.need_code_window())
   if vim.api.nvim_buf_get_name(0) ~= file then
@@ -122,7 +122,7 @@ end
 
 M.output = layout.output
 
--- No program, no PC sign; and files that changed on disk are read again where they have no unsaved changes.
+-- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
 function M.clear()
   for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
     for _, sign in ipairs(signs(buffer)) do

@@ -1,17 +1,17 @@
--- A small HTTP/1.1 client over a Unix socket. Nothing here waits: the answer comes to a callback in the main loop.
+-- A small HTTP/1.1 client over a Unix socket. It never blocks: a callback gets the response in the main loop.
 local uv = vim.uv or vim.loop
 local M = {}
 
-M.LARGEST = 1024 * 1024 -- bytes of an answer
+M.MAX_BYTES = 1024 * 1024 -- of a response
 
--- `assert` would put this file's name before the text, which people read.
+-- Like `assert`, which would put this file's name before the text that the learner reads.
 local function expect(sound, text)
   if not sound then
     error(text, 0)
   end
 end
 
--- What a chunked body says (RFC 9112, section 7.1) from byte `at` on; nil while its end is missing.
+-- The content of a chunked body (RFC 9112, section 7.1) from byte `at` on; nil if it is not complete.
 local function unchunked(bytes, at)
   local parts = {}
   while true do
@@ -22,7 +22,7 @@ local function unchunked(bytes, at)
     end
     size = tonumber(size, 16)
     if size == 0 then
-      -- Trailers end with an empty line; without any the line is right here.
+      -- Trailers end with an empty line; if there are none, the empty line is here.
       local ended = bytes:sub(to + 1, to + 2) == '\r\n' or bytes:find('\r\n\r\n', to + 1, true)
       return ended and table.concat(parts) or nil
     end
@@ -36,18 +36,19 @@ local function unchunked(bytes, at)
   end
 end
 
--- `bytes` as { status, body }; nil while more has to come (`ended`: nothing will). Raises a text for what is no HTTP.
+-- `bytes` as { status, body }; nil if the response is not complete. `ended`: the server has closed the connection.
+-- Raises a text if `bytes` are not HTTP.
 function M.parse(bytes, ended)
   local at, status, head = 1, nil, nil
-  repeat -- interim answers (1xx) precede the one that counts
+  repeat -- interim responses (1xx) come before the final one
     local stop, last = bytes:find('\r\n\r\n', at, true)
     if not stop then
-      expect(not ended, 'it hung up before it answered')
+      expect(not ended, 'the connection was closed before a response')
       return nil
     end
     head = bytes:sub(at, stop + 1)
     status = tonumber(head:match('^HTTP/1%.%d (%d%d%d)'))
-    expect(status, 'it does not speak HTTP/1.1')
+    expect(status, 'the response is not HTTP/1.1')
     at = last + 1
   until status >= 200
   local function field(name)
@@ -61,7 +62,7 @@ function M.parse(bytes, ended)
   elseif status == 204 or ended then
     body = bytes:sub(at)
   end
-  expect(body or not ended, 'it hung up in the middle of its answer')
+  expect(body or not ended, 'the connection was closed in the middle of the response')
   return body and { status = status, body = body } or nil
 end
 
@@ -73,8 +74,8 @@ local function message(method, path, body)
   return table.concat(lines, '\r\n') .. '\r\n\r\n' .. (body or '')
 end
 
--- Ask for `request` = { method, path, body (JSON text or nil), seconds } at `socket`; `done(problem, response)` is
--- called once, in the main loop: a text that says what went wrong, or nil and { status, body }.
+-- Send `request` = { method, path, body (JSON text or nil), seconds } to `socket`. `done(problem, response)` is called
+-- once, in the main loop, with a text that says what failed, or with nil and { status, body }.
 function M.ask(socket, request, done)
   local pipe, timer = uv.new_pipe(false), uv.new_timer()
   local received, finished = '', false
@@ -93,8 +94,8 @@ function M.ask(socket, request, done)
 
   local function take(data)
     received = received .. (data or '')
-    if #received > M.LARGEST then
-      return finish('its answer is too long')
+    if #received > M.MAX_BYTES then
+      return finish('the response is too long')
     end
     local sound, response = pcall(M.parse, received, data == nil)
     if not sound then
@@ -105,7 +106,7 @@ function M.ask(socket, request, done)
   end
 
   timer:start(request.seconds * 1000, 0, function()
-    finish(('no answer within %d s'):format(request.seconds))
+    finish(('no response within %d s'):format(request.seconds))
   end)
   pipe:connect(socket, function(failure)
     if failure or finished then

@@ -1,13 +1,13 @@
--- The editor's part of the keyboard table. The table lives in the application (GET /api/keyboard, scope "editor") and
--- nowhere else: until the application answers nothing is bound, as a key would have nobody to talk to. It is asked
--- again and again, ever more seldom, so the two may start in either order. `:CardKeys` shows what is bound, or why not.
+-- Binds the editor keys of the keyboard table, which only the application has (GET /api/keyboard, scope "editor"). No key
+-- is bound until the application answers. The request is repeated at growing intervals, so Neovim and the application
+-- may start in any order. `:CardKeys` shows the bound keys, or why there are none.
 local http = require('card.http')
 local uv = vim.uv or vim.loop
 local M = {}
 
 local TABLE_SECONDS = 5
-local ACTION_SECONDS = 150 -- a replay ends by its own limit long before
-local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms; a look for a missing socket costs microseconds
+local ACTION_SECONDS = 150 -- longer than the time limit of a replay
+local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms
 
 local MODES = { 'n', 'x', 'i', 't' }
 local MODIFIERS = { Ctrl = 'C', Alt = 'M', Shift = 'S' }
@@ -24,8 +24,7 @@ local function place(answer)
   return answer.state
 end
 
--- What each action of the table asks of the application, and how its answer reads. An action that is not here is the
--- page's affair.
+-- The request of each action, and how its response is shown. Other actions of the table belong to the page.
 local ACTIONS = {
   sync = { path = '/api/navigation/sync', tell = place },
   reset = {
@@ -49,13 +48,13 @@ local function position(answer)
 end
 ACTIONS.previous.tell, ACTIONS.next.tell = position, position
 
-local bound, problem = {}, 'the application was not asked yet'
+local bound, problem = {}, 'the application has not answered yet'
 local retry, delay
-local latest = {} -- action -> number of its newest request; only that one may still speak
+local latest = {} -- action -> number of its newest request, the only one whose response is shown
 
--- One line, never a prompt: cut to what Neovim shows without asking for a key, and kept out of :messages.
+-- Show one line, cut so that Neovim does not prompt for a key, and keep it out of :messages.
 local function show(text, highlight)
-  if vim.fn.getcmdtype() ~= '' then -- the line is being typed in
+  if vim.fn.getcmdtype() ~= '' then -- the learner types in this line
     return vim.api.nvim_create_autocmd('CmdlineLeave', {
       once = true,
       callback = vim.schedule_wrap(function()
@@ -80,7 +79,7 @@ local function decoded(response)
   return sound and type(answer) == 'table' and answer or {}
 end
 
--- Why a response is no success: the sentence of its problem body (RFC 9457) if it has one.
+-- Why a request failed: the sentence of the problem body (RFC 9457), if there is one.
 local function refusal(response)
   local answer = decoded(response)
   for _, name in ipairs({ 'detail', 'title' }) do
@@ -96,7 +95,7 @@ local function ask(method, path, body, seconds, done)
   local request = { method = method, path = path, body = body and vim.json.encode(body), seconds = seconds }
   http.ask(socket, request, function(failure, response)
     if failure then
-      -- What matters first: a narrow line cuts the rest.
+      -- The important part first: a narrow line cuts the rest.
       done(('no application (%s): start it with bin/cardapp serve; asked at %s'):format(failure, socket))
     elseif response.status ~= 200 then
       done(refusal(response))
@@ -106,7 +105,7 @@ local function ask(method, path, body, seconds, done)
   end)
 end
 
--- Ask the application for `action` of the table and show how it went.
+-- Send the request of `action` and show the result.
 function M.run(action)
   local what = ACTIONS[action]
   local number = (latest[action] or 0) + 1
@@ -124,7 +123,7 @@ function M.run(action)
   end)
 end
 
--- The table's way to write a key (`Ctrl+Backtick`) in Neovim's (<C-`>); nil for a modifier that is unknown here.
+-- A key of the table (`Ctrl+Backtick`) in Neovim's notation (<C-`>); nil if a modifier is unknown.
 function M.notation(keys)
   local parts = vim.split(keys, '+', { plain = true })
   local name = table.remove(parts)
@@ -141,7 +140,7 @@ end
 local function map(shortcut)
   for _, keys in ipairs(shortcut.keys) do
     local notation = M.notation(keys)
-    -- Most terminals send the same byte for Ctrl+` and Ctrl+Space, which Neovim calls by the latter name.
+    -- Most terminals send the same byte for Ctrl+` and Ctrl+Space. Neovim calls it <C-Space>.
     for _, lhs in ipairs(notation == '<C-`>' and { notation, '<C-Space>' } or { notation }) do
       vim.keymap.set(MODES, lhs, function()
         M.run(shortcut.action)
@@ -151,7 +150,7 @@ local function map(shortcut)
   end
 end
 
--- Replace what is bound by the editor's entries of the table; raises where it is no such table.
+-- Replace the bound keys by the editor's keys of the table; raises if it is not a keyboard table.
 local function bind(keyboard)
   assert(type(keyboard.shortcuts) == 'table', 'GET /api/keyboard answered without shortcuts')
   for _, old in ipairs(bound) do
@@ -165,7 +164,7 @@ local function bind(keyboard)
   end
 end
 
--- Ask for the table; later again when it could not be had.
+-- Get the table; try again later if that fails.
 local function load()
   if (vim.env.CARD_API_SOCKET or '') == '' then
     problem = 'CARD_API_SOCKET is not set in this Neovim, so the application cannot be found'
@@ -184,7 +183,7 @@ local function load()
   end)
 end
 
--- What is bound, as { lhs, action, description } in the table's order; and why nothing could be, or nil.
+-- The bound keys as { lhs, action, description } in the table's order, and why there are none, or nil.
 function M.status()
   return bound, problem
 end

@@ -1,7 +1,7 @@
--- Three windows: the code on the left over the full height; gdb on the right, below it what the program prints.
+-- Three windows: the code on the left; gdb on the right, with the program's output below it.
 local M = {}
 
--- The buffers of termdebug's two terminals, as they were at its last start.
+-- The buffers of termdebug's two terminals since its last start.
 M.gdb, M.program = nil, nil
 
 function M.learn()
@@ -31,7 +31,7 @@ function M.code_window()
   end)
 end
 
--- The code window; one is opened where the learner closed them all.
+-- The code window; a new one if the learner has closed it.
 function M.need_code_window()
   local window = M.code_window()
   if not window then
@@ -42,7 +42,7 @@ function M.need_code_window()
   return window
 end
 
--- A terminal's window shows what comes only while its cursor is on the last line.
+-- A terminal window follows the output only while its cursor is on the last line.
 function M.follow_output()
   for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
     local buffer = vim.api.nvim_win_get_buf(window)
@@ -58,7 +58,7 @@ local function window_with(buffer)
   end)
 end
 
--- The window of one of termdebug's terminals; where the learner closed it, below the window `above` or on the right.
+-- The window of one of termdebug's terminals. If the learner has closed it, a new one below `above` or on the right.
 local function need_terminal_window(buffer, above)
   local window = window_with(buffer)
   if window or not buffer or not vim.api.nvim_buf_is_valid(buffer) then
@@ -74,7 +74,7 @@ local function need_terminal_window(buffer, above)
   return vim.api.nvim_get_current_win()
 end
 
--- What the program's terminal shows, as it can be written there again.
+-- What the program's terminal shows, in a form that can be written to it again.
 function M.output()
   local window = window_with(M.program)
   if not window then
@@ -90,7 +90,7 @@ local function plain(window, title)
   vim.wo[window].statusline = title
 end
 
--- Put the windows in their places. Windows keep their ids, so termdebug still knows its own.
+-- Put the windows in their places. They keep their ids, which termdebug uses.
 function M.arrange()
   local code = M.code_window()
   local gdb = need_terminal_window(M.gdb, nil)
