@@ -233,7 +233,7 @@ def test_edits_outlive_a_stop_and_a_refresh_sets_them_aside(session: RunningSess
     makefile = session.card.sources / "Makefile"
     makefile.write_text(makefile.read_text() + "# changed\n")
     told = session.tool.must("start", "--name", "s", str(session.card.folder))
-    assert "edited by you and left so: target.c" in told
+    assert "edited by you and kept: target.c" in told
     assert (copy / "target.c").read_text() == edited
     assert (copy / "Makefile").read_text().endswith("# changed\n")
     assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "72"
@@ -285,7 +285,7 @@ def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) ->
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     finally:
         os.close(terminal)
-    assert "nobody is attached" in session.tool.must("detach")
+    assert "no terminal is attached" in session.tool.must("detach")
     assert session.tool.run("attach").returncode == 2
 
 
