@@ -20,8 +20,8 @@ from typing import Any
 
 from cardapp.procfs import start_time
 
-MARK = "CARDAPP_SESSION"  # a session's container_id
-PLACE = "CARDAPP_SESSION_DIRECTORY"
+CONTAINER_VARIABLE = "CARDAPP_SESSION"  # a session's container_id
+DIRECTORY_VARIABLE = "CARDAPP_SESSION_DIRECTORY"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ def instance() -> str:
     return f"{boot}:{own.pid}:{own.started}"
 
 
-def marked(value: str, variable: str = MARK) -> Iterator[int]:
+def pids_with(value: str, variable: str = CONTAINER_VARIABLE) -> Iterator[int]:
     """The pids whose environment holds ``variable=value``, except that of this process."""
     wanted, own = os.fsencode(f"{variable}={value}"), os.getpid()
     for entry in os.scandir("/proc"):
@@ -89,7 +89,7 @@ def _environment(pid: int) -> list[bytes]:
         return []  # the process has ended, or belongs to another user
 
 
-def end_marked(value: str, timeout: float, variable: str = MARK) -> int:
+def end_processes(value: str, timeout: float, variable: str = CONTAINER_VARIABLE) -> int:
     """End every process whose environment holds ``variable=value``; returns how many there were.
 
     They get SIGTERM, and SIGKILL in the second half of ``timeout`` seconds. The search is repeated until it finds none,
@@ -99,7 +99,7 @@ def end_marked(value: str, timeout: float, variable: str = MARK) -> int:
     ended: set[int] = set()
     while (left := begun + timeout - time.monotonic()) > 0:
         with contextlib.ExitStack() as handles:
-            known = ((pid, _handle(pid, f"{variable}={value}", handles)) for pid in marked(value, variable))
+            known = ((pid, _handle(pid, f"{variable}={value}", handles)) for pid in pids_with(value, variable))
             found = {pid: pidfd for pid, pidfd in known if pidfd is not None}
             if not found:
                 break

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.pane import Pane
-from cardapp.container.process import MARK, PLACE, Process, end_marked
+from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes
 from cardapp.container.profile import ROOT
 from cardapp.procfs import start_time
 
@@ -56,7 +56,10 @@ class LocalRuntime:
         self._pane = Pane(directory.tmux_socket)
 
     def start(self, record: Record) -> Process:
-        environ = dict(self._environ) | {MARK: record.container_id, PLACE: str(self._directory.path)}
+        environ = dict(self._environ) | {
+            CONTAINER_VARIABLE: record.container_id,
+            DIRECTORY_VARIABLE: str(self._directory.path),
+        }
         command = [sys.executable, "-P", "-m", "cardapp.container.mcp_server", str(self._directory.path)]
         with self._directory.log.open("ab") as log:
             # A session (setsid) of its own and none of our descriptors, so that it outlives the terminal.
@@ -79,8 +82,8 @@ class LocalRuntime:
     def stop(self, record: Record | None) -> int:
         self._pane.close()
         if record is None:
-            return end_marked(str(self._directory.path), STOP_TIMEOUT, PLACE)
-        return end_marked(record.container_id, STOP_TIMEOUT)
+            return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE)
+        return end_processes(record.container_id, STOP_TIMEOUT)
 
     def attach_command(self) -> list[str]:
         return self._pane.attach_command()

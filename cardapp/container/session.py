@@ -18,7 +18,7 @@ from cardapp.container.debugger import GdbChannel
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.editor import Editor
 from cardapp.container.pane import Pane
-from cardapp.container.process import MARK, PLACE, end_marked, instance
+from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, end_processes, instance
 from cardapp.container.profile import ROOT, Profile
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 
@@ -167,7 +167,7 @@ class Session:
         """End the terminal, Neovim, gdb and all processes that they started."""
         self.editor.close()
         self.pane.close()
-        end_marked(self.record.container_id, 5.0)
+        end_processes(self.record.container_id, 5.0)
 
     def load(self) -> None:
         """Load the program that was built into gdb, with the card's arguments."""
@@ -201,7 +201,11 @@ class Session:
         environ |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "data", "state", "cache")}
         environ |= {"XDG_CONFIG_DIRS": str(home), "XDG_DATA_DIRS": str(home), "XDG_RUNTIME_DIR": str(home / "runtime")}
         environ |= {"TMPDIR": str(home / "tmp"), "INPUTRC": os.devnull, "SHELL": "/bin/sh"}
-        environ |= {MARK: self.record.container_id, PLACE: str(self.directory.path), "CARDAPP_ROOT": str(ROOT)}
+        environ |= {
+            CONTAINER_VARIABLE: self.record.container_id,
+            DIRECTORY_VARIABLE: str(self.directory.path),
+            "CARDAPP_ROOT": str(ROOT),
+        }
         environ |= {"CARDAPP_GDB_SOCKET": str(self.directory.gdb_socket)}
         state = self.directory.path.parent.parent
         environ.setdefault("CARD_STATE_DIR", str(state))

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cardapp.container.process import MARK, Process, end_marked, instance, marked, this_process
+from cardapp.container.process import CONTAINER_VARIABLE, Process, end_processes, instance, pids_with, this_process
 from cardapp.procfs import start_time
 
 
@@ -20,7 +20,7 @@ def mark() -> str:
 
 @pytest.fixture
 def sleeper(mark: str) -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {MARK: mark}) as process:
+    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {CONTAINER_VARIABLE: mark}) as process:
         yield process
         process.kill()
 
@@ -66,9 +66,9 @@ def test_a_process_is_ended_even_if_it_does_not_listen(mark: str) -> None:
 
 
 def test_only_marked_processes_are_found_and_ended(sleeper: subprocess.Popen[bytes], mark: str) -> None:
-    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {MARK: mark + "0"}) as other:
-        assert list(marked(mark)) == [sleeper.pid]
-        assert end_marked(mark, 5.0) == 1
+    with subprocess.Popen(["sleep", "1000"], env=dict(os.environ) | {CONTAINER_VARIABLE: mark + "0"}) as other:
+        assert list(pids_with(mark)) == [sleeper.pid]
+        assert end_processes(mark, 5.0) == 1
         assert sleeper.wait(5) == -15
         assert other.poll() is None
         other.kill()
@@ -76,13 +76,13 @@ def test_only_marked_processes_are_found_and_ended(sleeper: subprocess.Popen[byt
 
 def test_a_marked_process_that_does_not_listen_is_killed(mark: str) -> None:
     command = ["sh", "-c", "trap '' TERM; echo; while :; do sleep 1000; done"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ) | {MARK: mark}) as deaf:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=dict(os.environ) | {CONTAINER_VARIABLE: mark}) as deaf:
         assert deaf.stdout is not None
         deaf.stdout.readline()
-        assert end_marked(mark, 4.0) >= 2
+        assert end_processes(mark, 4.0) >= 2
         assert deaf.wait(5) == -9
-    assert not list(marked(mark))
+    assert not list(pids_with(mark))
 
 
 def test_nothing_marked_is_nothing_to_do(mark: str) -> None:
-    assert end_marked(mark, 1.0) == 0
+    assert end_processes(mark, 1.0) == 0

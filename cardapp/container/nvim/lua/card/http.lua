@@ -43,7 +43,7 @@ function M.parse(bytes, ended)
   repeat -- interim responses (1xx) come before the final one
     local stop, last = bytes:find('\r\n\r\n', at, true)
     if not stop then
-      expect(not ended, 'the connection was closed before a response')
+      expect(not ended, 'it closed before a response')
       return nil
     end
     head = bytes:sub(at, stop + 1)
@@ -62,7 +62,7 @@ function M.parse(bytes, ended)
   elseif status == 204 or ended then
     body = bytes:sub(at)
   end
-  expect(body or not ended, 'the connection was closed in the middle of the response')
+  expect(body or not ended, 'it closed in mid-response')
   return body and { status = status, body = body } or nil
 end
 
