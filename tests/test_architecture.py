@@ -38,13 +38,15 @@ class House:
 CARD = House(
     package="cardapp",
     order=(
-        "errors", "output", "private", "unix_socket", "procfs", "schema", "predicate", "settings", "card", "layout",
-        "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve", "cli", "__main__",
+        "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "settings", "card",
+        "layout", "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve", "cli",
+        "__main__",
     ),
     # What runs inside the session is apart.
     apart={
         "container": (
-            "errors", "output", "private", "unix_socket", "procfs", "schema", "predicate", "card", "mcp", "neovim",
+            "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "card", "mcp",
+            "neovim",
         ),
     },
     # Only the command line may start the composition root.
@@ -60,7 +62,7 @@ CARD = House(
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
-    pure=("errors", "schema", "predicate", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
+    pure=("errors", "schema", "compiled_schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
 )  # fmt: skip
 
 MARKET = House(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.card.model import LEVELS, Card, Level, Snapshot, Step
-from cardapp.card.paging import page_index
+from cardapp.card.page_index import page_index
 from cardapp.errors import InvalidValue
 
 _DEPTH: dict[str, int] = {level: depth for depth, level in enumerate(LEVELS)}

@@ -31,8 +31,8 @@ from cardapp.card.model import (
     Target,
     Task,
 )
+from cardapp.compiled_schema import IsValid, compile_schema
 from cardapp.errors import FieldError, InvalidCard, NoCard
-from cardapp.predicate import Accepts, predicate
 from cardapp.schema import decode, field_errors, validator
 
 SOURCE_NAME = "card_source.json"
@@ -127,12 +127,12 @@ def _checker() -> Validator:
 
 
 def _is_valid(document: Any) -> bool:
-    return _predicate()(document)
+    return _compiled()(document)
 
 
 @cache
-def _predicate() -> Accepts:
-    return predicate(_schema())
+def _compiled() -> IsValid:
+    return compile_schema(_schema())
 
 
 def _decode(raw: bytes, name: str) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 from cardapp.layout import layout_options
 from cardapp.layout.geometry import Paper, grid
 from cardapp.layout.layout_options import ALL, GUTTER
-from cardapp.layout.notices import Notices
+from cardapp.layout.layout_warnings import LayoutWarnings
 from cardapp.layout.template import Arrangement, Column, Variant
 from cardapp.schema import shown
 
@@ -23,20 +23,20 @@ _Names = tuple[str, ...]
 class Arranger:
     """Arranges one layout file: ``columns`` are those of its emitters, by the emitter's name, gutters among them."""
 
-    def __init__(self, document: Mapping[str, Any], notices: Notices) -> None:
+    def __init__(self, document: Mapping[str, Any], warnings: LayoutWarnings) -> None:
         self._document = document
-        self._notices = notices
+        self._warnings = warnings
         given = document["tokens"].get("grid", {})
-        own = self._own = _own(given.get("columns", _COLUMNS), notices)
+        own = self._own = _own(given.get("columns", _COLUMNS), warnings)
         self.columns: dict[Variant, _Names] = {
             variant: own if _suits(variant, own) else _folded(variant)
             for variant in dict.fromkeys(document["emitters"].values())
         }
         if own not in self.columns.values():
             message = f"have no effect: the emitters' own are used ({', '.join(self.names)})"
-            notices.add(("tokens", "grid", "columns"), message)
+            warnings.add(("tokens", "grid", "columns"), message)
         self._roles = {
-            side: notices.name(("tokens", "grid", side), given[side], layout_options.ROLES, default)
+            side: warnings.name(("tokens", "grid", side), given[side], layout_options.ROLES, default)
             for side, default in zip(_SIDES, _GRID, strict=True)
             if side in given
         }
@@ -56,7 +56,7 @@ class Arranger:
         for side in self._roles:
             if not any(self._counts(side, variant, each, mapped) for variant, each in found.items()):
                 message = "has no effect: block_map, the columns' names or the emitters place all parts"
-                self._notices.add(("tokens", "grid", side), message)
+                self._warnings.add(("tokens", "grid", side), message)
         return found
 
     def _roles_of(self, variant: Variant) -> dict[str, str]:
@@ -86,7 +86,7 @@ class Arranger:
         """What the file says of known components and columns."""
         given = self._document.get("block_map", {})
         movable = [name for name in layout_options.COMPONENTS if name not in layout_options.UNPLACED]
-        self._notices.unknown(("block_map",), given, movable)
+        self._warnings.unknown_names(("block_map",), given, movable)
         known = (ALL, *self.names)
         found = {}
         for name in movable:
@@ -94,11 +94,11 @@ class Arranger:
                 found[name] = given[name]
             elif name in given:
                 message = f"{shown(given[name])} is no column and has no effect; known: {', '.join(known)}"
-                self._notices.add(("block_map", name), message)
+                self._warnings.add(("block_map", name), message)
         return found
 
 
-def _own(given: list[str] | _Names, notices: Notices) -> _Names:
+def _own(given: list[str] | _Names, warnings: LayoutWarnings) -> _Names:
     """The file's columns and gutters from left to right; no column stands twice."""
     names: list[str] = []
     for place, name in enumerate(given):
@@ -106,7 +106,7 @@ def _own(given: list[str] | _Names, notices: Notices) -> _Names:
             names.append(name)
         else:
             message = f"{name!r} has no effect: a column stands once, and {ALL!r} is the name of all together"
-            notices.add(("tokens", "grid", "columns", str(place)), message)
+            warnings.add(("tokens", "grid", "columns", str(place)), message)
     return tuple(names)
 
 

@@ -111,7 +111,7 @@ class ComponentBuilder:
 
     def _snapshot(self, snapshot: Snapshot, key: str) -> Iterator[CardComponent]:
         recipe, title = self._card.allocator, visible(snapshot.title)
-        found = arena.promised(recipe, snapshot) if recipe is not None else None
+        found = arena.arena_from_card(recipe, snapshot) if recipe is not None else None
         if found is not None:
             yield from self._drawn("memory", key, lambda room: (memory.memory_map(key, title, found, room),), title)
         if snapshot.expect and "machine" in self._layout.components:

@@ -11,10 +11,10 @@ from dataclasses import replace
 from itertools import groupby
 
 from cardapp.card.model import Card, Identity
-from cardapp.card.paging import page_index
+from cardapp.card.page_index import page_index
 from cardapp.layout.components import ComponentBuilder, Sources
-from cardapp.layout.flow import Flow
 from cardapp.layout.measure import Measure
+from cardapp.layout.pagination import Paginator
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
 from cardapp.layout.template import Layout
 
@@ -33,19 +33,19 @@ def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) ->
 def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pages: Mapping[str, int]) -> list[Sheet]:
     measure = Measure(layout)
     builder = ComponentBuilder(card, identity, layout, sources, measure)
-    flow = Flow(layout, measure)
+    paginator = Paginator(layout, measure)
     for group in builder.front():
-        flow.open("", 0, Header(card.title, "", "", False))
-        flow.place(group)
+        paginator.open("", 0, Header(card.title, "", "", False))
+        paginator.place(group)
     for task_number, task in enumerate(card.tasks, 1):
         for number, block in enumerate(task.blocks, 1):
             key = f"{task.id}/{block.id}"
-            flow.open(key, pages[key], Header(card.title, task.title, block.title, False))
+            paginator.open(key, pages[key], Header(card.title, task.title, block.title, False))
             for group in builder.block(task, task_number, block, number):
-                flow.place(group)
+                paginator.place(group)
     for group in builder.colophon():
-        flow.place(group)
-    return flow.finished()
+        paginator.place(group)
+    return paginator.finished()
 
 
 def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
-from cardapp.layout.notices import Notices
+from cardapp.layout.layout_warnings import LayoutWarnings
 from cardapp.layout.template import Column, Frame, Grid, Page
 
 _PX_PER_MM = 96 / 25.4
@@ -34,47 +34,47 @@ class Paper:
     size: Mapping[str, float]
 
 
-def paper(tokens: Mapping[str, Any], columns: Iterable[str], notices: Notices) -> Paper:
+def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> Paper:
     """The paper; :class:`InvalidLayout` where its margins leave no room for a card. ``columns`` may have a width."""
     given = tokens.get("grid", {})
-    notices.unknown(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
-    size = _geometry(given.get("geometry_cm", {}), columns, notices)
-    page = _page(tokens.get("page", {}), size, notices)
+    warnings.unknown_names(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
+    size = _geometry(given.get("geometry_cm", {}), columns, warnings)
+    page = _page(tokens.get("page", {}), size, warnings)
     return Paper(page, *_frames(page, size), size)
 
 
 # -- the paper -----------------------------------------------------------------------------------------------------
 
 
-def _page(given: Mapping[str, Any], size: Mapping[str, float], notices: Notices) -> Page:
+def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutWarnings) -> Page:
     """The paper, turned as the orientation says; 96 pixels to the inch where the file gives none."""
-    notices.unknown(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
+    warnings.unknown_names(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
     orientation = given.get("orientation", "portrait")
-    form, (short, long) = _paper(given.get("format", "A4"), size, notices)
+    form, (short, long) = _paper(given.get("format", "A4"), size, warnings)
     width, height = (long, short) if orientation == "landscape" else (short, long)
     natural = round(width * _PX_PER_MM)
-    width_px = notices.number((*_PAGE_PLACE, "width_px"), given.get("width_px", natural), 100, 20_000, natural)
+    width_px = warnings.number((*_PAGE_PLACE, "width_px"), given.get("width_px", natural), 100, 20_000, natural)
     natural = round(width_px * height / width)
-    height_px = notices.number((*_PAGE_PLACE, "height_px"), given.get("height_px", natural), 100, 20_000, natural)
+    height_px = warnings.number((*_PAGE_PLACE, "height_px"), given.get("height_px", natural), 100, 20_000, natural)
     if abs(height_px / natural - 1) > _SHAPE:
         message = f"does not fit the paper's shape, {width:g} x {height:g} mm; {natural} is used"
-        notices.add((*_PAGE_PLACE, "height_px"), message)
+        warnings.add((*_PAGE_PLACE, "height_px"), message)
         height_px = natural
     return Page(form, orientation, width, height, width_px, height_px)
 
 
-def _paper(form: str, size: Mapping[str, float], notices: Notices) -> tuple[str, tuple[float, float]]:
+def _paper(form: str, size: Mapping[str, float], warnings: LayoutWarnings) -> tuple[str, tuple[float, float]]:
     """The format's name, and its sides in mm, the shorter one first."""
     own = sorted((size["page_width"], size["page_height"]))
     if form in layout_options.FORMATS:
         for name in ("page_width", "page_height"):
             if size[name]:
                 message = f"has no effect: {form} has its size; another name of the format lets this one count"
-                notices.add((*_GEOMETRY_PLACE, name), message)
+                warnings.add((*_GEOMETRY_PLACE, name), message)
     elif all(own):
         return form, (own[0], own[1])
     else:
-        form = notices.name((*_PAGE_PLACE, "format"), form, layout_options.FORMATS, "A4")
+        form = warnings.name((*_PAGE_PLACE, "format"), form, layout_options.FORMATS, "A4")
     return form, layout_options.FORMATS[form]
 
 
@@ -98,10 +98,10 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
 # -- lengths and columns -------------------------------------------------------------------------------------------
 
 
-def _geometry(given: Mapping[str, Any], columns: Iterable[str], notices: Notices) -> dict[str, float]:
+def _geometry(given: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> dict[str, float]:
     """Every known length in mm, and those of the columns that have one."""
     known = dict.fromkeys((*layout_options.GEOMETRY_CM, *columns))
-    notices.unknown(_GEOMETRY_PLACE, given, known)
+    warnings.unknown_names(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in layout_options.GEOMETRY_CM.items()}
     for name in (name for name in given if name in known):
         if not 0 <= given[name] <= _MOST_CM:

@@ -9,7 +9,7 @@ from pathlib import Path
 from jsonschema.protocols import Validator
 
 from cardapp.errors import InvalidLayout, NoLayout
-from cardapp.layout.source import build
+from cardapp.layout.layout_file import build
 from cardapp.layout.template import Layout
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import TEMPLATES

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cardapp.layout.diagram import memory, svg
-from cardapp.layout.diagram.arena import seen
+from cardapp.layout.diagram.arena import arena_from_reading
 from cardapp.layout.escape import html
 
 _LENGTH = 120.0
@@ -16,7 +16,7 @@ _LENGTH = 120.0
 def figure(name: str, reading: Mapping[str, Any]) -> str:
     """The picture and caption of a reading {base, size, used, high_water, blocks}, ``name`` telling it from others of
     the page; "" for one that cannot be drawn."""
-    arena = seen(reading)
+    arena = arena_from_reading(reading)
     if arena is None:
         return ""
     picture = svg.render(memory.strip(name, "the arena", arena, _LENGTH))

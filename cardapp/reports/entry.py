@@ -14,7 +14,7 @@ from cardapp.card.model import Identity
 from cardapp.errors import CardAppError
 from cardapp.layout.escape import html, position_url
 from cardapp.reports import arena
-from cardapp.reports.words import Event, headline, tone
+from cardapp.reports.event_text import Event, headline, tone
 from cardapp.state import event_kinds
 
 _CODE = re.compile(r"`([^`\n]+)`")

@@ -19,10 +19,10 @@ from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import page_style
 from cardapp.layout.layout_options import COLORS
-from cardapp.reports.course import course
 from cardapp.reports.entry import Place, entry, moves
+from cardapp.reports.event_text import MOVES, Event, is_noise
 from cardapp.reports.overview import overview
-from cardapp.reports.words import MOVES, Event, is_noise
+from cardapp.reports.position_diagram import position_diagram
 from cardapp.state.events import Head
 
 _COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
@@ -94,7 +94,7 @@ def render(
     place = Place(catalog, identity, base_url)
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
-    yield from course(card, place, current)
+    yield from position_diagram(card, place, current)
     yield "<main>\n<h2>What happened</h2>\n"
     record = _Record(head)
     for group in _grouped(record.told(events)):

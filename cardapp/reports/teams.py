@@ -11,8 +11,8 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.escape import markdown, position_url
+from cardapp.reports.event_text import Event
 from cardapp.reports.overview import tallies
-from cardapp.reports.words import Event
 
 NOTES = 10
 """So many of the card's last notes belong into the report."""

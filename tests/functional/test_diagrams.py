@@ -52,7 +52,7 @@ def drawn(name: str) -> Iterator[Diagram]:
         block = task.blocks[-1]
         yield from activity.of_block(f"{task.id}/{block.id}", block, Room(width, 150))
         yield from states.of_block(f"{task.id}/{block.id}", block, Room(width, 150))
-    seen = arena.seen(READING)
+    seen = arena.arena_from_reading(READING)
     assert seen is not None
     yield memory.memory_map("a/b/c/d/e", "Three blocks", seen, Room(80, 120))
 

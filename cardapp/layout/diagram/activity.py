@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Card, Step
-from cardapp.layout.diagram import chain, swimlanes
-from cardapp.layout.diagram.chain import Chain, Drawn, Link
-from cardapp.layout.diagram.flow import Lane
-from cardapp.layout.diagram.lettering import NAME, SMALL, below, broken, centred, height, plain
+from cardapp.layout.diagram import column_flow, swimlanes
+from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes
+from cardapp.layout.diagram.flow_nodes import Lane
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Point, Room
 from cardapp.layout.diagram.swimlanes import Cell, Swimlanes
+from cardapp.layout.diagram.text_lines import NAME, SMALL, below, broken, centred, height, plain
 
 _GAP = 3.8
 """The arrow above an action."""
@@ -36,21 +36,21 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
             cells = [_call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", width) for place, block in calls]
             yield Lane(task.id, f"{number} {task.title}"), cells
 
-    def links(width: float) -> Iterator[Link]:
+    def links(width: float) -> Iterator[FlowItem]:
         return (_linked(cell, lane, width) for lane, cells in lanes(width) for cell in cells)
 
     counts = [len(task.blocks) for task in card.tasks]
     title = f"Activity: {plain(card.title)}"
     described = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
     if room.width < swimlanes.LEAST_WIDTH:
-        return chain.laid_out(Chain("activity.card", title, described, links, _BESIDE, _BESIDE), room)
+        return column_flow.laid_out(ColumnFlow("activity.card", title, described, links, _BESIDE, _BESIDE), room)
     return swimlanes.laid_out(Swimlanes("activity.card", title, described, lanes, max(counts, default=1)), room)
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     """Phases and steps of the block ``key`` (``task/block``), in as many diagrams as the room asks for."""
 
-    def links(width: float) -> Iterator[Link]:
+    def links(width: float) -> Iterator[FlowItem]:
         for phase in block.phases:
             lane = Lane(f"{key}/{phase.id}", phase.title)
             for step in phase.steps:
@@ -59,7 +59,7 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     steps = sum(len(phase.steps) for phase in block.phases)
     description = f"{_counted(len(block.phases), 'phase')} with {_counted(steps, 'step')}, in the order of work."
     title = f"Activity: {plain(block.title)}"
-    return chain.laid_out(Chain(f"activity.{key}", title, description, links, _BESIDE, _LOOP), room)
+    return column_flow.laid_out(ColumnFlow(f"activity.{key}", title, description, links, _BESIDE, _LOOP), room)
 
 
 def _counted(count: int, what: str) -> str:
@@ -77,11 +77,11 @@ def _call(key: str, title: str, width: float) -> Cell:
     return Cell(_height(lines), draw)
 
 
-def _linked(cell: Cell, lane: Lane, width: float) -> Link:
-    def draw(x: float, y: float) -> Drawn:
-        return Drawn((cell.draw(Box(x - width / 2, y + _GAP, width, cell.height)),))
+def _linked(cell: Cell, lane: Lane, width: float) -> FlowItem:
+    def draw(x: float, y: float) -> ItemShapes:
+        return ItemShapes((cell.draw(Box(x - width / 2, y + _GAP, width, cell.height)),))
 
-    return Link(_GAP, _GAP + cell.height + 1, draw, lane)
+    return FlowItem(_GAP, _GAP + cell.height + 1, draw, lane)
 
 
 def _rake(box: Box) -> tuple[tuple[Point, ...], ...]:
@@ -93,20 +93,20 @@ def _rake(box: Box) -> tuple[tuple[Point, ...], ...]:
     )
 
 
-def _step(key: str, step: Step, lane: Lane, width: float) -> Link:
+def _step(key: str, step: Step, lane: Lane, width: float) -> FlowItem:
     title = plain(step.title)
     lines = broken(title, width - 2 * _PADDING, NAME)
     tall = _height(lines)
 
-    def draw(x: float, y: float) -> Drawn:
+    def draw(x: float, y: float) -> ItemShapes:
         box = Box(x - width / 2, y + _GAP, width, tall)
         action = Node(key, "action", box, title, centred(lines, x, box.centre.y, NAME), key)
-        return _asked(action, step.question) if step.question else Drawn((action,))
+        return _asked(action, step.question) if step.question else ItemShapes((action,))
 
-    return Link(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)
+    return FlowItem(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)
 
 
-def _asked(action: Node, question: str) -> Drawn:
+def _asked(action: Node, question: str) -> ItemShapes:
     """An action with its decision below: who was surprised goes back and thinks again."""
     x, box = action.box.centre.x, action.box
     diamond = Box(x - _DIAMOND / 2, box.bottom + _SHORT, _DIAMOND, _DIAMOND)
@@ -116,7 +116,7 @@ def _asked(action: Node, question: str) -> Drawn:
     way = (Point(diamond.right, middle), Point(side, middle), Point(side, box.centre.y), Point(box.right, box.centre.y))
     guard = below(("[else]",), diamond.right + 1.2, middle - height(1, SMALL) - 0.1, SMALL, tone="soft")
     leave = below(("[as predicted]",), x + 1.2, diamond.bottom + 0.3, SMALL, tone="soft")
-    return Drawn((action, decision), (down, Edge(decision.id, action.id, way, guard)), leave=leave)
+    return ItemShapes((action, decision), (down, Edge(decision.id, action.id, way, guard)), leave=leave)
 
 
 def _height(lines: tuple[str, ...]) -> float:

@@ -15,7 +15,7 @@ Use = Literal["used", "padding", "free", "folded"]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class ArenaBlock:
     """A block that was handed out, in bytes from the arena's base. ``label`` is "" where the program keeps none;
     ``index`` is the block's own in the program's record of them."""
 
@@ -34,7 +34,7 @@ class Arena:
     size: int | None
     used: int | None
     high_water: int | None
-    blocks: tuple[Stretch, ...]
+    blocks: tuple[ArenaBlock, ...]
     count: int
 
 
@@ -57,12 +57,12 @@ class Zone(NamedTuple):
         return "1 byte" if self.size == 1 else f"{self.size} bytes"
 
 
-def seen(reading: Mapping[str, Any]) -> Arena | None:
+def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
     """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None for
     one that holds no such values."""
     try:
         blocks = [
-            Stretch(int(block["offset"]), int(block["size"]), str(block.get("label") or ""), index)
+            ArenaBlock(int(block["offset"]), int(block["size"]), str(block.get("label") or ""), index)
             for index, block in enumerate(reading["blocks"])
         ]
         water = reading["high_water"]
@@ -80,7 +80,7 @@ def seen(reading: Mapping[str, Any]) -> Arena | None:
     return arena if (arena.size or 0) > 0 and (arena.used or 0) >= 0 and extent <= _ADDRESSES else None
 
 
-def promised(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
+def arena_from_card(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
     """The arena as far as the card says what it must be: the values that the snapshot expects of the recipe's
     expressions. None where these do not tell how much is used."""
     values = {expression: number for expression, value in snapshot.expect if (number := _number(value)) is not None}
@@ -89,23 +89,23 @@ def promised(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
     if used is None:
         return None
     water = values.get(recipe.high_water) if recipe.high_water else None
-    blocks = _by_offset(_promised_blocks(recipe.blocks, values, texts)) if recipe.blocks else ()
+    blocks = _by_offset(_expected_blocks(recipe.blocks, values, texts)) if recipe.blocks else ()
     count = values.get(recipe.blocks.count, 0) if recipe.blocks else 0
     return Arena(values.get(recipe.base), values.get(recipe.size), used, water, blocks, count)
 
 
-def _by_offset(blocks: Iterable[Stretch]) -> tuple[Stretch, ...]:
+def _by_offset(blocks: Iterable[ArenaBlock]) -> tuple[ArenaBlock, ...]:
     return tuple(sorted(blocks, key=lambda block: block.offset))
 
 
-def _promised_blocks(
+def _expected_blocks(
     recipe: BlockRecipe, values: Mapping[str, int], texts: Mapping[str, str]
-) -> Iterator[Stretch]:  # fmt: skip
+) -> Iterator[ArenaBlock]:  # fmt: skip
     for index in range(max(0, min(values.get(recipe.count, 0), len(values)))):
         offset, size = (values.get(expression.replace("$i", str(index))) for expression in (recipe.offset, recipe.size))
         if offset is not None and size is not None:
             label = texts.get((recipe.label or "").replace("$i", str(index)), "")
-            yield Stretch(offset, size, label.strip('"'), index)
+            yield ArenaBlock(offset, size, label.strip('"'), index)
 
 
 def _number(value: str) -> int | None:

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cardapp.layout.diagram.arena import Arena, Zone, zones
-from cardapp.layout.diagram.lettering import NAME, SMALL, below, centred, height, one_line, plain
 from cardapp.layout.diagram.model import Box, Diagram, Mark, MarkKind, Node, Point, Room, Text
+from cardapp.layout.diagram.text_lines import NAME, SMALL, below, centred, height, one_line, plain
 from cardapp.layout.metrics import Face, width
 
 _LEAST = {"used": 5.0, "padding": 3.6, "free": 5.0, "folded": 5.0}

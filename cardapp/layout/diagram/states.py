@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cardapp.card.model import Block, Snapshot, Stop
-from cardapp.layout.diagram.chain import Chain, Drawn, Link, laid_out
-from cardapp.layout.diagram.lettering import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
+from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
 from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room
+from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
 from cardapp.layout.metrics import width
 
 _BESIDE = 1.4
@@ -24,7 +24,7 @@ def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tupl
     A state names the expressions to look at, and their values if ``values`` may be told. At the arrow into a state
     stands, on the left, the step that leads there, and on the right the stop."""
 
-    def links(shape: float) -> Iterator[Link]:
+    def links(shape: float) -> Iterator[FlowItem]:
         for phase in block.phases:
             for step in phase.steps:
                 said = step.title
@@ -34,10 +34,10 @@ def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tupl
 
     count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
     description = f"{count} {'state' if count == 1 else 'states'} of the program, in the order of the snapshots."
-    return laid_out(Chain(f"state.{key}", f"States: {plain(block.title)}", description, links), room)
+    return laid_out(ColumnFlow(f"state.{key}", f"States: {plain(block.title)}", description, links), room)
 
 
-def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) -> Link:
+def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) -> FlowItem:
     said, place = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
     gap = max(_LEAST_GAP, height(max(len(said), len(place)), SMALL) + 2.8)
     name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
@@ -45,7 +45,7 @@ def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) 
     rule = height(max(1, len(name)), NAME) + 2.2
     tall = rule + (height(len(expressions), SMALL) + 1.8 if expressions else 0)
 
-    def draw(x: float, y: float) -> Drawn:
+    def draw(x: float, y: float) -> ItemShapes:
         box = Box(x - room / 2, y + gap, room, tall)
         line = box.y + rule
         lines = (
@@ -58,9 +58,9 @@ def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) 
             *below(said, x - _BESIDE, y + 0.8, SMALL, anchor="end", tone="soft"),
             *below(place, x + _BESIDE, y + 0.8, SMALL, "code", tone="soft"),
         )
-        return Drawn((Node(key, "state", box, _whole(snapshot, told=told), lines, key, strokes),), entry=entry)
+        return ItemShapes((Node(key, "state", box, _whole(snapshot, told=told), lines, key, strokes),), entry=entry)
 
-    return Link(gap, gap + tall + 0.6, draw)
+    return FlowItem(gap, gap + tall + 0.6, draw)
 
 
 def _whole(snapshot: Snapshot, *, told: bool) -> str:

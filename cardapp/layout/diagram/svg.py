@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from cardapp.layout.diagram import paint
-from cardapp.layout.diagram.flow import BEGIN
+from cardapp.layout.diagram import shape_styles
+from cardapp.layout.diagram.flow_nodes import BEGIN
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
 from cardapp.layout.escape import html, percent_encoded
 
@@ -72,17 +72,17 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield ".diagram .strong{font-weight:var(--strong,700)}"
     yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace)}\n'
     yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
-    yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in paint.TONES.items()) + "\n"
-    for shape, look in paint.SHAPES.items():
+    yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in shape_styles.TONES.items()) + "\n"
+    for shape, look in shape_styles.SHAPES.items():
         yield f".diagram .{shape}>.shape{{{_painted(look)}}}\n"
     yield f".diagram .final>.dot{{fill:{_color('ink')}}}\n"
-    yield f".diagram .lane{{{_painted(paint.LANE)}}}.diagram .head{{{_painted(paint.HEAD)}}}\n"
-    yield f".diagram .edge path{{{_painted(paint.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
-    yield f".diagram .stroke{{{_painted(paint.STROKE)}}}\n"
-    for kind, look in paint.MARKS.items():
+    yield f".diagram .lane{{{_painted(shape_styles.LANE)}}}.diagram .head{{{_painted(shape_styles.HEAD)}}}\n"
+    yield f".diagram .edge path{{{_painted(shape_styles.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
+    yield f".diagram .stroke{{{_painted(shape_styles.STROKE)}}}\n"
+    for kind, look in shape_styles.MARKS.items():
         yield f".diagram .{kind} path{{{_painted(look)}}}\n"
     linked = ":is(.shape,.head)"
-    yield f".diagram .current>{linked}{{{_painted(paint.CURRENT)}}}"
+    yield f".diagram .current>{linked}{{{_painted(shape_styles.CURRENT)}}}"
     yield f".diagram .initial.current>.shape{{fill:{_color('current')}}}\n"
     yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover>{linked}{{stroke:{_color('accent')}}}\n"
     yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible>{linked}{{stroke:{_color('current')};"
@@ -90,7 +90,7 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
 
 
 def _properties(colors: Mapping[str, str]) -> str:
-    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in paint.USED)
+    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in shape_styles.USED)
     return "".join(f"--diagram-{name}:var(--{name},{value});" for name, value in named)
 
 
@@ -98,7 +98,7 @@ def _color(name: str | None) -> str:
     return "none" if name is None else f"var(--diagram-{name.replace('_', '-')})"
 
 
-def _painted(look: paint.Paint) -> str:
+def _painted(look: shape_styles.ShapeStyle) -> str:
     rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{look.width:.5g}"
     return rules + (f";stroke-dasharray:{look.dashes[0]:.5g} {look.dashes[1]:.5g}" if look.dashes else "")
 
@@ -112,8 +112,8 @@ def _nearest(diagram: Diagram, current: str | None) -> str | None:
 
 def _partition(partition: Partition, address: Address, current: str | None) -> str:
     lane, head = (
-        _rectangle(partition.box, "lane", paint.LANE.radius),
-        _rectangle(partition.head, "head", paint.HEAD.radius),
+        _rectangle(partition.box, "lane", shape_styles.LANE.radius),
+        _rectangle(partition.head, "head", shape_styles.HEAD.radius),
     )
     name = f"<title>{html(partition.title)}</title>{head}{''.join(_texts(partition.lines))}"
     attributes = f' class="current"{HERE}' if current and partition.href == current else ""
@@ -139,12 +139,13 @@ def _shape(node: Node) -> str:
     box, centre = node.box, node.box.centre
     if node.shape in _ROUND:
         circle = f'<circle class="shape" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(box.width / 2)}"/>'
-        dot = f'<circle class="dot" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(paint.DOT * box.width / 2)}"/>'
+        radius = shape_styles.DOT * box.width / 2
+        dot = f'<circle class="dot" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(radius)}"/>'
         return circle + dot if node.shape == "final" else circle
     if node.shape == "decision":
         corners = ((centre.x, box.y), (box.right, centre.y), (centre.x, box.bottom), (box.x, centre.y))
         return f'<polygon class="shape" points="{" ".join(f"{_mm(x)},{_mm(y)}" for x, y in corners)}"/>'
-    return _rectangle(box, "shape", paint.SHAPES[node.shape].radius)
+    return _rectangle(box, "shape", shape_styles.SHAPES[node.shape].radius)
 
 
 def _rectangle(box: Box, name: str, radius: float) -> str:
@@ -154,7 +155,7 @@ def _rectangle(box: Box, name: str, radius: float) -> str:
 
 
 def _edge(edge: Edge, *, guarded: bool) -> str:
-    line, head = _path(edge.points, paint.EDGE.radius), _path(edge.head, 0)
+    line, head = _path(edge.points, shape_styles.EDGE.radius), _path(edge.head, 0)
     ours = _OURS if guarded else ""
     return f'<g class="edge"{ours}><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from cardapp.layout.diagram.flow import CIRCLE, EDGE, LEG, Lane, coming, final, initial, leaving
-from cardapp.layout.diagram.lettering import NAME, broken, centred, height, plain
+from cardapp.layout.diagram.flow_nodes import CIRCLE, EDGE, LEG, Lane, final, incoming, initial, outgoing
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room
+from cardapp.layout.diagram.text_lines import NAME, broken, centred, height, plain
 
 LEAST_WIDTH = 100.0
 """Less is better used by a flow that goes down."""
@@ -148,11 +148,11 @@ class _Page:
 
     def _first(self) -> Node:
         axis = self.form.left + self.form.cell / 2
-        return initial(axis, EDGE) if self.number == 1 else coming(axis, EDGE, self.number - 1)
+        return initial(axis, EDGE) if self.number == 1 else incoming(axis, EDGE, self.number - 1)
 
     def _end(self, before: Node, bottom: float) -> Node:
         axis = before.box.x + before.box.width / 2
-        return final(axis, bottom + LEG) if self.last else leaving(axis, bottom + LEG, self.number)
+        return final(axis, bottom + LEG) if self.last else outgoing(axis, bottom + LEG, self.number)
 
     def _placed(self, line: _Line, top: float) -> Iterator[Node]:
         for place, cell in enumerate(line.cells):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cardapp.layout.diagram import paint
+from cardapp.layout.diagram import shape_styles
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
 from cardapp.layout.tex_escape import line as escaped
 
@@ -27,17 +27,17 @@ def preamble(colors: Mapping[str, str]) -> str:
     names) become ``diagram-ink`` and so on, paints become styles ``diagram/action`` and so on."""
     named = (f"\\definecolor{{{_color(name)}}}{{HTML}}{{{value[1:].upper()}}}\n" for name, value in colors.items())
     looks = {
-        **paint.SHAPES,
-        **paint.MARKS,
-        "lane": paint.LANE,
-        "head": paint.HEAD,
-        "edge": paint.EDGE,
-        "stroke": paint.STROKE,
+        **shape_styles.SHAPES,
+        **shape_styles.MARKS,
+        "lane": shape_styles.LANE,
+        "head": shape_styles.HEAD,
+        "edge": shape_styles.EDGE,
+        "stroke": shape_styles.STROKE,
     }
     styles = (f"  diagram/{name}/.style={{{_style(look)}}},\n" for name, look in looks.items())
     return "".join(
         (
-            *(line for name, line in zip(colors, named, strict=True) if name in paint.USED),
+            *(line for name, line in zip(colors, named, strict=True) if name in shape_styles.USED),
             "\\tikzset{\n",
             *styles,
             "}\n",
@@ -66,7 +66,7 @@ def _color(name: str) -> str:
     return f"diagram-{name.replace('_', '-')}"
 
 
-def _style(look: paint.Paint) -> str:
+def _style(look: shape_styles.ShapeStyle) -> str:
     said = [f"line width={_n(look.width)}mm"]
     said += [f"fill={_color(look.fill)}"] if look.fill else []
     said += [f"draw={_color(look.stroke)}"] if look.stroke else []
@@ -87,7 +87,8 @@ def _node(node: Node) -> Iterator[str]:
     if node.shape in ("initial", "final", "connector"):
         yield f"\\path[diagram/{node.shape}] {_point(centre)} circle[radius={_n(node.box.width / 2)}mm];"
         if node.shape == "final":
-            yield f"\\path[diagram/initial] {_point(centre)} circle[radius={_n(paint.DOT * node.box.width / 2)}mm];"
+            radius = shape_styles.DOT * node.box.width / 2
+            yield f"\\path[diagram/initial] {_point(centre)} circle[radius={_n(radius)}mm];"
     elif node.shape == "decision":
         corners = (
             Point(centre.x, node.box.y),
@@ -118,7 +119,7 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
     for line in lines:
         points = _n(line.em * _POINTS)
         font = f"\\normalfont{_FACES[line.face]}\\fontsize{{{points}bp}}{{{points}bp}}"
-        look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(paint.TONES[line.tone])}}}{{{font}}}"
+        look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(shape_styles.TONES[line.tone])}}}{{{font}}}"
         yield f"\\DiagramText{look}{{{escaped(line.text)}}}"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from cardapp.card.catalog import Catalog
-from cardapp.layout.bands import Band, bands
+from cardapp.layout.column_rules import SheetRow, rows_with_rules
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
 from cardapp.layout.html.style import style
@@ -128,7 +128,7 @@ def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) ->
 def _banded(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:
     """The parts of 5a and 5b: those that stand side by side are one group, with lines between its columns."""
     rest = iter(drawn)
-    for band in bands(parts, layout.grid, layout.html):
+    for band in rows_with_rules(parts, layout.grid, layout.html):
         row = "".join(islice(rest, len(band.parts)))
         if {part.column for part in band.parts} == {ALL}:
             yield row
@@ -136,7 +136,7 @@ def _banded(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iter
             yield f'<div class="band" role="group">{_lines(band)}\n{row}</div>\n'
 
 
-def _lines(band: Band) -> str:
+def _lines(band: SheetRow) -> str:
     return "".join(
         f'<div class="{name}" style="--x:{line.x:.2f};--y:{line.y:.2f};--w:{line.width:.2f};--h:{line.height:.2f}">'
         "</div>"

@@ -8,8 +8,7 @@ from cardapp.card.model import LEVELS, Level
 from cardapp.layout.diagram import svg
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.escape import html, percent_encoded
-from cardapp.layout.html.prose import Prose as Writer
-from cardapp.layout.html.prose import words
+from cardapp.layout.html.text_blocks import TextWriter, words
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.metrics import longer_than_a_line
@@ -104,7 +103,7 @@ class Parts:
 
     def _prose(self, part: Part, content: Prose | Question) -> str:
         level = LEVELS[part.key.count("/") + 1 if part.key else 0]
-        return Writer(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
+        return TextWriter(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
 
     def _machine(self, machine: Machine) -> str:
         blank = f'<code class="blank" aria-label="to be filled in"{self._ours}>&nbsp;</code>'

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from cardapp.card.catalog import Catalog, depth
-from cardapp.layout.bands import bands
+from cardapp.layout.column_rules import rows_with_rules
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
@@ -46,10 +46,10 @@ def _body(document: Document) -> Iterator[str]:
         yield r"\begin{CardSheet}"
         yield from _around(document, sheet, parts)
         yield from (_anchor(key, document.layout.grid.body) for key in partless[sheet.index])
-        for band in bands(sheet.parts, document.layout.grid, document.layout.latex):
-            yield from (fill("rule", divider) for divider in band.dividers)
-            yield from (fill("accent", bar) for bar in band.bars)
-            for part in band.parts:
+        for row in rows_with_rules(sheet.parts, document.layout.grid, document.layout.latex):
+            yield from (fill("rule", divider) for divider in row.dividers)
+            yield from (fill("accent", bar) for bar in row.bars)
+            for part in row.parts:
                 if part.key in owned:
                     owned.remove(part.key)
                     yield _anchor(part.key, part.frame)
@@ -93,8 +93,8 @@ def _band(kind: str, frame: Frame, component: Component, parts: Parts, three: st
     if component.rule:
         below = top + line + _RULE_GAP if head else top - _RULE_GAP - _RULE
         yield fill(component.rule, Frame(frame.x, below, frame.width, _RULE))
-    band = Frame(frame.x, top, frame.width, line)
-    yield rf"\begin{{CardPart}}{{{kind}}}{numbers(band)}{{{component.color}}}"
+    row = Frame(frame.x, top, frame.width, line)
+    yield rf"\begin{{CardPart}}{{{kind}}}{numbers(row)}{{{component.color}}}"
     yield parts.type(component.size)
     yield three
     yield r"\end{CardPart}"

@@ -7,8 +7,7 @@ from collections.abc import Container, Iterator
 from cardapp.layout import metrics
 from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
-from cardapp.layout.latex.prose import Prose as Writer
-from cardapp.layout.latex.prose import paragraph
+from cardapp.layout.latex.text_blocks import TextWriter, paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
 from cardapp.layout.template import Frame, Layout
@@ -21,7 +20,7 @@ class Parts:
     def __init__(self, layout: Layout, keys: Container[str]) -> None:
         self._layout = layout
         self._measure = Measure(layout)
-        self._prose = Writer(keys, self.type("code"))
+        self._prose = TextWriter(keys, self.type("code"))
 
     def type(self, size: str) -> str:
         """The command for the type of a size."""

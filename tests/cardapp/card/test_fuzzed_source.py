@@ -18,8 +18,8 @@ from cardapp.card import source
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import load_card, parse_card
 from cardapp.card_loader import CardLoader
+from cardapp.compiled_schema import compile_schema
 from cardapp.errors import InvalidCard
-from cardapp.predicate import predicate
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import ROOT
 from tests.cardapp.mutation import Mutation, mutations, names_its_places, sendable, values
@@ -54,7 +54,7 @@ def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Cal
 
 @pytest.mark.parametrize("name", CARDS)
 def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Callable[..., int]) -> None:
-    quick, checker = source._predicate(), source._checker()
+    quick, checker = source._compiled(), source._checker()
     assert quick(document(name))
 
     @settings(max_examples=loops(quick=40, full=600), deadline=None)
@@ -72,13 +72,13 @@ def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Ca
 )
 def test_a_rule_without_a_predicate_is_named(word: str, rule: Any) -> None:
     with pytest.raises(ValueError, match=f"no predicate for {word}"):
-        predicate({"$defs": {}, word: rule})
+        compile_schema({"$defs": {}, word: rule})
 
 
 @given(values)
 def test_a_choice_is_counted_as_the_library_counts_it(value: Any) -> None:
     schema = {"$defs": {}, "oneOf": [{"minimum": 1}, {"type": "string"}, {"maxLength": 2, "minItems": 1}]}
-    assert predicate(schema)(value) == (field_errors(validator(schema), value) == ())
+    assert compile_schema(schema)(value) == (field_errors(validator(schema), value) == ())
 
 
 @settings(deadline=None)

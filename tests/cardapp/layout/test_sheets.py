@@ -18,9 +18,9 @@ from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout import metrics
 from cardapp.layout.components import ComponentBuilder
 from cardapp.layout.compose import compose
+from cardapp.layout.layout_file import build
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Prose, Question, Title
-from cardapp.layout.source import build
 from cardapp.layout.template import Layout, Output
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot, Stop
-from cardapp.layout.diagram.arena import Arena, Stretch, promised, seen, zones
+from cardapp.layout.diagram.arena import Arena, ArenaBlock, arena_from_card, arena_from_reading, zones
 from cardapp.layout.diagram.memory import memory_map, strip
 from cardapp.layout.diagram.model import Room
 
@@ -28,8 +28,8 @@ def snapshot(**expect: str) -> Snapshot:
 
 
 def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
-    arena = seen(READING)
-    assert arena == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first", 1), Stretch(16, 13, "", 0)), 2)
+    arena = arena_from_reading(READING)
+    assert arena == Arena(4096, 64, 29, 40, (ArenaBlock(0, 8, "first", 1), ArenaBlock(16, 13, "", 0)), 2)
     assert [(zone.use, zone.start, zone.end, zone.name) for zone in zones(arena)] == [
         ("used", 0, 8, "first"),
         ("padding", 8, 16, "padding"),
@@ -52,15 +52,16 @@ def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
     ],
 )
 def test_a_reading_that_holds_no_arena_gives_none(broken: dict[str, Any]) -> None:
-    assert seen(READING | broken) is None
-    assert seen({}) is None
+    assert arena_from_reading(READING | broken) is None
+    assert arena_from_reading({}) is None
 
 
 def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
     full = {"a.base": "0x1000", "a.size": "64", "a.used": "29", "a.high": "40", "a.n": "2", "other": "x"}
     first = {"a.log[0].at": "0", "a.log[0].n": "8", "a.log[0].label": '"first"', "a.log[1].at": "16"}
-    assert promised(RECIPE, snapshot(**full, **first)) == Arena(4096, 64, 29, 40, (Stretch(0, 8, "first", 0),), 2)
-    assert promised(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, (), 0)
+    expected = Arena(4096, 64, 29, 40, (ArenaBlock(0, 8, "first", 0),), 2)
+    assert arena_from_card(RECIPE, snapshot(**full, **first)) == expected
+    assert arena_from_card(RECIPE, snapshot(**{"a.used": "8"})) == Arena(None, None, 8, None, (), 0)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +81,8 @@ def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
 def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none(
     expect: dict[str, str], told: list[tuple[str, int, str]]
 ) -> None:
-    arena = promised(RECIPE, snapshot(**{"a.used": "48", "a.n": "4"}, **{f"a.{name}": n for name, n in expect.items()}))
+    values = {f"a.{name}": number for name, number in expect.items()}
+    arena = arena_from_card(RECIPE, snapshot(**{"a.used": "48", "a.n": "4"}, **values))
     assert arena is not None
     found = [(zone.use, zone.end, zone.name) for zone in zones(arena)]
     assert found == [*told, ("free", None, "free")]
@@ -91,16 +93,18 @@ def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none
     "expect", [{}, {"a.size": "64"}, {"a.used": "-3"}, {"a.used": '"eight"'}, {"a.used": "9" * 400}]
 )
 def test_without_the_use_a_card_promises_no_arena(expect: dict[str, str]) -> None:
-    assert promised(RECIPE, snapshot(**expect)) is None
+    assert arena_from_card(RECIPE, snapshot(**expect)) is None
 
 
 @given(
-    st.lists(st.builds(Stretch, st.integers(0, 99), st.integers(-2, 40), st.just(""), st.integers(0, 9)), max_size=9),
+    st.lists(
+        st.builds(ArenaBlock, st.integers(0, 99), st.integers(-2, 40), st.just(""), st.integers(0, 9)), max_size=9
+    ),
     st.none() | st.integers(0, 150), st.none() | st.integers(0, 150), st.none() | st.integers(0, 150),
     st.integers(0, 12),
 )  # fmt: skip
 def test_zones_have_no_hole_and_lose_no_block(
-    blocks: list[Stretch], size: int | None, used: int | None, water: int | None, count: int
+    blocks: list[ArenaBlock], size: int | None, used: int | None, water: int | None, count: int
 ) -> None:
     ordered = tuple(sorted(blocks, key=lambda block: block.offset))
     found = zones(Arena(None, size, used, water, ordered, count))
@@ -111,7 +115,7 @@ def test_zones_have_no_hole_and_lose_no_block(
 
 
 def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
-    blocks = tuple(Stretch(4 * place, 4, f"b{place}", place) for place in range(990))
+    blocks = tuple(ArenaBlock(4 * place, 4, f"b{place}", place) for place in range(990))
     arena = Arena(None, 4000, 3990, None, blocks, len(blocks))
     diagram = memory_map("k", "Many", arena, Room(60, 100))
     (folded,) = [node for node in diagram.nodes if node.shape == "folded"]
@@ -123,7 +127,7 @@ def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
 
 
 def test_marks_stand_where_zones_meet() -> None:
-    arena = seen(READING)
+    arena = arena_from_reading(READING)
     assert arena is not None
     diagram = memory_map("k", "Two", arena, Room(80, 100))
     tops = {node.title.split(":")[0]: node.box.y for node in diagram.nodes}
@@ -132,7 +136,7 @@ def test_marks_stand_where_zones_meet() -> None:
 
 
 def test_a_strip_names_what_has_room() -> None:
-    arena = seen(READING)
+    arena = arena_from_reading(READING)
     assert arena is not None
     names = [[line.text for line in node.lines] for node in strip("k", "Two", arena, 70).nodes]
     assert names == [["first"], [], ["block 0"], ["free again"], ["free"]]

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Target, Task
 from cardapp.errors import InvalidValue
 from cardapp.layout.diagram import activity, memory, states
-from cardapp.layout.diagram.arena import Arena, Stretch
+from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.model import Box, Diagram, Point, Room, Text
 
 SLACK = 0.011
@@ -109,7 +109,7 @@ def test_the_states_of_a_block_are_well_drawn(make: Callable[[str], Block], room
 
 
 NUMBERS = st.one_of(st.integers(0, 400), st.integers(0, 2**64))
-STRETCHES = st.builds(Stretch, NUMBERS, st.integers(-1, 500), TITLES, st.integers(0, 9))
+STRETCHES = st.builds(ArenaBlock, NUMBERS, st.integers(-1, 500), TITLES, st.integers(0, 9))
 ARENAS = st.builds(
     lambda base, size, used, water, blocks, count: Arena(
         base, size, used, water, tuple(sorted(blocks, key=lambda block: block.offset)), count

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardapp.card.model import Block, Phase, Snapshot, Step, Stop
-from cardapp.layout.diagram import activity, paint, states, svg, tikz
-from cardapp.layout.diagram.arena import Arena, Stretch
+from cardapp.layout.diagram import activity, shape_styles, states, svg, tikz
+from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.memory import memory_map
 from cardapp.layout.diagram.model import Diagram, Room
 from cardapp.layout.layout_options import COLORS
@@ -38,7 +38,7 @@ def drawings(*titles: str) -> Iterator[Diagram]:
     room = Room(60, 250)
     yield from activity.of_block("t/b", block_of(*titles), room)
     yield from states.of_block("t/b", block_of(*titles), room)
-    blocks = tuple(Stretch(8 * place, 4, title, place) for place, title in enumerate(titles))
+    blocks = tuple(ArenaBlock(8 * place, 4, title, place) for place, title in enumerate(titles))
     yield memory_map("t/b/p/s0/here", titles[0], Arena(4096, 64, 20, 40, blocks, len(blocks)), room)
 
 
@@ -128,12 +128,12 @@ def test_links_lead_where_positions_are_said_to_be() -> None:
 
 def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:
     style = svg.style(PALETTE)
-    for shape in paint.SHAPES:
+    for shape in shape_styles.SHAPES:
         assert f".{shape}>.shape{{" in style
     used = set(re.findall(r"var\((--diagram-[a-z-]+)\)", style))
     assert used <= set(re.findall(r"(--diagram-[a-z-]+):", style))
     assert all(f"--diagram-{name.replace('_', '-')}:" in style for name in PALETTE)
-    assert PALETTE.keys() == paint.USED
+    assert PALETTE.keys() == shape_styles.USED
 
 
 def test_tikz_names_every_style_and_colour_that_it_uses() -> None:

@@ -16,7 +16,7 @@ from cardapp.card.model import Card
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.html.document import render
-from cardapp.layout.html.prose import Prose
+from cardapp.layout.html.text_blocks import TextWriter
 from cardapp.layout.sheets import Document
 from cardapp.layout.template import Layout
 from cardapp.layout.text import parse
@@ -321,7 +321,7 @@ def _said(page: Element, kind: str) -> str:
 def test_code_breaks_at_its_blanks_and_only_a_word_longer_than_its_line_breaks_anywhere() -> None:
     setting = Setting(60, 3.3, 5, 3, 4)
     long = "half-".ljust(80, "x")
-    page = read(Prose(2, ()).blocks(parse(f"well-known `a->b = c` **{long}**"), setting))
+    page = read(TextWriter(2, ()).blocks(parse(f"well-known `a->b = c` **{long}**"), setting))
     assert [span.text for span in page.all(within="whole")] == ["a->b"]
     assert [span.text for span in page.all(within="long")] == [long]
 

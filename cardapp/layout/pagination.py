@@ -8,7 +8,7 @@ from itertools import groupby
 
 from cardapp.errors import InvalidLayout
 from cardapp.layout.components import CardComponent, Group
-from cardapp.layout.components import Row as DraftRow
+from cardapp.layout.components import Row as ComponentRow
 from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
 from cardapp.layout.layout_options import ALL
 from cardapp.layout.measure import Measure
@@ -35,7 +35,7 @@ class _Attempt:
         return bool(self.parts) and not _is_title(self.parts[-1])
 
 
-class Flow:
+class Paginator:
     """The sheets of a document as they fill; the last is open."""
 
     def __init__(self, layout: Layout, measure: Measure) -> None:
@@ -55,7 +55,7 @@ class Flow:
 
     def place(self, group: Group) -> None:
         """Put the rows on this sheet; those that do not fit go on to further ones."""
-        rows = [band for row in group for band in self._bands(row)]
+        rows = [band for row in group for band in self._split_wide(row)]
         if self._parts and self._fits_next_only(rows):
             self._open_next()
         found = self._attempt(rows, self._y, self._row)
@@ -116,7 +116,7 @@ class Flow:
 
     # -- rows ------------------------------------------------------------------------------------------------------
 
-    def _bands(self, row: DraftRow) -> Iterator[_Row]:
+    def _split_wide(self, row: ComponentRow) -> Iterator[_Row]:
         """A part that is as wide as the sheet stands in a row of its own."""
         for is_wide, components in groupby(row, lambda component: self._columns[component.kind].name == ALL):
             measured = tuple(map(self._cutter.measured, components))

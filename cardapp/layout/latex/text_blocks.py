@@ -17,7 +17,7 @@ from cardapp.layout.text_fitting import Setting, indent
 
 
 @dataclass(frozen=True)
-class Prose:
+class TextWriter:
     """How texts are written: ``keys`` are the positions that a link may lead to, ``code_type`` is the command for the
     type of a block of code."""
 

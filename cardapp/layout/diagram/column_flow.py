@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cardapp.layout.diagram.flow import CIRCLE, DISC, EDGE, LEG, Lane, coming, final, initial, leaving
-from cardapp.layout.diagram.lettering import NAME, below, broken, height, plain
+from cardapp.layout.diagram.flow_nodes import CIRCLE, DISC, EDGE, LEG, Lane, final, incoming, initial, outgoing
 from cardapp.layout.diagram.model import LEAST_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
+from cardapp.layout.diagram.text_lines import NAME, below, broken, height, plain
 
 GUTTER = 7.0
 LEAST_COLUMN, MOST_COLUMN = 44.0, 72.0
@@ -28,7 +28,7 @@ _FOOT, _BETWEEN = 2.2, 2.6
 _HEAD_PADDING = 1.2
 
 
-class Drawn(NamedTuple):
+class ItemShapes(NamedTuple):
     """The shapes of a link: its first node is entered, its last one left; ``entry`` and ``leave`` are what stands at
     these arrows."""
 
@@ -38,30 +38,30 @@ class Drawn(NamedTuple):
     leave: tuple[Text, ...] = ()
 
 
-class Link(NamedTuple):
+class FlowItem(NamedTuple):
     """One piece of the flow, never divided: it takes ``height``, of which the arrow that enters it has ``gap``;
     ``draw`` makes its shapes below each other from the point (x, y) down."""
 
     gap: float
     height: float
-    draw: Callable[[float, float], Drawn]
+    draw: Callable[[float, float], ItemShapes]
     lane: Lane | None = None
 
 
 @dataclass(frozen=True)
-class Chain:
+class ColumnFlow:
     """A flow: ``links`` makes its pieces for shapes of a given width; ``left`` and ``right`` is room that a column
     needs beside the shapes."""
 
     id: str
     title: str
     description: str
-    links: Callable[[float], Iterable[Link]]
+    links: Callable[[float], Iterable[FlowItem]]
     left: float = EDGE
     right: float = EDGE
 
 
-def laid_out(chain: Chain, room: Room) -> tuple[Diagram, ...]:
+def laid_out(chain: ColumnFlow, room: Room) -> tuple[Diagram, ...]:
     """The flow between its initial and its final node, in one diagram if it fits the room, else in several that name
     each other by connectors."""
     most = max(1, int((room.width + GUTTER) / (LEAST_COLUMN + GUTTER)))
@@ -89,7 +89,7 @@ class _Column(NamedTuple):
 class _Form:
     """A chain at one width of its columns: how high each link is, where it stands below the one before."""
 
-    def __init__(self, chain: Chain, column: float) -> None:
+    def __init__(self, chain: ColumnFlow, column: float) -> None:
         self.chain = chain
         self.column = column
         shape = column - chain.left - chain.right
@@ -245,7 +245,7 @@ class _Page:
         edges: list[Edge] = []
         before = None
         if self.number > 1:
-            nodes.append(coming(self._axis(0), EDGE, self.number - 1))
+            nodes.append(incoming(self._axis(0), EDGE, self.number - 1))
             before = _Exit(nodes[-1], (), 0, 0)
         for index, column in enumerate(self.columns):
             axis = self._axis(index)
@@ -257,7 +257,7 @@ class _Page:
                 edges += drawn.edges
                 before = _Exit(nodes[-1], drawn.leave, index, column.end)
         if not self.last and before:
-            nodes.append(leaving(self._axis(before.column), before.end + LEG, self.number))
+            nodes.append(outgoing(self._axis(before.column), before.end + LEG, self.number))
             edges.append(self._joined(before, _Exit(nodes[-1], (), before.column, 0), ()))
         return nodes, edges
 
@@ -271,9 +271,9 @@ class _Page:
         return Edge(source.node.id, target.node.id, path, (*source.leave, *entry))
 
 
-def _initial() -> Link:
-    return Link(0, DISC, lambda x, y: Drawn((initial(x, y),)))
+def _initial() -> FlowItem:
+    return FlowItem(0, DISC, lambda x, y: ItemShapes((initial(x, y),)))
 
 
-def _final() -> Link:
-    return Link(LEG, LEG + DISC, lambda x, y: Drawn((final(x, y + LEG),)))
+def _final() -> FlowItem:
+    return FlowItem(LEG, LEG + DISC, lambda x, y: ItemShapes((final(x, y + LEG),)))

@@ -17,7 +17,7 @@ _ABOVE = 1.2
 
 
 @dataclass(frozen=True)
-class Band:
+class SheetRow:
     """The parts of one row of a sheet, in reading order; ``dividers`` stand in the gutters between its columns, and
     ``bars`` above the columns. A row of one column, or that spans the sheet, has neither."""
 
@@ -26,20 +26,20 @@ class Band:
     bars: tuple[Frame, ...] = ()
 
 
-def bands(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[Band]:
+def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[SheetRow]:
     """The rows of a sheet."""
     for _, group in groupby(parts, lambda part: part.row):
         row = tuple(group)
         names = {part.column for part in row}
         filled = [column for column in grid.columns if column.name in names]
         if variant == "classic" or ALL in names or len(filled) < 2:
-            yield Band(row)
+            yield SheetRow(row)
             continue
         top = min(part.frame.y for part in row) - _ABOVE
         height = max(part.frame.y + part.frame.height for part in row) - top
         dividers = (_between(left, right, top, height) for left, right in pairwise(_from_to(filled, grid)))
         bars = (Frame(column.x, top, column.width, BAR) for column in filled if variant == "5b")
-        yield Band(row, tuple(dividers), tuple(bars))
+        yield SheetRow(row, tuple(dividers), tuple(bars))
 
 
 def _from_to(filled: Sequence[Column], grid: Grid) -> list[Column]:

@@ -8,7 +8,7 @@ from cardapp.layout.diagram.model import Shape, Tone
 
 
 @dataclass(frozen=True)
-class Paint:
+class ShapeStyle:
     """``fill`` and ``stroke`` name colours of the layout, None is none; ``width`` of the line and ``radius`` of the
     corners in mm."""
 
@@ -19,28 +19,28 @@ class Paint:
     dashes: tuple[float, float] | None = None
 
 
-SHAPES: dict[Shape, Paint] = {
-    "initial": Paint("ink", None),
-    "final": Paint("paper", "ink", 0.4),
-    "connector": Paint("paper", "ink_soft"),
-    "action": Paint("paper", "ink_soft", radius=1.6),
-    "call": Paint("paper", "ink_soft", radius=1.6),
-    "decision": Paint("accent_soft", "accent"),
-    "state": Paint("panel", "ink_soft", radius=2.2),
-    "used": Paint("arena_used", "ink_soft", 0.2),
-    "padding": Paint("arena_padding", "ink_soft", 0.2),
-    "free": Paint("arena_free", "ink_soft", 0.2),
-    "folded": Paint("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
+SHAPES: dict[Shape, ShapeStyle] = {
+    "initial": ShapeStyle("ink", None),
+    "final": ShapeStyle("paper", "ink", 0.4),
+    "connector": ShapeStyle("paper", "ink_soft"),
+    "action": ShapeStyle("paper", "ink_soft", radius=1.6),
+    "call": ShapeStyle("paper", "ink_soft", radius=1.6),
+    "decision": ShapeStyle("accent_soft", "accent"),
+    "state": ShapeStyle("panel", "ink_soft", radius=2.2),
+    "used": ShapeStyle("arena_used", "ink_soft", 0.2),
+    "padding": ShapeStyle("arena_padding", "ink_soft", 0.2),
+    "free": ShapeStyle("arena_free", "ink_soft", 0.2),
+    "folded": ShapeStyle("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
 }
-CURRENT = Paint("current_soft", "current", 0.7)
+CURRENT = ShapeStyle("current_soft", "current", 0.7)
 """Over the paint of the shape at which the reader is."""
 
-LANE = Paint("panel", "rule", 0.25, 0.8)
-HEAD = Paint("accent_soft", None, radius=0.8)
-EDGE = Paint(None, "ink_soft", 0.3, 1.2)
-STROKE = Paint(None, "ink_soft", 0.25)
+LANE = ShapeStyle("panel", "rule", 0.25, 0.8)
+HEAD = ShapeStyle("accent_soft", None, radius=0.8)
+EDGE = ShapeStyle(None, "ink_soft", 0.3, 1.2)
+STROKE = ShapeStyle(None, "ink_soft", 0.25)
 """Lines inside a shape."""
-MARKS = {"pointer": Paint(None, "current", 0.6), "water": Paint(None, "ink_soft", 0.35, dashes=(1.2, 0.8))}
+MARKS = {"pointer": ShapeStyle(None, "current", 0.6), "water": ShapeStyle(None, "ink_soft", 0.35, dashes=(1.2, 0.8))}
 TONES: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
 
 DOT = 0.55

@@ -15,7 +15,7 @@ from cardapp.schema import pointer, shown
 Place = tuple[str, ...]
 
 
-class Notices:
+class LayoutWarnings:
     """The warnings of one file, in the order in which they were found."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Notices:
     def add(self, place: Place, message: str) -> None:
         self._found.append(FieldError(pointer(place), message))
 
-    def unknown(self, place: Place, names: Iterable[str], known: Iterable[str]) -> None:
+    def unknown_names(self, place: Place, names: Iterable[str], known: Iterable[str]) -> None:
         """One warning for each name that is not known."""
         known = tuple(dict.fromkeys(known))
         for name in names:

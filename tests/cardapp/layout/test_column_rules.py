@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cardapp.layout.bands import BAR, Band, bands
+from cardapp.layout.column_rules import BAR, SheetRow, rows_with_rules
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_options import ALL
 from cardapp.layout.template import Layout, Variant
@@ -12,10 +12,10 @@ from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import shipped
 
 
-def composed(name: str) -> tuple[Layout, list[list[Band]]]:
+def composed(name: str) -> tuple[Layout, list[list[SheetRow]]]:
     loaded, layout = shipped("arena"), layouts.find(name).arranged("latex")
     document = compose(loaded.card, loaded.identity, layout, loaded.sources())
-    found = [list(bands(sheet.parts, layout.grid, layout.latex)) for sheet in document.sheets]
+    found = [list(rows_with_rules(sheet.parts, layout.grid, layout.latex)) for sheet in document.sheets]
     for sheet, rows in zip(document.sheets, found, strict=True):
         assert [part for row in rows for part in row.parts] == list(sheet.parts)
     return layout, found

@@ -16,13 +16,13 @@ _ROOM = Room(165.0, 215.0)
 sheet of paper."""
 
 
-def course(card: Card, place: Place, current: str) -> Iterator[str]:
+def position_diagram(card: Card, place: Place, current: str) -> Iterator[str]:
     """The section in pieces, each diagram one; ``current`` is the key of the session's position."""
     caption = '<span lang="en">Not begun yet: marked is where the card’s activity begins.</span>'
     if current:
         caption = f'<span lang="en">Marked in the card’s activity:</span> {place.link(current)}'
     yield (
-        '<section class="course" aria-labelledby="course">\n<h2 id="course">Where the card is open</h2>\n'
+        '<section class="position" aria-labelledby="position">\n<h2 id="position">Where the card is open</h2>\n'
         f'<figure lang="{html(card.language)}">\n<figcaption>{caption}</figcaption>\n'
     )
     mark: str | None = current

@@ -11,13 +11,13 @@ from typing import Any
 
 from cardapp.schema import matcher
 
-Accepts = Callable[[Any], bool]
+IsValid = Callable[[Any], bool]
 
 _IGNORED = {"$schema", "$id", "$defs", "title", "description"}
 _KINDS: dict[str, type] = {"object": dict, "array": list, "string": str, "integer": int}
 
 
-def predicate(schema: Mapping[str, Any]) -> Accepts:
+def compile_schema(schema: Mapping[str, Any]) -> IsValid:
     """Whether a JSON value is valid by ``schema``, whose references lead to its own ``$defs``; ValueError for a
     keyword or a rule that is not known here."""
     return _Compiler(schema["$defs"]).compiled(schema)
@@ -28,13 +28,13 @@ class _Compiler:
 
     def __init__(self, named: Mapping[str, Mapping[str, Any]]) -> None:
         self._named = named
-        self._made: dict[str, Accepts] = {}
+        self._made: dict[str, IsValid] = {}
 
-    def compiled(self, part: Mapping[str, Any]) -> Accepts:
+    def compiled(self, part: Mapping[str, Any]) -> IsValid:
         rules = [self._rule(word, rule, part) for word, rule in part.items() if word not in _IGNORED]
         return rules[0] if len(rules) == 1 else lambda value: all(rule(value) for rule in rules)
 
-    def _rule(self, word: str, rule: Any, part: Mapping[str, Any]) -> Accepts:
+    def _rule(self, word: str, rule: Any, part: Mapping[str, Any]) -> IsValid:
         match word:
             case "$ref":
                 return self._referred(rule.removeprefix("#/$defs/"))
@@ -59,12 +59,12 @@ class _Compiler:
         named = self._named[part["$ref"].removeprefix("#/$defs/")] if "$ref" in part else {}
         return "string" in (part.get("type"), named.get("type"))
 
-    def _referred(self, name: str) -> Accepts:
+    def _referred(self, name: str) -> IsValid:
         if name not in self._made:
             self._made[name] = self.compiled(self._named[name])
         return self._made[name]
 
-    def _properties(self, parts: Mapping[str, Mapping[str, Any]]) -> Accepts:
+    def _properties(self, parts: Mapping[str, Mapping[str, Any]]) -> IsValid:
         rules = {name: self.compiled(part) for name, part in parts.items()}
 
         def accepted(value: Any) -> bool:
@@ -74,17 +74,17 @@ class _Compiler:
 
         return accepted
 
-    def _others(self, known: KeysView[str], part: Mapping[str, Any] | bool) -> Accepts:
+    def _others(self, known: KeysView[str], part: Mapping[str, Any] | bool) -> IsValid:
         if part is False:
             return lambda value: not isinstance(value, dict) or value.keys() <= known
         rule = self.compiled(part)  # type: ignore[arg-type]
         return lambda value: not isinstance(value, dict) or all(rule(value[name]) for name in value.keys() - known)
 
-    def _items(self, part: Mapping[str, Any]) -> Accepts:
+    def _items(self, part: Mapping[str, Any]) -> IsValid:
         rule = self.compiled(part)
         return lambda value: not isinstance(value, list) or all(rule(each) for each in value)
 
-    def _names(self, part: Mapping[str, Any]) -> Accepts:
+    def _names(self, part: Mapping[str, Any]) -> IsValid:
         rule = self.compiled(part)
         return lambda value: not isinstance(value, dict) or all(rule(name) for name in value)
 
@@ -92,25 +92,25 @@ class _Compiler:
 # -- keywords without parts ----------------------------------------------------------------------------------------
 
 
-def _type(name: str) -> Accepts:
+def _type(name: str) -> IsValid:
     kind = _KINDS.get(name)
     if kind is None:
         raise ValueError(f"no predicate for type: {name}")
     return lambda value: isinstance(value, kind) and not isinstance(value, bool)
 
 
-def _const(wanted: Any) -> Accepts:
+def _const(wanted: Any) -> IsValid:
     if not isinstance(wanted, str):
         raise ValueError(f"no predicate for const: {wanted}")
     return lambda value: isinstance(value, str) and value == wanted
 
 
-def _pattern(pattern: str) -> Accepts:
+def _pattern(pattern: str) -> IsValid:
     search = matcher(pattern).search
     return lambda value: not isinstance(value, str) or search(value) is not None
 
 
-def _required(names: list[str]) -> Accepts:
+def _required(names: list[str]) -> IsValid:
     wanted = frozenset(names)
     return lambda value: not isinstance(value, dict) or wanted <= value.keys()
 
@@ -125,7 +125,7 @@ def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-_SIMPLE: Mapping[str, Callable[[Any], Accepts]] = {
+_SIMPLE: Mapping[str, Callable[[Any], IsValid]] = {
     "type": _type,
     "const": _const,
     "pattern": _pattern,

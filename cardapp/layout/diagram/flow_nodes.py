@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cardapp.layout.diagram.lettering import SMALL, centred
 from cardapp.layout.diagram.model import Box, Node
+from cardapp.layout.diagram.text_lines import SMALL, centred
 
 EDGE = 0.4
 """Free at each side of a diagram, so that no line is cut by its border."""
@@ -33,12 +33,12 @@ def final(x: float, top: float) -> Node:
     return Node(":final", "final", _round(x, top, DISC), "End")
 
 
-def leaving(x: float, top: float, number: int) -> Node:
+def outgoing(x: float, top: float, number: int) -> Node:
     """The connector at which the flow breaks off; its number stands where the flow goes on."""
     return _connector(f":to-{number}", x, top, number, f"Goes on at {number} of the next diagram")
 
 
-def coming(x: float, top: float, number: int) -> Node:
+def incoming(x: float, top: float, number: int) -> Node:
     """The connector at which a flow goes on that broke off in the diagram before."""
     return _connector(f":from-{number}", x, top, number, f"Comes from {number} of the diagram before")
 

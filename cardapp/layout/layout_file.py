@@ -16,8 +16,8 @@ from cardapp.layout.arrange import Arranger
 from cardapp.layout.diagram.model import LEAST_WIDTH
 from cardapp.layout.geometry import paper
 from cardapp.layout.layout_options import Look
+from cardapp.layout.layout_warnings import LayoutWarnings, Place
 from cardapp.layout.measure import Measure
-from cardapp.layout.notices import Notices, Place
 from cardapp.layout.template import Arrangement, Component, Layout, Output, Typography
 from cardapp.schema import shown
 
@@ -32,21 +32,21 @@ _TYPOGRAPHY_PLACE: Place = ("tokens", "typography")
 
 def build(document: Mapping[str, Any]) -> Layout:
     """The layout in a document that meets the schema; :class:`InvalidLayout` where its sizes cannot hold a card."""
-    notices = Notices()
-    notices.unknown((), document, _ROOT)
+    warnings = LayoutWarnings()
+    warnings.unknown_names((), document, _ROOT)
     tokens = document["tokens"]
-    notices.unknown(("tokens",), tokens, ("page", "grid", "typography", "colors"))
-    arranger = Arranger(document, notices)
-    sheet = paper(tokens, arranger.names, notices)
-    typography = _typography(tokens.get("typography", {}), notices)
-    colors = _colors(tokens.get("colors", {}), notices)
+    warnings.unknown_names(("tokens",), tokens, ("page", "grid", "typography", "colors"))
+    arranger = Arranger(document, warnings)
+    sheet = paper(tokens, arranger.names, warnings)
+    typography = _typography(tokens.get("typography", {}), warnings)
+    colors = _colors(tokens.get("colors", {}), warnings)
     by_variant = arranger.arrangements(sheet)
     html, latex = document["emitters"]["html"], document["emitters"]["latex"]
     arrangements: dict[Output, Arrangement] = {"html": by_variant[html], "latex": by_variant[latex]}
-    components = _components(document.get("components"), arrangements["html"], typography, colors, notices)
-    _unused(tokens, typography, components, notices)
+    components = _components(document.get("components"), arrangements["html"], typography, colors, warnings)
+    _unused(tokens, typography, components, warnings)
     limitations = document.get("limitations", {})
-    notices.unknown(("limitations",), limitations, layout_options.LIMITATIONS)
+    warnings.unknown_names(("limitations",), limitations, layout_options.LIMITATIONS)
     layout = Layout(
         id=document["id"],
         name=document["name"],
@@ -62,7 +62,7 @@ def build(document: Mapping[str, Any]) -> Layout:
         latex=latex,
         arrangements=arrangements,
         limitations={name: tuple(limitations[name]) for name in layout_options.LIMITATIONS if name in limitations},
-        warnings=notices.all,
+        warnings=warnings.all,
     )
     _refuse_narrow_diagrams(layout)
     return layout
@@ -83,17 +83,17 @@ def _refuse_narrow_diagrams(layout: Layout) -> None:
 # -- typography and colours ----------------------------------------------------------------------------------------
 
 
-def _typography(given: Mapping[str, Any], notices: Notices) -> Typography:
+def _typography(given: Mapping[str, Any], warnings: LayoutWarnings) -> Typography:
     place = _TYPOGRAPHY_PLACE
-    notices.unknown(place, given, ("families", "sizes_pt", "line_height", "weights"))
-    sizes = _numbers((*place, "sizes_pt"), given, layout_options.SIZES_PT, 9.0, (4, 72), notices)
+    warnings.unknown_names(place, given, ("families", "sizes_pt", "line_height", "weights"))
+    sizes = _numbers((*place, "sizes_pt"), given, layout_options.SIZES_PT, 9.0, (4, 72), warnings)
     heights = dict.fromkeys(sizes, layout_options.OTHER_LINE_HEIGHT) | layout_options.LINE_HEIGHT
-    heights = _numbers((*place, "line_height"), given, heights, layout_options.OTHER_LINE_HEIGHT, (1, 3), notices)
-    notices.unknown((*place, "line_height"), heights, sizes)
-    weights = _numbers((*place, "weights"), given, layout_options.WEIGHTS, 400, (100, 900), notices)
-    notices.unknown((*place, "weights"), weights, layout_options.WEIGHTS)
+    heights = _numbers((*place, "line_height"), given, heights, layout_options.OTHER_LINE_HEIGHT, (1, 3), warnings)
+    warnings.unknown_names((*place, "line_height"), heights, sizes)
+    weights = _numbers((*place, "weights"), given, layout_options.WEIGHTS, 400, (100, 900), warnings)
+    warnings.unknown_names((*place, "weights"), weights, layout_options.WEIGHTS)
     return Typography(
-        families=_families(given.get("families", {}), notices),
+        families=_families(given.get("families", {}), warnings),
         sizes_pt=sizes,
         line_height={name: heights[name] for name in sizes},
         weights={name: round(weights[name]) for name in layout_options.WEIGHTS},
@@ -106,53 +106,53 @@ def _numbers(
     defaults: Mapping[str, float],
     other: float,
     bounds: tuple[float, float],
-    notices: Notices,
+    warnings: LayoutWarnings,
 ) -> dict[str, float]:
     """The defaults, and over them what the object at ``place`` says; ``other`` is the default of a name that is new."""
     found = dict(defaults)
-    for name, value in notices.mapping(place, given.get(place[-1], {})).items():
-        found[name] = notices.number((*place, name), value, *bounds, defaults.get(name, other))
+    for name, value in warnings.mapping(place, given.get(place[-1], {})).items():
+        found[name] = warnings.number((*place, name), value, *bounds, defaults.get(name, other))
     return found
 
 
-def _families(given: Any, notices: Notices) -> dict[str, tuple[str, ...]]:
+def _families(given: Any, warnings: LayoutWarnings) -> dict[str, tuple[str, ...]]:
     place = (*_TYPOGRAPHY_PLACE, "families")
-    given = notices.mapping(place, given)
-    notices.unknown(place, given, layout_options.FAMILIES)
+    given = warnings.mapping(place, given)
+    warnings.unknown_names(place, given, layout_options.FAMILIES)
     found = {}
     for name, default in layout_options.FAMILIES.items():
         value = given.get(name, default)
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         if not names or not all(isinstance(each, str) and _FAMILY.fullmatch(each) for each in names):
-            notices.add((*place, name), f"must be a font family or an array of them; {default[0]} is used")
+            warnings.add((*place, name), f"must be a font family or an array of them; {default[0]} is used")
             names = default
         if names[0] not in default:
             message = f"sheets are reckoned with the widths of {default[0]}: a wider family needs smaller sizes"
-            notices.add((*place, name), f"{shown(names[0])}: {message}")
+            warnings.add((*place, name), f"{shown(names[0])}: {message}")
         found[name] = names
     return found
 
 
-def _colors(given: Mapping[str, str], notices: Notices) -> dict[str, str]:
+def _colors(given: Mapping[str, str], warnings: LayoutWarnings) -> dict[str, str]:
     found = {name: color for name, (_, color) in layout_options.COLORS.items()}
     for name, color in given.items():
         if _COLOR.fullmatch(color):
             found[name] = color.lower()
             continue
         default = found.setdefault(name, found["ink"])
-        notices.add(("tokens", "colors", name), f"must be #rrggbb, not {shown(color)}; {default} is used")
+        warnings.add(("tokens", "colors", name), f"must be #rrggbb, not {shown(color)}; {default} is used")
     return found
 
 
 def _unused(
-    tokens: Mapping[str, Any], typography: Typography, components: Mapping[str, Component], notices: Notices
+    tokens: Mapping[str, Any], typography: Typography, components: Mapping[str, Component], warnings: LayoutWarnings
 ) -> None:
     """Names that a file makes up for colours and sizes have an effect where a component asks for them."""
     parts = components.values()
     colors = {color for part in parts for color in (part.color, part.background, part.rule) if color}
-    notices.unknown(("tokens", "colors"), tokens.get("colors", {}), (*layout_options.COLORS, *sorted(colors)))
+    warnings.unknown_names(("tokens", "colors"), tokens.get("colors", {}), (*layout_options.COLORS, *sorted(colors)))
     sizes = dict.fromkeys((*layout_options.SIZES_PT, *(part.size for part in parts)))
-    notices.unknown((*_TYPOGRAPHY_PLACE, "sizes_pt"), typography.sizes_pt, sizes)
+    warnings.unknown_names((*_TYPOGRAPHY_PLACE, "sizes_pt"), typography.sizes_pt, sizes)
 
 
 # -- components ----------------------------------------------------------------------------------------------------
@@ -163,41 +163,41 @@ def _components(
     arrangement: Arrangement,
     typography: Typography,
     colors: Mapping[str, str],
-    notices: Notices,
+    warnings: LayoutWarnings,
 ) -> dict[str, Component]:
     """The components that are shown: all, or those that the file names and does not set to false."""
     known = layout_options.COMPONENTS
     given = dict.fromkeys(known, True) if given is None else given
-    notices.unknown(("components",), given, known)
+    warnings.unknown_names(("components",), given, known)
     shown_names = [name for name in known if given.get(name, False) is not False]
     if set(shown_names) <= set(layout_options.UNPLACED):
         message = f"shows nothing of a block: name parts, or leave it out for all; known: {', '.join(known)}"
-        notices.add(("components",), message)
+        warnings.add(("components",), message)
     return {
-        name: _component(name, given[name], arrangement.columns[name], typography, colors, notices)
+        name: _component(name, given[name], arrangement.columns[name], typography, colors, warnings)
         for name in shown_names
     }
 
 
 def _component(
-    name: str, given: Any, column: str, typography: Typography, colors: Mapping[str, str], notices: Notices
+    name: str, given: Any, column: str, typography: Typography, colors: Mapping[str, str], warnings: LayoutWarnings
 ) -> Component:
     look, place = layout_options.COMPONENTS[name], ("components", name)
-    options = {} if given is True else notices.mapping(place, given)
+    options = {} if given is True else warnings.mapping(place, given)
     known = [option for option in (*layout_options.OPTIONS, look.flag) if option and option not in look.without]
-    notices.unknown(place, options, known)
+    warnings.unknown_names(place, options, known)
     options = {option: value for option, value in options.items() if option in known}
 
     def choice(option: str, default: str, known: Mapping[str, Any]) -> str:
-        return notices.name((*place, option), options.get(option, default), known, default)
+        return warnings.name((*place, option), options.get(option, default), known, default)
 
     def color_or_none(option: str, default: str | None) -> str | None:
         value = options.get(option, default)
-        return None if value is None else notices.name((*place, option), value, colors, default or "rule")
+        return None if value is None else warnings.name((*place, option), value, colors, default or "rule")
 
     label = options.get("label", look.label)
     if not isinstance(label, str):
-        notices.add((*place, "label"), f"must be a string, not {shown(label)}; {look.label!r} is used")
+        warnings.add((*place, "label"), f"must be a string, not {shown(label)}; {look.label!r} is used")
         label = look.label
     return Component(
         name=name,
@@ -207,14 +207,14 @@ def _component(
         background=color_or_none("background", look.background),
         rule=color_or_none("rule", look.rule),
         label=label,
-        answer_lines=_flag("answer_lines", look, options, place, notices),
-        line_numbers=bool(_flag("line_numbers", look, options, place, notices)),
-        tick_box=bool(_flag("tick_box", look, options, place, notices)),
-        values=bool(_flag("values", look, options, place, notices)),
+        answer_lines=_flag("answer_lines", look, options, place, warnings),
+        line_numbers=bool(_flag("line_numbers", look, options, place, warnings)),
+        tick_box=bool(_flag("tick_box", look, options, place, warnings)),
+        values=bool(_flag("values", look, options, place, warnings)),
     )
 
 
-def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, notices: Notices) -> int:
+def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, warnings: LayoutWarnings) -> int:
     """The value of a component's own option; 0 of the components that do not have it."""
     if look.flag != option:
         return 0
@@ -223,9 +223,9 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, not
     if isinstance(default, bool):
         if isinstance(value, bool):
             return value
-        notices.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
+        warnings.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
         return default
-    count = notices.number((*place, option), value, 0, layout_options.MOST_ANSWER_LINES, default)
+    count = warnings.number((*place, option), value, 0, layout_options.MOST_ANSWER_LINES, default)
     if count != int(count):
-        notices.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used")
+        warnings.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used")
     return int(count)

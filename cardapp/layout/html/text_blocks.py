@@ -19,7 +19,7 @@ _BREAKABLE = re.compile("[-/?|}!]")
 
 
 @dataclass(frozen=True)
-class Prose:
+class TextWriter:
     """How a text is written that stands below a heading of ``rank`` (1 to 6); ``keys`` are the positions that a link
     may lead to."""
 
