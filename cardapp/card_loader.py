@@ -1,4 +1,4 @@
-"""The card that is served, read again when its file changes on the disk, and the revision of all its files."""
+"""Loads the served card, reloads it when its source file changes, and computes the revision of all its files."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from cardapp.card.source import LoadedCard, load_card, read_regular
 from cardapp.errors import InvalidCard
 from cardapp.settings import TEMPLATES
 
-_Mark = tuple[int, int, int, int]
+_FileStatus = tuple[int, int, int, int]
+"""(mtime_ns, ctime_ns, size, inode): whenever a file's content changes, at least one of them does too."""
 
 
 @dataclass(frozen=True)
 class ServedCard:
-    """A card with its catalog; ``path`` is its source file, ``files`` all whose change a page must know of."""
+    """A card with its catalog. ``path`` is its source file; ``files`` are all files that its revision covers."""
 
     card: Card
     catalog: Catalog
@@ -30,19 +31,19 @@ class ServedCard:
 
 
 class CardLoader:
-    """The one card of the service. Threads may ask at any time; a file is read only when its mark changed.
+    """The card of the service, for use by any thread. A file is read again only after its status changed.
 
-    While the file on the disk is not a valid card, the last valid one is served on (an author saves half-done work),
-    and ``fault`` says what is wrong. Checkpoints compare the file's own SHA-256, so they are refused meanwhile.
+    While the source file is invalid (an author saves unfinished work), the last valid card stays in use and ``fault``
+    says what is wrong. Checkpoints are rejected then, because they compare the SHA-256 of the file itself.
     """
 
     def __init__(self, source: Path) -> None:
         loaded = load_card(source)
         self._path = loaded.path
         self._lock = threading.Lock()
-        self._mark = _mark(self._path)
+        self._status = _file_status(self._path)
         self._current = _served(loaded)
-        self._digests: dict[Path, tuple[_Mark | None, str]] = {}
+        self._digests: dict[Path, tuple[_FileStatus | None, str]] = {}
         self.fault: str | None = None
 
     @property
@@ -50,11 +51,11 @@ class CardLoader:
         return self._path
 
     def current(self) -> ServedCard:
-        """The card as the disk has it now."""
-        mark = _mark(self._path)
+        """The last valid version of the card, reloaded if its source file changed."""
+        status = _file_status(self._path)
         with self._lock:
-            if mark != self._mark:
-                self._mark = mark
+            if status != self._status:
+                self._status = status
                 try:
                     self._current = _served(load_card(self._path))
                     self.fault = None
@@ -63,40 +64,40 @@ class CardLoader:
             return self._current
 
     def source_sha256(self) -> str:
-        """The SHA-256 of the source file as it lies on the disk, read anew each time: a guard must not trust a file's
-        times, whose grain is coarser than two quick writes. "" when the file is gone."""
+        """The SHA-256 of the source file in hex, "" if it is gone. It is read at every call: a guard cannot rely on
+        file times, because two quick writes may leave the same time."""
         return _sha256(self._path)
 
     def source_digest(self) -> str:
-        """The same, read again only when the file's times or size changed: for those who look all the time."""
+        """As ``source_sha256``, but read again only after the file status changed; for frequent polling."""
         return self._digest(self._path)[1]
 
     def revision(self) -> dict[str, str]:
         """``{revision, changed_at}`` over the source, its layout file and the target's code files.
 
-        The revision is made of the files' contents, so touching a file or checking it out again changes nothing.
+        The revision is a hash of the files' contents, so touching a file or checking it out again does not change it.
         """
-        marks = [(path, *self._digest(path)) for path in self.current().files]
-        seal = hashlib.sha256("\n".join(f"{path.name} {digest}" for path, _, digest in marks).encode())
-        newest = max((mark[0] for _, mark, _ in marks if mark is not None), default=0)
+        digests = [(path, *self._digest(path)) for path in self.current().files]
+        combined = hashlib.sha256("\n".join(f"{path.name} {digest}" for path, _, digest in digests).encode())
+        newest = max((status[0] for _, status, _ in digests if status is not None), default=0)
         changed_at = datetime.fromtimestamp(newest / 1e9, UTC).isoformat(timespec="milliseconds")
-        return {"revision": seal.hexdigest()[:16], "changed_at": changed_at.replace("+00:00", "Z")}
+        return {"revision": combined.hexdigest()[:16], "changed_at": changed_at.replace("+00:00", "Z")}
 
-    def _digest(self, path: Path) -> tuple[_Mark | None, str]:
-        mark = _mark(path)
+    def _digest(self, path: Path) -> tuple[_FileStatus | None, str]:
+        status = _file_status(path)
         with self._lock:
-            known = self._digests.get(path)
-        if known is not None and known[0] == mark:
-            return known
+            cached = self._digests.get(path)
+        if cached is not None and cached[0] == status:
+            return cached
         digest = _sha256(path)
         with self._lock:
-            self._digests[path] = (mark, digest)
-        return mark, digest
+            self._digests[path] = (status, digest)
+        return status, digest
 
 
 def _served(loaded: LoadedCard) -> ServedCard:
     card = loaded.card
-    layout = TEMPLATES / f"{card.layout}.json"  # whether it is there or not: a page must know when it appears
+    layout = TEMPLATES / f"{card.layout}.json"  # even if missing: creating it changes the revision
     files = (loaded.path, layout, *(loaded.target_directory / name for name in card.target.sources))
     return ServedCard(card, Catalog(card), loaded.identity, loaded.path, files)
 
@@ -106,8 +107,8 @@ def _sha256(path: Path) -> str:
     return hashlib.sha256(raw).hexdigest() if raw is not None else ""
 
 
-def _mark(path: Path) -> _Mark | None:
-    """What changes whenever a file's content may have: (mtime, ctime, size, inode); None when there is no file."""
+def _file_status(path: Path) -> _FileStatus | None:
+    """None when there is no file."""
     try:
         found = os.stat(path)
     except OSError:

@@ -1,5 +1,7 @@
-"""The command line. Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 something needed is missing; as a shell has
-them, 130 for Ctrl-C and 141 for a reader that went away."""
+"""The command line.
+
+Exit codes: 0 done, 1 the check failed, 2 wrong use, 3 a requirement is missing, 130 interrupted by Ctrl-C, 141 the
+reader of the output closed its pipe (128 plus the signal's number, as a shell reports it)."""
 
 from __future__ import annotations
 
@@ -16,31 +18,31 @@ from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
-from cardapp.output import read_to_its_end
+from cardapp.output import run_printing
 from cardapp.publish import card_check, layouts
 from cardapp.publish.card_check import Finding
 from cardapp.settings import declared, load, unknown_names
 
 DONE, FAILED, WRONG_USE, MISSING = 0, 1, 2, 3
 FORMATS = ("html", "latex", "pdf")
-"""What ``emit`` makes: the names of ``export.EMITTERS``."""
-ENDINGS = {".html": "html", ".htm": "html", ".tex": "latex", ".pdf": "pdf"}
-"""What the ending of a file's name says of its format."""
+"""The output formats of ``emit``: the names in ``export.EMITTERS``."""
+SUFFIX_FORMATS = {".html": "html", ".htm": "html", ".tex": "latex", ".pdf": "pdf"}
+"""The format that each file name suffix stands for."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(arguments)
     try:
-        return read_to_its_end(lambda: int(options.run(options)))
+        return run_printing(lambda: int(options.run(options)))
     except CardAppError as error:
-        _tell(error)
+        _print_error(error)
         return _exit_code(error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 
 
-def _tell(error: CardAppError) -> None:
-    """What went wrong; of several faults the first stands in the sentence already."""
+def _print_error(error: CardAppError) -> None:
+    """Print the error and its further faults; ``detail`` already contains the first one."""
     print(f"cardapp: {error.detail}", file=sys.stderr)
     for fault in error.errors[1:]:
         print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
@@ -55,23 +57,23 @@ def _exit_code(error: CardAppError) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cardapp",
-        description="Worksheets that bring a real debugger to every state they describe.",
-        epilog="Sessions are started and stopped by bin/card-session.",
+        description="Worksheets for C programs. A real debugger reproduces every program state they describe.",
+        epilog="To start and stop debugger sessions, use bin/card-session.",
     )
     parser.add_argument("--version", action="version", version=f"cardapp {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     serve = commands.add_parser(
         "serve",
-        help="serve the API on 127.0.0.1 and on the Unix socket",
+        help="serve the HTTP API on a loopback address and on a Unix socket",
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Settings (environment):\n"
         + "\n".join(f"  {s.name:<24} {s.about} Default: {s.default}" for s in declared().values()),
     )
     serve.set_defaults(run=_serve)
-    _add_commands_of_cards(commands)
+    _add_card_commands(commands)
 
-    selftest = commands.add_parser("selftest", help="attack an own server with everything the gate must refuse")
+    selftest = commands.add_parser("selftest", help="start a test server and check that it refuses forbidden requests")
     selftest.set_defaults(run=_selftest)
 
     verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
@@ -79,29 +81,35 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_commands_of_cards(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Those that read cards and layouts, and need no server."""
-    check = commands.add_parser("check", help="check a card: schema, ids, references, drift of every line")
+def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Add the commands that read cards and layouts and need no server."""
+    check = commands.add_parser("check", help="check a card: schema, ids, layout, and its references into the C files")
     check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
-    check.add_argument("--replay", action="store_true", help="replay every snapshot in a session of its own")
+    check.add_argument(
+        "--replay", action="store_true", help="also replay every snapshot in a temporary debugger session"
+    )
     check.set_defaults(run=_check)
 
-    emit = commands.add_parser("emit", help="make a card's sheets, to read on a screen and to print")
+    emit = commands.add_parser("emit", help="write a card's sheets as HTML, LaTeX or PDF")
     emit.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")
-    emit.add_argument("--format", required=True, type=str.lower, choices=FORMATS, help="what to make")
+    emit.add_argument("--format", required=True, type=str.lower, choices=FORMATS, help="the output format")
     emit.add_argument(
-        "--layout", metavar="ID|FILE", help="a layout that ships, or a layout file; default: the card's own"
+        "--layout",
+        metavar="ID|FILE",
+        help="the id of a shipped layout, or a layout file; default: the layout that the card names",
     )
     emit.add_argument(
         "-o",
         "--output",
         metavar="FILE",
-        help="where to; default, and for -: standard output (a PDF's not to a terminal)",
+        help="the output file; without it, or with -: standard output, which must not be a terminal for a PDF",
     )
     emit.set_defaults(run=_emit)
 
-    listed = commands.add_parser("layouts", help="list the layouts that ship, or check layout files")
-    listed.add_argument("files", metavar="FILE", nargs="*", help="a layout file to check, or the id of one that ships")
+    listed = commands.add_parser("layouts", help="list the shipped layouts, or check layout files")
+    listed.add_argument(
+        "files", metavar="FILE", nargs="*", help="a layout file to check, or the id of a shipped layout"
+    )
     listed.set_defaults(run=_layouts)
 
 
@@ -109,9 +117,9 @@ def _add_commands_of_cards(commands: argparse._SubParsersAction[argparse.Argumen
 
 
 def _serve(_options: argparse.Namespace) -> int:
-    from cardapp import serve  # the other commands start without the web
+    from cardapp import serve  # imported late: the other commands need no web server
 
-    # First: a mistyped name may be why another setting is refused.
+    # Print these first: a mistyped name may be why load() refuses another setting.
     for warning in unknown_names(os.environ):
         print(f"cardapp: {warning}", file=sys.stderr)
     serve.run(load(os.environ))
@@ -134,46 +142,47 @@ def _check(options: argparse.Namespace) -> int:
     except NoCard:
         raise
     except InvalidCard as error:
-        print(f"cardapp: {error.detail}", file=sys.stderr)
-        for fault in error.errors[1:]:
-            print(f"  {fault.pointer or '/'} {fault.message}", file=sys.stderr)
+        _print_error(error)
         return FAILED
     catalog = Catalog(loaded.card)
-    counts = ", ".join(f"{count} {level}s" for level, count in catalog.counts.items() if level != "card")
+    below = {level: count for level, count in catalog.counts.items() if level != "card"}
+    counts = ", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in below.items())
     print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
     findings = [*card_check.layout_faults(loaded), *card_check.drifted(loaded, catalog)]
     for finding in findings:
-        _report(finding)
+        _print_finding(finding)
     if findings:
-        print(f"{len(findings)} fault(s)")
+        print("1 fault" if len(findings) == 1 else f"{len(findings)} faults")
         return FAILED
     _describe(layouts.find(loaded.card.layout))
-    return _replay(loaded, catalog) if options.replay else _say("every place fits its source")
+    return (
+        _replay(loaded, catalog) if options.replay else _print_success("every stop and code range matches the C files")
+    )
 
 
 def _replay(loaded: LoadedCard, catalog: Catalog) -> int:
-    bar = _Bar(len(catalog.snapshots))
+    bar = _ProgressBar(len(catalog.snapshots))
     try:
         findings = card_check.replay_all(loaded, catalog, bar.advance)
     finally:
         bar.close()
     if findings:
-        print(f"{len(findings)} of {len(catalog.snapshots)} snapshots are not true")
+        print(f"{len(findings)} of {len(catalog.snapshots)} snapshots failed")
         return FAILED
-    return _say(f"all {len(catalog.snapshots)} snapshots replayed and proved")
+    return _print_success(f"all {len(catalog.snapshots)} snapshots were replayed and match the card")
 
 
-def _say(text: str) -> int:
+def _print_success(text: str) -> int:
     print(text)
     return DONE
 
 
-def _report(finding: Finding) -> None:
+def _print_finding(finding: Finding) -> None:
     print(f"  {finding.key or 'card'}: {finding.code}: {finding.message}")
 
 
-class _Bar:
-    """A progress bar on a terminal; elsewhere only the findings are printed."""
+class _ProgressBar:
+    """A progress bar on a terminal. When standard output is no terminal, only the findings are printed."""
 
     _WIDTH = 30
 
@@ -186,7 +195,7 @@ class _Bar:
         self._done += 1
         self._wipe()
         if finding is not None:
-            _report(finding)
+            _print_finding(finding)
         if self._shown:
             full = self._WIDTH * self._done // self._total
             print(f"[{'#' * full:<{self._WIDTH}}] {self._done}/{self._total} {key}"[:100], end="", flush=True)
@@ -206,7 +215,9 @@ def _emit(options: argparse.Namespace) -> int:
     from cardapp.publish import export
 
     _check_output(options.format, options.output)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # as Ctrl-C: what was begun is ended and removed
+    signal.signal(
+        signal.SIGTERM, signal.default_int_handler
+    )  # as Ctrl-C: lualatex is ended, temporary files are removed
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:
@@ -219,19 +230,19 @@ def _emit(options: argparse.Namespace) -> int:
 
 
 def _check_output(form: str, output: str | None) -> None:
-    """Refuses what would only fill a terminal with signs, and warns of a name that promises another format."""
+    """Refuse a PDF on a terminal; warn about a file name whose suffix stands for another format."""
     if output is None and form == "pdf" and sys.stdout.isatty():
-        raise UsageError("a PDF is not for a terminal: name a file with -o FILE, or send it into a pipe")
-    promised = ENDINGS.get(Path(output or "").suffix.lower(), form)
-    if promised != form:
-        print(f"cardapp: {output} is written as {form}; its ending says {promised}", file=sys.stderr)
+        raise UsageError("a PDF cannot be written to a terminal: name a file with -o FILE, or redirect the output")
+    suggested = SUFFIX_FORMATS.get(Path(output or "").suffix.lower(), form)
+    if suggested != form:
+        print(f"cardapp: {output} will contain {form}, although its name suggests {suggested}", file=sys.stderr)
 
 
 # -- layouts -------------------------------------------------------------------------------------------------------
 
 
 def _layouts(options: argparse.Namespace) -> int:
-    """Those that ship, or the named ones; warnings and limitations are no faults."""
+    """Check the named layouts, or all shipped ones; warnings and limitations do not fail the check."""
     codes = [_check_layout(name) for name in options.files or layouts.known_ids()]
     return max(codes)
 
@@ -240,7 +251,7 @@ def _check_layout(name: str) -> int:
     try:
         _describe(layouts.find(name))
     except InvalidLayout as error:
-        _tell(error)
+        _print_error(error)
         return _exit_code(error)
     return DONE
 
@@ -263,6 +274,6 @@ def _verify_events(_options: argparse.Namespace) -> int:
     settings = load(os.environ)
     report = hash_chain.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
     if report.intact:
-        return _say(f"{report.count} events, the chain is intact; head {report.head}")
-    print(f"the chain breaks at event {report.broken_seq}: {report.reason}", file=sys.stderr)
+        return _print_success(f"{report.count} events, the hash chain is intact; last hash {report.head}")
+    print(f"the hash chain is broken at event {report.broken_seq}: {report.reason}", file=sys.stderr)
     return FAILED

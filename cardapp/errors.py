@@ -1,9 +1,8 @@
-"""Everything that can go wrong in the card application, as one tree.
+"""The exception classes of the card application.
 
-Domain code raises these; a driver's own exceptions are translated where the driver is called. Each class carries a
-stable snake_case ``code`` (an instance may narrow it), a sentence for people that says why and what to do next, and,
-where a field is at fault, its JSON pointer. The web maps classes to statuses in one table (``web/failures.py``), the
-command line to exit codes in another (``cli.py``).
+Domain code raises these; a driver's exceptions are translated where the driver is called. Each class has a stable
+snake_case ``code``, which an instance may narrow, and a message that gives the cause and the way out. ``errors`` names
+the invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit codes.
 """
 
 from __future__ import annotations
@@ -13,19 +12,19 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 PEER_TEXT = 2000
-"""Characters of a failure's text that are kept where a peer wrote it."""
+"""Characters kept of an error message that a peer may have written."""
 
 
 @dataclass(frozen=True)
 class FieldError:
-    """One field at fault: a JSON pointer into what was sent ("" is the whole) and what is wrong with it."""
+    """An invalid field: its JSON pointer ("" is the whole document) and what is wrong with it."""
 
     pointer: str
     message: str
 
 
 class CardAppError(Exception):
-    """Root of the tree. ``detail`` says why and the way out; ``extra`` holds further members of a problem body."""
+    """Base class. ``detail`` gives the cause and the way out; ``extra`` has further members of the problem body."""
 
     code = "error"
 
@@ -45,7 +44,7 @@ class CardAppError(Exception):
         self.extra = dict(extra or {})
 
 
-# -- what was sent -------------------------------------------------------------------------------------------------
+# -- the input -----------------------------------------------------------------------------------------------------
 
 
 class MalformedJson(CardAppError):
@@ -55,36 +54,36 @@ class MalformedJson(CardAppError):
 
 
 class InvalidValue(CardAppError):
-    """A value is outside its schema or names something that does not exist in the card."""
+    """A value does not meet its schema, or names something that the card does not have."""
 
     code = "invalid_value"
 
     @classmethod
     def of(cls, pointer: str, message: str) -> Self:
-        """One field at fault."""
+        """The error of a single field."""
         return cls(f"{pointer} {message}", errors=(FieldError(pointer, message),))
 
 
 class InvalidCard(InvalidValue):
-    """A card's source file cannot be used; ``errors`` name the places."""
+    """A card's source file is invalid; ``errors`` has every fault."""
 
     code = "invalid_card"
 
 
 class NoCard(InvalidCard):
-    """Where a card was named there is none."""
+    """There is no card at the given path."""
 
     code = "no_card"
 
 
 class InvalidLayout(InvalidValue):
-    """A layout file cannot be used; ``errors`` name the places."""
+    """A layout file is invalid; ``errors`` has every fault."""
 
     code = "invalid_layout"
 
 
 class NoLayout(InvalidLayout):
-    """Where a layout was named there is none."""
+    """There is no layout with the given id or path."""
 
     code = "unknown_layout"
 
@@ -96,22 +95,22 @@ class TooLarge(CardAppError):
 
 
 class UnsupportedMediaType(CardAppError):
-    """The body's media type is not one that the route takes."""
+    """The route does not accept the body's media type."""
 
     code = "unsupported_media_type"
 
 
 class NotFound(CardAppError):
-    """The thing named by the path does not exist."""
+    """The resource that the path names does not exist."""
 
     code = "not_found"
 
 
-# -- who asks ------------------------------------------------------------------------------------------------------
+# -- access --------------------------------------------------------------------------------------------------------
 
 
 class ForbiddenOrigin(CardAppError):
-    """A page of another origin asks."""
+    """A page of another origin sent the request."""
 
     code = "forbidden_origin"
 
@@ -126,49 +125,49 @@ class WrongHost(CardAppError):
 
 
 class Conflict(CardAppError):
-    """The request is sound, the state of things forbids it."""
+    """The request is valid, but the current state does not allow it."""
 
     code = "conflict"
 
 
 class RevisionConflict(Conflict):
-    """``expected_revision`` is not the current one."""
+    """``expected_revision`` is not the current revision."""
 
     code = "revision_conflict"
 
 
 class LevelNotSyncable(Conflict):
-    """The position is at the card or task level, which selects no checkpoint."""
+    """The position's focus level is card or task, which selects no checkpoint."""
 
     code = "level_not_syncable"
 
 
 class EditorSyncOff(Conflict):
-    """Keyboard control of the editor needs its sync."""
+    """Keyboard control of the editor requires the editor's sync."""
 
     code = "editor_sync_off"
 
 
 class EditorBlocked(Conflict):
-    """Neovim waits for a key, so the call would hang."""
+    """Neovim is waiting for a key and would not answer the call."""
 
     code = "editor_blocked"
 
 
 class CheckpointRejected(Conflict):
-    """A checkpoint's guard refused it. ``code`` is one of the typed rejections."""
+    """The guard of a checkpoint activation rejected it. ``code`` is one of the typed rejections."""
 
     code = "checkpoint_rejected"
 
 
 class CheckpointCancelled(Conflict):
-    """A newer generation took the session over."""
+    """An activation with a newer generation replaced this one."""
 
     code = "superseded"
 
 
 class SnapshotDrift(Conflict):
-    """The program stands at the stop, yet a value is not the card's."""
+    """The program reached the stop, but a value differs from the card."""
 
     code = "snapshot_drift"
 
@@ -177,25 +176,25 @@ class SnapshotDrift(Conflict):
 
 
 class SessionUnavailable(CardAppError):
-    """No session is chosen, or the chosen one does not answer."""
+    """No session is selected, or the selected one does not answer."""
 
     code = "no_session"
 
 
 class EditorUnavailable(CardAppError):
-    """The session has no Neovim that answers."""
+    """The session's Neovim does not run or does not answer."""
 
     code = "editor_unavailable"
 
 
 class DebuggerFailed(CardAppError):
-    """The debugger could not bring the program to the stop. ``code`` is the session's own."""
+    """The debugger could not bring the program to the stop. ``code`` comes from the session."""
 
     code = "debugger_failed"
 
 
 class TooSlow(CardAppError):
-    """Something did not answer within its bound."""
+    """A time limit was exceeded."""
 
     code = "timeout"
 
@@ -204,7 +203,7 @@ class TooSlow(CardAppError):
 
 
 class TypesettingFailed(CardAppError):
-    """LaTeX could not set a card's sheets; the text names the place in the card."""
+    """LaTeX could not typeset a card's sheets; the message names the part of the card."""
 
     code = "typesetting_failed"
 
@@ -213,7 +212,7 @@ class TypesettingFailed(CardAppError):
 
 
 class McpError(CardAppError):
-    """Any failure of a conversation with an MCP peer; the peer may have written a part of ``detail``, at any length."""
+    """Base class of MCP errors. ``detail`` is shortened, because the peer may have written part of it."""
 
     code = "mcp_error"
 
@@ -222,7 +221,7 @@ class McpError(CardAppError):
 
 
 class McpTimeout(McpError):
-    """A request was not answered in time. It was cancelled where the protocol allows it; a late answer is ignored."""
+    """The peer did not answer in time. The request was cancelled if the protocol allows that."""
 
     code = "mcp_timeout"
 
@@ -234,19 +233,19 @@ class McpCancelled(McpError):
 
 
 class McpClosed(McpError):
-    """The peer went away; every pending request fails with this."""
+    """The peer closed the connection; every pending request fails with this error."""
 
     code = "mcp_closed"
 
 
 class McpProtocolError(McpError):
-    """The peer said something that the protocol does not allow."""
+    """The peer sent a message that the protocol does not allow."""
 
     code = "mcp_protocol"
 
 
 class McpRemoteError(McpError):
-    """The peer answered with a JSON-RPC error; ``rpc_code`` is its number."""
+    """The peer answered with a JSON-RPC error; ``rpc_code`` is its error code."""
 
     code = "mcp_remote"
 
@@ -266,12 +265,12 @@ class UsageError(CardAppError):
 
 
 class MissingRequirement(CardAppError):
-    """A program or file that is needed is not there (exit code 3); the text names it and how to get it."""
+    """A required program or file is missing (exit code 3); the message names it and how to get it."""
 
     code = "missing"
 
 
 class StateError(CardAppError):
-    """The state on disk cannot be used as it is (a symlink, another instance's lock, an unknown schema version)."""
+    """The stored state cannot be used (a symbolic link, another instance's lock, an unknown schema version, …)."""
 
     code = "state"

@@ -1,4 +1,4 @@
-"""What a command prints, whose reader may go away before its end, as ``head`` does."""
+"""Printing to a pipe whose reader may close it early, as ``head`` does."""
 
 from __future__ import annotations
 
@@ -8,30 +8,33 @@ import signal
 import sys
 from collections.abc import Callable
 
-UNREAD = 128 + signal.SIGPIPE
-"""The exit code that a shell has for a command whose reader went away."""
+READER_CLOSED = 128 + signal.SIGPIPE
+"""The exit code that a shell reports for a command that SIGPIPE ended."""
 
 
-def read_to_its_end(command: Callable[[], int]) -> int:
-    """The exit code of ``command``, or :data:`UNREAD` where what it prints is not read to its end."""
+def run_printing(command: Callable[[], int]) -> int:
+    """Run ``command`` and return its exit code, or :data:`READER_CLOSED` when the reader of its output closed the pipe.
+
+    ``BrokenPipeError`` is raised on when it came from another pipe than standard output or standard error.
+    """
     try:
         code = command()
-        if sys.stdout is not None:  # it is None where a shell closed it (``>&-``)
-            sys.stdout.flush()  # a reader that is gone is met here, and not at the interpreter's end
+        if sys.stdout is not None:  # it is None when the shell closed it (``>&-``)
+            sys.stdout.flush()  # raises here instead of during interpreter shutdown
     except BrokenPipeError:
         streams = [stream.fileno() for stream in (sys.stdout, sys.stderr) if stream is not None]
-        if not any(map(_is_unread, streams)):
+        if not any(map(_is_closed, streams)):
             raise
-        # What is still to be printed has to go somewhere.
-        nowhere = os.open(os.devnull, os.O_WRONLY)
+        # The interpreter flushes what is still buffered at its end; /dev/null accepts that without another error.
+        null = os.open(os.devnull, os.O_WRONLY)
         for stream in streams:
-            os.dup2(nowhere, stream)
-        return UNREAD
+            os.dup2(null, stream)
+        return READER_CLOSED
     return code
 
 
-def _is_unread(pipe: int) -> bool:
-    """Whether nobody holds the other end."""
+def _is_closed(pipe: int) -> bool:
+    """Whether no process has the pipe's reading end open."""
     poll = select.poll()
     poll.register(pipe, 0)
     return any(event & select.POLLERR for _pipe, event in poll.poll(0))

@@ -1,8 +1,8 @@
-"""Places that this user alone may enter: the directories of everything that is kept, and of the sockets.
+"""Private directories: those of the stored state and of the sockets.
 
-Whoever reaches a socket in them can run any command, so a directory is closed to others (0700), this user's own and no
-symbolic link. Rights are changed only on what was made here or holds nothing: closing a directory that is in use could
-lock others out of it (think of ``/tmp`` or ``/srv`` as root).
+Whoever can connect to a socket in one of them can run any command. So such a directory must belong to this user, have
+mode 0700 and be no symbolic link. The mode is changed only on a directory that was made here or is empty: changing it
+on one in use could lock other users out (``/tmp`` or ``/srv``, for a service that runs as root).
 """
 
 from __future__ import annotations
@@ -13,33 +13,34 @@ from pathlib import Path
 
 from cardapp.errors import StateError
 
-_SYSTEM = 0
-"""The user id of root, to whom ``/tmp`` belongs."""
+_ROOT_UID = 0
+"""Root owns ``/tmp``."""
 
 
 def make_directory(path: Path, setting: str) -> bool:
-    """Make ``path`` and what is missing above it; True when it was not there. ``setting`` names what to change.
+    """Make ``path`` and its missing parents with mode 0700; True when it did not exist.
 
-    :raises StateError: it is a symbolic link, no directory, another user's, or in use and open to others.
+    :param setting: the setting that the error messages tell the user to change.
+    :raises StateError: it is a symbolic link, no directory, another user's, or not empty and open to others.
     """
     try:
         if _made(path):
             return True
         refuse_foreign(path, setting)
         if _inspected(path, setting).st_mode & 0o077:
-            _close(path, setting)
+            _restrict(path, setting)
     except OSError as error:
         raise _unusable(path, setting, error) from error
     return False
 
 
 def make_directory_of_file(path: Path, setting: str) -> None:
-    """Make the directory ``path`` for a file that is private by its own rights.
+    """Make the directory ``path`` for a file whose own mode keeps it private.
 
-    One that is there may be open to others, as long as they can neither remove nor replace what lies in it: it is this
-    user's or the system's own, and writable by nobody else or "sticky" as ``/tmp`` is.
+    An existing directory may be readable by others as long as they cannot remove or replace the file: it must belong to
+    this user or root, and be writable by nobody else or have the sticky bit, as ``/tmp`` has.
 
-    :raises StateError: it is a symbolic link, no directory, or others could replace the file.
+    :raises StateError: it is a symbolic link, no directory, or other users could replace the file.
     """
     try:
         if _made(path):
@@ -48,29 +49,32 @@ def make_directory_of_file(path: Path, setting: str) -> None:
         found = _inspected(path, setting)
     except OSError as error:
         raise _unusable(path, setting, error) from error
-    if found.st_uid not in (_SYSTEM, os.geteuid()) or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX):
+    if found.st_uid not in (_ROOT_UID, os.geteuid()) or (found.st_mode & 0o022 and not found.st_mode & stat.S_ISVTX):
         raise StateError(
-            f"other users may replace what lies in {path}: set {setting} to a place of your own",
+            f"other users can replace files in {path}: set {setting} to a directory of your own",
             code="state_directory_open",
         )
 
 
 def refuse_foreign(path: Path, setting: str) -> None:
-    """:raises StateError: what lies at ``path``, if anything does, is a symbolic link or another user's."""
+    """Accept a path that does not exist, and a file or directory of this user.
+
+    :raises StateError: ``path`` is a symbolic link or belongs to another user.
+    """
     _refuse_link(path, setting)
     try:
         owner = path.lstat().st_uid
     except FileNotFoundError:
         return
     if owner != os.geteuid():
-        raise StateError(f"{path} belongs to another user: set {setting} to a place of your own", code="state_foreign")
+        raise StateError(f"{path} belongs to another user: set {setting} to a path of your own", code="state_foreign")
 
 
 def _refuse_link(path: Path, setting: str) -> None:
     if path.is_symlink():
         raise StateError(
-            f"{path} is a symbolic link, so somebody else could choose what is used: remove it, or set {setting} to "
-            "the real place",
+            f"{path} is a symbolic link, and another user may control its target: remove the link, or set {setting} to "
+            "the real path",
             code="state_symlink",
         )
 
@@ -86,20 +90,20 @@ def _made(path: Path) -> bool:
 def _inspected(path: Path, setting: str) -> os.stat_result:
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
-        raise StateError(f"{path} is no directory: move it away, or set {setting} to another place")
+        raise StateError(f"{path} is not a directory: move it away, or set {setting} to another path")
     return found
 
 
-def _close(path: Path, setting: str) -> None:
+def _restrict(path: Path, setting: str) -> None:
     with os.scandir(path) as entries:
         if any(entries):
             raise StateError(
-                f"{path} is open to other users, and who reaches the sockets in it can run any command: chmod 700 it "
-                f"if it is yours alone, or set {setting} to a private directory",
+                f"other users can enter {path}, and whoever connects to the sockets in it can run any command: run "
+                f"chmod 700 on it if only you use it, or set {setting} to a private directory",
                 code="state_directory_open",
             )
     path.chmod(0o700)
 
 
 def _unusable(path: Path, setting: str, error: OSError) -> StateError:
-    return StateError(f"{path} cannot be used: {error.strerror}; set {setting} to another place")
+    return StateError(f"{path} cannot be used: {error.strerror}; set {setting} to another path")

@@ -1,8 +1,8 @@
-"""JSON Schema 2020-12 validation as this application means it.
+"""JSON decoding and JSON Schema (draft 2020-12) validation.
 
-Three things differ from the library's defaults: ``true`` is no integer and no number (nor is ``1.0`` an integer), a
-``$`` at the end of a pattern does not let a final line feed through (as in ECMA-262, unlike Python), and every error
-is reported, as the JSON pointer (RFC 6901) of its field and a sentence in the words of JSON.
+Three things differ from jsonschema's defaults: ``true`` is neither an integer nor a number, and ``1.0`` is no integer;
+a ``$`` at the end of a pattern does not match before a final line feed (as in ECMA-262, unlike Python); and all errors
+are reported, each with the JSON pointer (RFC 6901) of its field and a message in JSON's terms, not in Python's.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ _types = jsonschema.Draft202012Validator.TYPE_CHECKER.redefine(
 ).redefine("number", lambda _checker, value: isinstance(value, int | float) and not isinstance(value, bool))
 
 MAX_DEPTH = 500
-"""Arrays and objects within each other; half of what Python's own stack holds (``sys.getrecursionlimit``)."""
+"""Levels of nested arrays and objects; half of ``sys.getrecursionlimit``, so that recursive code can process them."""
 
-_MOST_DIGITS = 300
-"""A whole number of more would not be one that a double holds."""
+_MAX_DIGITS = 300
+"""Digits of an integer; one with more does not fit a double."""
 
 _ESCAPED_SURROGATE = re.compile(rb"\\u[dD][89a-fA-F]")
-_HALF = re.compile("[\ud800-\udfff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
-_SHOWN = 60
-"""Characters of a value that a message repeats."""
+_MAX_SHOWN = 60
+"""Characters of a value that a message shows."""
 
 
 def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Iterator[jsonschema.ValidationError]:
@@ -44,7 +44,7 @@ def _pattern(_checker: Validator, pattern: str, value: Any, _schema: Any) -> Ite
 
 @cache
 def matcher(pattern: str) -> re.Pattern[str]:
-    """A schema's pattern, whose ``$`` is the end of the text."""
+    """The compiled pattern of a schema; a final ``$`` matches only at the end of the text."""
     return re.compile(re.sub(r"(?<!\\)\$$", r"\\Z", pattern))
 
 
@@ -58,24 +58,26 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 
 
 def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
-    """A reusable validator of ``schema``; ``registry`` resolves references (none is ever fetched from a network)."""
+    """A reusable validator of ``schema``; ``registry`` resolves references, none is fetched from a network."""
     found: Validator = _StrictValidator(schema) if registry is None else _StrictValidator(schema, registry=registry)
     return found
 
 
 def decode(raw: bytes) -> Any:
-    """The JSON in ``raw``; ``ValueError`` says what is wrong with it, in words that follow its name ("the body …").
+    """The JSON value in ``raw``.
 
-    Stricter than JSON, so that whatever is taken can be shown, stored and sent on: a name stands once in an object
-    (of two, one would be dropped silently), numbers are finite and of a length that a double holds, text has no half
-    of a surrogate pair, and nothing is nested so deeply that a walk through it would end Python's stack."""
+    It is stricter than JSON, so that every accepted value can be shown, stored and sent on: names in an object are
+    unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is limited.
+
+    :raises ValueError: the message is a predicate for the caller's subject: "the body" + " is not JSON: …".
+    """
     try:
         value = json.loads(
             raw.decode("utf-8"),
-            object_pairs_hook=_unique_names,
-            parse_int=_whole,
+            object_pairs_hook=_unique_object,
+            parse_int=_integer,
             parse_float=_finite,
-            parse_constant=_no_number,
+            parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
         raise ValueError(f"is not UTF-8 (byte {error.start})") from error
@@ -86,38 +88,38 @@ def decode(raw: bytes) -> Any:
     if _is_deeper(value, MAX_DEPTH):
         raise ValueError("is nested too deeply")
     if _ESCAPED_SURROGATE.search(raw):
-        _refuse_halves(value)
+        _refuse_unpaired_surrogates(value)
     return value
 
 
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in pairs:
         if name in found:
-            raise ValueError(f"is ambiguous: the name {name[:80]!r} stands twice in one object")
+            raise ValueError(f"is ambiguous: an object has the name {name[:80]!r} twice")
         found[name] = value
     return found
 
 
-def _whole(text: str) -> int:
-    if len(text) > _MOST_DIGITS:
-        raise ValueError(f"holds a number of {len(text)} digits; at most {_MOST_DIGITS} are taken")
+def _integer(text: str) -> int:
+    if len(text) > _MAX_DIGITS:
+        raise ValueError(f"contains a number of {len(text)} digits; at most {_MAX_DIGITS} are allowed")
     return int(text)
 
 
 def _finite(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"holds the number {text[:40]}, which is too large")
+        raise ValueError(f"contains the number {text[:40]}, which is too large")
     return value
 
 
-def _no_number(name: str) -> NoReturn:
-    raise ValueError(f"holds {name}, which is no JSON value")
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"contains {name}, which is not a JSON value")
 
 
-def _refuse_halves(value: Any) -> None:
-    """An iterative walk, so that no input recurses here."""
+def _refuse_unpaired_surrogates(value: Any) -> None:
+    """Refuse strings with an unpaired surrogate. The walk is iterative, so deep nesting cannot exhaust the stack."""
     parts: list[tuple[tuple[str | int, ...], Any]] = [((), value)]
     while parts:
         path, part = parts.pop()
@@ -126,9 +128,9 @@ def _refuse_halves(value: Any) -> None:
             parts += [(path, name) for name in part]
         elif isinstance(part, list):
             parts += [((*path, number), child) for number, child in enumerate(part)]
-        elif isinstance(part, str) and _HALF.search(part):
-            place = _HALF.sub("\ufffd", pointer(path)) or "/"
-            raise ValueError(f"holds half of a surrogate pair, which is no character, at {place}")
+        elif isinstance(part, str) and _SURROGATE.search(part):
+            place = _SURROGATE.sub("\ufffd", pointer(path)) or "/"
+            raise ValueError(f"contains an unpaired surrogate, which is not a character, at {place}")
 
 
 def _is_deeper(value: Any, depth: int) -> bool:
@@ -152,12 +154,11 @@ def pointer(parts: Iterable[str | int]) -> str:
 
 
 def field_errors(checker: Validator, value: Any) -> tuple[FieldError, ...]:
-    """Every way in which ``value`` breaks the schema, by place; empty when it is valid. A missing or unknown field is
-    named by its own pointer."""
+    """All errors of ``value``, ordered by path; empty when it is valid. The pointer of a missing or unknown field is
+    the field's own."""
     found = sorted(checker.iter_errors(value), key=lambda error: [str(part) for part in error.absolute_path])
-    # The library finds a missing field once each, and each time tells the whole list of those required.
-    each = dict.fromkeys(fault for error in found for fault in _field_errors(error))
-    return tuple(each)
+    # jsonschema reports each missing field, but each report lists all required fields: remove the duplicates.
+    return tuple(dict.fromkeys(fault for error in found for fault in _field_errors(error)))
 
 
 def _field_errors(error: jsonschema.ValidationError) -> Iterator[FieldError]:
@@ -182,17 +183,20 @@ def _field_errors(error: jsonschema.ValidationError) -> Iterator[FieldError]:
 
 
 def _closest(context: list[jsonschema.ValidationError]) -> jsonschema.ValidationError:
-    """Of a choice, the branch that was meant says more than "is not valid under any of the given schemas": it is the
-    one whose fault lies deepest in the value, of equals one that has the value's type, then the fewest faults."""
+    """The error of the branch of a ``oneOf`` or ``anyOf`` that the author most likely meant.
+
+    "is not valid under any of the given schemas" would not help. The branch is the one whose error lies deepest in the
+    value; among equals, one that accepts the value's type, then the one with the fewest errors.
+    """
     faults = Counter(each.schema_path[0] for each in context)
 
-    def meant(each: jsonschema.ValidationError) -> tuple[int, bool, int]:
+    def rank(each: jsonschema.ValidationError) -> tuple[int, bool, int]:
         return len(each.absolute_path), each.validator != "type", -faults[each.schema_path[0]]
 
-    return max(context, key=meant)
+    return max(context, key=rank)
 
 
-# -- sentences -----------------------------------------------------------------------------------------------------
+# -- messages ------------------------------------------------------------------------------------------------------
 
 _TYPES = {
     "array": "an array",
@@ -222,13 +226,13 @@ _SIZES = {
 
 
 def shown(value: Any) -> str:
-    """A value as the client wrote it, cut where it is long."""
+    """A value as JSON, cut after 60 characters."""
     text = json.dumps(value, ensure_ascii=False, default=repr)
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+    return text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]}…"
 
 
 def _sentence(error: jsonschema.ValidationError) -> str:
-    """What must be, in the words of JSON; the library's own are Python's."""
+    """The message in JSON's terms; jsonschema's own messages show Python values."""
     kind = str(error.validator)
     rule: Any = error.validator_value
     value: Any = error.instance
@@ -249,13 +253,13 @@ def _sentence(error: jsonschema.ValidationError) -> str:
     if kind == "not" and isinstance(rule, dict) and rule.keys() == {"const"}:
         return f"must not be {shown(rule['const'])}"
     if kind == "uniqueItems":
-        return "must not hold an item twice"
+        return "must not contain an item twice"
     return f"breaks the rule {kind}: {shown(rule)}"
 
 
 def _mismatch(pattern: str, value: str) -> str:
-    """A control character cannot be seen, and no pattern shows it, so it is named where it alone is at fault."""
+    """The message names a control character if it is the only fault, because neither value nor pattern shows it."""
     refused = [char for char in value if (char < " " or char == "\x7f") and not _matches(pattern, char)]
     if refused and _matches(pattern, "".join("x" if char in refused else char for char in value)):
-        return f"must not hold the control character U+{ord(refused[0]):04X}"
+        return f"must not contain the control character U+{ord(refused[0]):04X}"
     return f"must match {pattern}, not {shown(value)}"

@@ -1,7 +1,7 @@
 """Settings: each declared once, with its type, its default and a sentence; parsed once into a frozen dataclass.
 
-They come from the environment only. An unknown ``CARD_…`` name is warned about with the nearest known one, since the
-learner's shell may hold names that are not ours; a bad value of a known one is refused with its name and the way out.
+They come from environment variables only. A bad value is refused. An unknown ``CARD_…`` name is only warned about,
+because the user's shell may have variables of other programs with that prefix.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _Number = TypeVar("_Number", int, float)
 
 
 def _between(parse: Callable[[str], _Number], text: str, least: _Number, most: _Number, meaning: str) -> _Number:
-    """The number in ``text``; :class:`ValueError` says in our words what it must be."""
+    """The number in ``text``; ``ValueError`` with ``meaning`` when it is none or outside ``least`` to ``most``."""
     try:
         number = parse(text)
     except ValueError:
@@ -44,7 +44,9 @@ def _loopback(text: str) -> str:
     except ValueError:
         allowed = False
     if not allowed:
-        raise ValueError("must be a loopback address: this service has no login; reach it from afar by an ssh tunnel")
+        raise ValueError(
+            "must be a loopback address, because the service has no login; for remote use, open an ssh tunnel"
+        )
     return text
 
 
@@ -75,10 +77,10 @@ class Settings:
     """The service's settings. ``{state}`` in a default stands for the state directory."""
 
     api_host: Annotated[str, Setting("CARD_API_HOST", _loopback, "127.0.0.1", "Address to listen on; loopback only.")]
-    api_port: Annotated[int, Setting("CARD_API_PORT", _port, "8080", "TCP port; 0 takes any free one.")]
+    api_port: Annotated[int, Setting("CARD_API_PORT", _port, "8080", "TCP port; 0 selects a free one.")]
     state_dir: Annotated[
         Path,
-        Setting("CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Folder of everything that is kept (0700)."),
+        Setting("CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Directory of all stored state (mode 0700)."),
     ]
     api_socket: Annotated[
         Path, Setting("CARD_API_SOCKET", _path, "{state}/card-api.sock", "The Unix socket of the same API.")
@@ -93,14 +95,15 @@ class Settings:
     mcp_choice: Annotated[
         Path,
         Setting(
-            "CARD_MCP_CHOICE", _path, "{state}/mcp-choice.json", "File that names the chosen session's MCP socket."
+            "CARD_MCP_CHOICE",
+            _path,
+            "{state}/mcp-choice.json",
+            "File that names the selected session and its MCP socket.",
         ),
     ]
-    replay_timeout: Annotated[
-        float, Setting("CARD_REPLAY_TIMEOUT", _seconds, "30", "Longest wait for a replay, in seconds.")
-    ]
+    replay_timeout: Annotated[float, Setting("CARD_REPLAY_TIMEOUT", _seconds, "30", "Seconds that a replay may take.")]
     evidence_max_bytes: Annotated[
-        int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest picture taken as evidence.")
+        int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest evidence image, in bytes.")
     ]
 
     @property
@@ -109,7 +112,7 @@ class Settings:
 
     @property
     def latex_cache(self) -> Path:
-        """What LaTeX has read of the fonts; may be removed at any time."""
+        """LaTeX's font cache; it may be removed at any time."""
         return self.state_dir / "latex-cache"
 
 
@@ -134,12 +137,12 @@ def load(environ: Mapping[str, str]) -> Settings:
 
 
 def unknown_names(environ: Mapping[str, str]) -> list[str]:
-    """A warning for each ``CARD_…`` variable that means nothing here, with the nearest name that does."""
+    """A warning for each unknown ``CARD_…`` variable, with the most similar known name."""
     known = [setting.name for setting in declared().values()]
     warnings = []
     for name in sorted(environ):
         if name.startswith("CARD_") and name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(known)}"
-            warnings.append(f"{name} is no setting of the card application{hint}")
+            warnings.append(f"{name} is not a setting of the card application{hint}")
     return warnings

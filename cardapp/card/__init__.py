@@ -1,1 +1,1 @@
-"""What a card is: pure rules, no clock, no socket, no SQL, no HTTP."""
+"""The card: its model and its rules. Pure code without clock, socket, SQL or HTTP."""

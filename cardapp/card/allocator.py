@@ -1,4 +1,4 @@
-"""The allocator model: an arena as the debugger read it at a checkpoint, and what changed since the one before."""
+"""The allocator's state as the debugger read it at a checkpoint, and its difference to the previous checkpoint."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ Reading = dict[str, Any]
 
 
 def describe(reading: Reading) -> dict[str, Any]:
-    """The model of one reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes).
+    """A reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}`` (bytes) with derived values.
 
-    Adds the allocation pointer (the address of the next free byte), the room left and the occupancy (0 to 1), and to
-    every block its padding: the bytes between the end of the block before it and its own start.
+    Adds the allocation pointer (the address of the next free byte), the free bytes and the occupancy (0 to 1), and to
+    every block its padding: the bytes between the end of the previous block and its own start.
     """
     size, used = reading["size"], reading["used"]
     return {
@@ -36,9 +36,9 @@ def _with_padding(blocks: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def difference(previous: Reading | None, current: Reading) -> dict[str, Any] | None:
-    """What changed from ``previous`` to ``current``; None without a previous reading.
+    """The changes from ``previous`` to ``current``; None without a previous reading.
 
-    A block is the same when offset, size and label agree; anything else is one removed and one added.
+    Two blocks are the same if offset, size and label are equal; a changed block counts as one removed and one added.
     """
     if previous is None:
         return None

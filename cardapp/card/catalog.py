@@ -1,7 +1,8 @@
 """The catalog: every valid position of a card, in document order, with its indexes.
 
 A key is the path of ids from the task down, ``task/block/phase/step/snapshot``; the card itself has the key "".
-An index counts all items of one level over the whole card, from 0; a page is a block with its sheets (``paging``).
+An index counts the items of one level over the whole card, from 0. A page is a block with its sheets
+(``page_index.py``).
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ def depth(level: Level) -> int:
 
 @dataclass(frozen=True)
 class Item:
-    """One position. ``before[d]`` counts the items of depth ``d`` that the document opens before this one, so for
-    a deeper level it is the index of this item's first descendant there."""
+    """One position. ``before[d]`` counts the items of depth ``d`` that begin before this one in document order; for a
+    deeper level that is the index of this item's first descendant there."""
 
     key: str
     level: Level
@@ -53,7 +54,7 @@ class Item:
 
 
 class Catalog:
-    """All items of a card by key, by level and in document order; ``steps`` and ``snapshots`` give their models."""
+    """All items of a card, by key, by level and in document order. ``steps`` and ``snapshots`` map keys to models."""
 
     def __init__(self, card: Card) -> None:
         self.steps: dict[str, Step] = {}
@@ -81,14 +82,14 @@ class Catalog:
         return self._by_key.get(key)
 
     def item(self, key: str) -> Item:
-        """The item at ``key``; :class:`InvalidValue` when the card has none."""
+        """The item with this key; :class:`InvalidValue` if the card has none."""
         found = self._by_key.get(key)
         if found is None:
-            raise InvalidValue(f"this card has no position {key!r}; GET /api/navigation/catalog lists all")
+            raise InvalidValue(f"this card has no position {key!r}; GET /api/navigation/catalog lists all positions")
         return found
 
     def trail(self, key: str) -> list[Item]:
-        """The items from the task down to ``key``, for a breadcrumb; empty for the card."""
+        """The items from the task down to ``key``, as for a breadcrumb; empty for the card."""
         parts = key.split("/") if key else []
         return [self.item("/".join(parts[: end + 1])) for end in range(len(parts))]
 
@@ -97,7 +98,7 @@ class Catalog:
         yield from self._visit(card, "card", "", None, counts)
 
     def _visit(self, node: Any, level: Level, key: str, parent: str | None, counts: list[int]) -> Iterator[Item]:
-        here = depth(level)
+        own_depth = depth(level)
         before = tuple(counts)
         yield Item(
             key=key,
@@ -105,25 +106,25 @@ class Catalog:
             id=node.id,
             title=node.title,
             parent=parent,
-            index=before[here],
+            index=before[own_depth],
             page_index=self._pages[key],
             first_step=_first(node, level, key, "step"),
             first_snapshot=_first(node, level, key, "snapshot"),
             before=before,
         )
-        counts[here] += 1
+        counts[own_depth] += 1
         if level == "step":
             self.steps[key] = node
         if level == "snapshot":
             self.snapshots[key] = node
             return
-        child_level = LEVELS[here + 1]
+        child_level = LEVELS[own_depth + 1]
         for child in getattr(node, f"{child_level}s"):
             yield from self._visit(child, child_level, f"{key}/{child.id}" if key else child.id, key, counts)
 
 
 def _first(node: Any, level: Level, key: str, wanted: Level) -> str:
-    """The key of the first descendant on ``wanted``, the item itself, or (above a snapshot) its step."""
+    """The key of the first descendant on the level ``wanted``, of the item itself, or of its ancestor there."""
     here, there = depth(level), depth(wanted)
     if here >= there:
         return "/".join(key.split("/")[:there])

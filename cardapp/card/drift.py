@@ -1,4 +1,4 @@
-"""Drift: places of a card that no longer fit the C files they point at."""
+"""Source drift: code ranges and stops of a card that no longer match the C files."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from cardapp.card.model import CodeRange, Stop
 
 @dataclass(frozen=True)
 class Drift:
-    """One place: the key of the step or snapshot, and what is wrong."""
+    """One mismatch: the key of the step or snapshot, and a message."""
 
     key: str
     message: str
 
 
 def find(catalog: Catalog, files: Mapping[str, list[str]]) -> Iterator[Drift]:
-    """Every drifted place; ``files`` maps each readable source name to its lines."""
+    """All mismatches of a card; ``files`` maps the name of each readable source file to its lines."""
     for key, step in catalog.steps.items():
         if step.code is not None:
             yield from _range(key, step.code, files)
@@ -31,7 +31,7 @@ def _range(key: str, code: CodeRange, files: Mapping[str, list[str]]) -> Iterato
     if lines is None:
         yield Drift(key, f"{code.file} cannot be read")
     elif code.last > len(lines):
-        yield Drift(key, f"code ends at line {code.last}, but {code.file} has {len(lines)} lines")
+        yield Drift(key, f"the code range ends at line {code.last}, but {code.file} has only {len(lines)} lines")
 
 
 def _stop(key: str, stop: Stop, files: Mapping[str, list[str]]) -> Iterator[Drift]:
@@ -41,10 +41,12 @@ def _stop(key: str, stop: Stop, files: Mapping[str, list[str]]) -> Iterator[Drif
     if lines is None:
         yield Drift(key, f"{stop.file} cannot be read")
     elif stop.line > len(lines) or stop.text not in lines[stop.line - 1]:
-        yield Drift(key, f"{stop.file}:{stop.line} does not hold {stop.text!r}{_where(stop.text, lines)}")
+        yield Drift(key, f"{stop.file}:{stop.line} does not contain {stop.text!r}{_where(stop.text, lines)}")
 
 
 def _where(text: str, lines: list[str]) -> str:
-    """Where the text stands now, so that the author need not search."""
+    """The lines that contain the text now, so that the author can correct the stop."""
     found = [str(number) for number, line in enumerate(lines, 1) if text in line]
-    return f"; it stands at line {', '.join(found[:5])}" if found else "; it stands nowhere in the file"
+    if not found:
+        return "; no line of the file contains it"
+    return f"; it is now in line{'s' if len(found) > 1 else ''} {', '.join(found[:5])}"

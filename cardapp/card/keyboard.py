@@ -1,18 +1,17 @@
-"""The one table of shortcuts (contract: ``GET /api/keyboard``): the page and the editor's plugin bind what it lists.
+"""The table of keyboard shortcuts (contract: ``GET /api/keyboard``), from which page and editor make their bindings.
 
-Keys are written for both: modifiers ``Ctrl``, ``Alt``, ``Shift`` and a key, joined by ``+``. The key is a KeyboardEvent
-``key`` value (``F1``, ``Enter``, ``ArrowLeft``), but a printable one is named by its place on a US keyboard (``6``,
-``Backtick``), so that a modifier or another layout does not change it.
+A shortcut is written as modifiers (``Ctrl``, ``Alt``, ``Shift``) and a key, joined by ``+``. The key is a KeyboardEvent
+``key`` value (``F1``, ``Enter``, ``ArrowLeft``). A printable key is named by its position on a US keyboard (``6``,
+``Backtick``), because modifiers and other keyboard layouts change the character.
 
-What was chosen and why:
+Why these keys:
 
-- A page has the plain arrows to the left and right (browsers keep ``Alt`` with them for their history), and leaves up
-  and down, ``Space``, ``Home`` and ``End`` to scrolling. The editor has the same two with ``Alt``, free in Neovim.
-- ``Alt`` and a digit choose the level, from the coarsest to the finest; ``Alt+6`` shows the allocator, as the contract
-  has it.
-- Nothing uses a key that a browser keeps to itself (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab)
-  or that Neovim's modes live on (``Escape``, ``Enter`` and plain characters are the editor's own). ``F1`` is taken
-  from Neovim's help, which ``:help`` still opens.
+- The page uses the plain left and right arrows, because browsers use them with ``Alt`` for their history; up, down,
+  ``Space``, ``Home`` and ``End`` remain for scrolling. The editor uses them with ``Alt``, which Neovim leaves free.
+- ``Alt`` and a digit select a level, from the coarsest to the finest; ``Alt+6`` for the allocator is in the contract.
+- Keys that browsers reserve are avoided (F3, F5, F6, F7, F10 to F12, ``Ctrl`` with a letter, a digit or Tab), in the
+  editor also those that Neovim's modes need (``Escape``, ``Enter``, plain characters). ``F1`` replaces Neovim's help
+  key; ``:help`` still works.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ Scope = Literal["page", "editor"]
 
 @dataclass(frozen=True)
 class Shortcut:
-    """``keys`` are alternatives. ``level`` is what the action works on; None is the position's focus level."""
+    """``keys`` are alternatives. ``level`` is the level that the action applies to; None is the current focus level."""
 
     action: str
     keys: tuple[str, ...]
@@ -44,7 +43,7 @@ class Shortcut:
 
 _RESET = "Restart the program and refresh the debugger"
 _SYNC = "Bring the program to the saved position"
-_REDRAW = "Fit the editor's pane and draw all of it again"
+_REDRAW = "Fit the editor to its pane and redraw it"
 _PREVIOUS = "Go to the previous item on the focus level"
 _NEXT = "Go to the next item on the focus level"
 
@@ -54,15 +53,15 @@ SHORTCUTS: tuple[Shortcut, ...] = (
     Shortcut("redraw", ("Ctrl+Backtick",), "page", _REDRAW),
     Shortcut("previous", ("ArrowLeft",), "page", _PREVIOUS),
     Shortcut("next", ("ArrowRight",), "page", _NEXT),
-    Shortcut("coarser", ("Shift+ArrowUp",), "page", "Focus the level above"),
-    Shortcut("finer", ("Shift+ArrowDown",), "page", "Focus the level below"),
+    Shortcut("coarser", ("Shift+ArrowUp",), "page", "Focus the next coarser level"),
+    Shortcut("finer", ("Shift+ArrowDown",), "page", "Focus the next finer level"),
     *(
         Shortcut("focus", (f"Alt+{digit}",), "page", f"Focus the {level} level", level)
         for digit, level in enumerate(LEVELS)
     ),
-    Shortcut("allocator", ("Alt+6",), "page", "Show or hide the picture of the allocator"),
-    Shortcut("control", ("F8",), "page", "Give the keyboard to the editor, or take it back"),
-    Shortcut("dismiss", ("Escape",), "page", "Close what lies over the page"),
+    Shortcut("allocator", ("Alt+6",), "page", "Show or hide the allocator diagram"),
+    Shortcut("control", ("F8",), "page", "Send keys to the editor, or stop sending them"),
+    Shortcut("dismiss", ("Escape",), "page", "Close the open dialog or panel"),
     Shortcut("reset", ("F1",), "editor", _RESET),
     Shortcut("sync", ("F2",), "editor", _SYNC),
     Shortcut("redraw", ("Ctrl+Backtick",), "editor", _REDRAW),

@@ -1,4 +1,4 @@
-"""A card as frozen dataclasses: ``card > task > block > phase > step > snapshot`` (source: ``card-source.v1``)."""
+"""A card as frozen dataclasses: ``card > task > block > phase > step > snapshot`` (schema: ``card-source.v1``)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ LEVELS: tuple[Level, ...] = ("card", "task", "block", "phase", "step", "snapshot
 
 @dataclass(frozen=True)
 class Identity:
-    """Which card, in which revision; ``source_sha256`` is the hex SHA-256 of the source file's bytes."""
+    """A revision of a card; ``source_sha256`` is the SHA-256 of the source file in hex."""
 
     id: str
     uuid: str
@@ -24,7 +24,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Target:
-    """The C program of a card. Paths are relative to ``directory``, which lies beside the source file."""
+    """The C program of a card. Paths are relative to ``directory``, and that to the source file's directory."""
 
     name: str
     directory: str
@@ -36,7 +36,7 @@ class Target:
 
 @dataclass(frozen=True)
 class BlockRecipe:
-    """How to read the allocator's blocks: ``$i`` in an expression is the block's index."""
+    """gdb expressions for the allocator's blocks; ``$i`` stands for the block's index."""
 
     count: str
     offset: str
@@ -46,7 +46,7 @@ class BlockRecipe:
 
 @dataclass(frozen=True)
 class AllocatorRecipe:
-    """gdb expressions that describe an arena at any stop of the card."""
+    """gdb expressions for the state of an arena, valid at every stop of the card."""
 
     base: str
     size: str
@@ -67,7 +67,7 @@ class AllocatorRecipe:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the program stands: a line that must hold ``text``, or a function's entry; reached ``hits`` times."""
+    """Where the program stops, at the ``hits``-th time: a line that must contain ``text``, or a function's entry."""
 
     file: str | None
     line: int | None
@@ -92,7 +92,7 @@ class CodeRange:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A state of the program: the stop, the values that prove it, and what else is worth watching."""
+    """A program state: the stop, the expected values that prove it, and further expressions to show."""
 
     id: str
     title: str

@@ -1,8 +1,8 @@
-"""Where the learner stands, and how the cursor moves; nothing here starts a program.
+"""The saved position and its rules: setting, moving, repairing it, and selecting its checkpoint.
 
-The rules are those of "Navigation" in the card contract: a position names the ids from the task down to its focus
-level, a move walks one level in document order across parents and stops at the ends, and only a step, a snapshot,
-or what leads to a first step selects a checkpoint.
+Source of the rules: "Navigation" in the card contract. A position names the ids from the task down to its focus level.
+A move goes along one level in document order, across parents, and stops at the ends. Block, phase, step and snapshot
+select a checkpoint. Nothing here starts a replay.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_DELTA = 10_000
 
 @dataclass(frozen=True)
 class Position:
-    """A saved position. ``snapshot_ref`` is the full key, the other ids are the items' own; None is "not chosen"."""
+    """A position. ``snapshot_ref`` is a full key, the others are the items' own ids; None means not selected."""
 
     task_id: str | None = None
     block_id: str | None = None
@@ -50,7 +50,7 @@ FRESH = Position()
 
 @dataclass(frozen=True)
 class Moved:
-    """The new position, the delta really made, and the end on which the cursor stands, if any."""
+    """The new position, the actual delta, and whether the position is the first or last item of its level."""
 
     position: Position
     moved: int
@@ -58,7 +58,7 @@ class Moved:
 
 
 def ids(position: Position) -> list[str]:
-    """The ids from the task down to the deepest chosen one; their "/"-join is the deepest key."""
+    """The ids from the task down to the deepest selected item; joined by "/" they are its key."""
     chosen = [position.task_id, position.block_id, position.phase_id, position.step_id]
     if position.snapshot_ref is not None:
         return position.snapshot_ref.split("/")
@@ -71,7 +71,7 @@ def key_of(position: Position) -> str:
 
 
 def index_of(catalog: Catalog, position: Position) -> dict[str, int | None]:
-    """The index on every level from task to snapshot; None below what is chosen."""
+    """The index on every level from task to snapshot; None below the deepest selected item."""
     parts = ids(position)
     return {
         level: catalog.item("/".join(parts[: depth(level)])).index if len(parts) >= depth(level) else None
@@ -80,7 +80,7 @@ def index_of(catalog: Catalog, position: Position) -> dict[str, int | None]:
 
 
 def at_item(item: Item, *, sync_requested: bool = False, actor: str = "api") -> Position:
-    """The position that focuses ``item`` and chooses nothing below it."""
+    """The position that focuses ``item`` and selects nothing below it."""
     parts = item.key.split("/") if item.key else []
     padded: list[str | None] = [*parts, *[None] * (4 - len(parts))]
     return Position(
@@ -99,7 +99,7 @@ def at_item(item: Item, *, sync_requested: bool = False, actor: str = "api") -> 
 
 
 def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
-    """The position that a body means (already valid by its schema); :class:`InvalidValue` names every bad field."""
+    """The position in a request body that meets its schema; :class:`InvalidValue` names every invalid field."""
     focus = body["focus_level"]
     if focus not in get_args(Level):
         raise InvalidValue.of("/focus_level", f"must be one of {', '.join(LEVELS)}")
@@ -119,20 +119,20 @@ def from_request(catalog: Catalog, body: dict[str, Any]) -> Position:
 
 
 def _requested_ids(body: dict[str, Any], needed: int) -> list[str]:
-    """The given ids, without holes and at least down to the focus level."""
+    """The given ids, without gaps and at least down to the focus level."""
     given = [body.get(field) for field in ID_FIELDS]
     deepest = max([needed, *(place + 1 for place, value in enumerate(given) if value is not None)])
     missing = [field for field, value in zip(ID_FIELDS[:deepest], given, strict=False) if value is None]
     if missing:
         raise InvalidValue(
-            f"{', '.join(missing)} must be given: a position names every id from the task down",
-            errors=tuple(FieldError(f"/{field}", "must be given here") for field in missing),
+            f"{', '.join(missing)} must be given: a position needs every id from the task down",
+            errors=tuple(FieldError(f"/{field}", "must be given") for field in missing),
         )
     parts = [str(value) for value in given[:deepest]]
     if deepest == 5 and "/" in parts[4]:
         *parents, own = parts[4].split("/")
         if parents != parts[:4]:
-            raise InvalidValue.of("/snapshot_ref", f"{parts[4]!r} does not lie in {'/'.join(parts[:4])!r}")
+            raise InvalidValue.of("/snapshot_ref", f"{parts[4]!r} is not in the step {'/'.join(parts[:4])!r}")
         parts[4] = own
     return parts
 
@@ -141,30 +141,32 @@ def _check_path(catalog: Catalog, parts: list[str]) -> None:
     for place, name in enumerate(parts):
         if catalog.find("/".join(parts[: place + 1])) is None:
             parent = "/".join(parts[:place]) or "this card"
-            raise InvalidValue.of(f"/{ID_FIELDS[place]}", f"{name!r} is no {LEVELS[place + 1]} of {parent}")
+            raise InvalidValue.of(f"/{ID_FIELDS[place]}", f"{name!r} is not a {LEVELS[place + 1]} of {parent}")
 
 
 # -- moving --------------------------------------------------------------------------------------------------------
 
 
 def move(catalog: Catalog, position: Position, level: Level, delta: int) -> Moved:
-    """Walk ``delta`` items along ``level``. Where the position has no item there, +1 is its first descendant and -1
-    the last item before it. Without a real step the position stays as it is, focus included."""
+    """Move by ``delta`` items along ``level``, at most to its first or last item.
+
+    If the position has no item on that level, +1 is its first descendant there and -1 the last item before that. A
+    move that reaches no other item changes nothing, not even the focus level.
+    """
     if delta == 0 or abs(delta) > MAX_DELTA:
         raise InvalidValue.of("/delta", f"must be an integer from -{MAX_DELTA} to {MAX_DELTA}, not 0")
-    row = catalog.at(level)
+    items = catalog.at(level)
     origin = _origin(catalog, position, level, delta)
-    target = min(max(origin + delta, 0), len(row) - 1)
+    target = min(max(origin + delta, 0), len(items) - 1)
     made = target - origin
-    # From between two items (no item on this level yet) the way back from the very start leads nowhere.
-    if made == 0 or made * delta < 0:
+    if made == 0:
         return Moved(position, 0, "last" if delta > 0 else "first")
-    reached = at_item(row[target], sync_requested=position.sync_requested, actor=position.actor)
-    return Moved(reached, made, _end(target, len(row), delta))
+    reached = at_item(items[target], sync_requested=position.sync_requested, actor=position.actor)
+    return Moved(reached, made, _end(target, len(items), delta))
 
 
 def _origin(catalog: Catalog, position: Position, level: Level, delta: int) -> int:
-    """The index from which the walk counts."""
+    """The index from which ``delta`` counts."""
     parts = ids(position)
     wanted = depth(level)
     if len(parts) >= wanted:
@@ -184,26 +186,26 @@ def _end(index: int, count: int, delta: int) -> AtEnd | None:
 
 
 def repair(catalog: Catalog, position: Position) -> Position:
-    """The position itself, or its nearest living ancestor when the card lost some of its ids."""
+    """The position itself, or its nearest remaining ancestor if ids of it no longer exist in the card."""
     parts = ids(position)
-    living = 0
-    while living < len(parts) and catalog.find("/".join(parts[: living + 1])) is not None:
-        living += 1
-    if living == len(parts):
+    existing = 0
+    while existing < len(parts) and catalog.find("/".join(parts[: existing + 1])) is not None:
+        existing += 1
+    if existing == len(parts):
         return position
-    ancestor = catalog.item("/".join(parts[:living]))
+    ancestor = catalog.item("/".join(parts[:existing]))
     kept = at_item(ancestor, sync_requested=position.sync_requested, actor=position.actor)
-    if depth(position.focus_level) < living:
+    if depth(position.focus_level) < existing:
         return replace(kept, focus_level=position.focus_level)
     return kept
 
 
 def sync_target(catalog: Catalog, position: Position) -> str:
-    """The key of the snapshot that a sync of ``position`` replays; :class:`LevelNotSyncable` at card and task."""
+    """The key of the snapshot that a sync replays; :class:`LevelNotSyncable` for a card or task."""
     level = position.focus_level
     if level in ("card", "task"):
         raise LevelNotSyncable(
-            f"the position is a {level}, which has no single checkpoint: move to a block, phase, step or snapshot first"
+            f"the position is a {level}, which has no checkpoint: move to a block, phase, step or snapshot first"
         )
     if level in ("step", "snapshot") and position.snapshot_ref is not None:
         return position.snapshot_ref

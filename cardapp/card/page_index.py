@@ -1,8 +1,7 @@
-"""Which page holds a position: a page is a block with all its sheets, whatever the layout.
+"""The page of each position. A page is a block with all its sheets.
 
-The saved view of a card (``scroll.page_index``) must not lose its place when a sheet more or less comes to a block, so
-a page is no sheet. What stands above the blocks is on the page of the first block below it: the card's front opens the
-first page, a task's text that of the task's first block.
+A page is not a sheet, because the saved view (``scroll.page_index``) must stay valid when a block's number of sheets
+changes. The card and a task belong to the page of their first block.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from cardapp.card.model import LEVELS, Card
 
 
 def page_index(card: Card) -> dict[str, int]:
-    """The index, from 0, of the page of every position by its key, in document order."""
+    """The page index (from 0) of every position, by key in document order."""
     pages = {"": 0}
     blocks = 0
     for task in card.tasks:

@@ -1,4 +1,4 @@
-"""Progress: every step is an item, pending until someone approves it; plus what its replays have shown."""
+"""Progress: each step is an item that is pending or approved, with the result of its last replay."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ STATUSES = ("pending", "approved")
 
 @dataclass(frozen=True)
 class Status:
-    """What is stored of one item; ``revision`` counts its changes."""
+    """The stored status of one item; ``revision`` counts its changes."""
 
     status: str
     note: str
@@ -25,7 +25,7 @@ class Status:
 
 @dataclass(frozen=True)
 class LastResult:
-    """How the last replay of any of a step's snapshots (``key``) ended: an operation state, its code, and when."""
+    """The last replay of any snapshot of a step: its final state, its code, the time, and the snapshot's key."""
 
     state: str
     at: str
@@ -42,10 +42,10 @@ def item_id(step_key: str) -> str:
 
 
 def step_of(catalog: Catalog, wanted: str) -> Item:
-    """The step whose item id is ``wanted``; :class:`NotFound` otherwise. Ids hold no dot, so the path is exact."""
+    """The step with the item id ``wanted``, else :class:`NotFound`. Ids have no dot, so the id is unambiguous."""
     found = catalog.find(wanted.replace(".", "/"))
     if found is None or found.level != "step" or "/" in wanted:
-        raise NotFound(f"this card has no progress item {wanted!r}; GET /api/progress lists all")
+        raise NotFound(f"this card has no progress item {wanted!r}; GET /api/progress lists all items")
     return found
 
 
@@ -65,7 +65,7 @@ def overview(catalog: Catalog, statuses: Mapping[str, Status], results: Mapping[
 
 
 def item_json(step: Item, status: Status | None, result: LastResult | None) -> dict[str, Any]:
-    """One progress item; a step that nobody touched is pending with an empty note."""
+    """One progress item; a step without a stored status is pending with an empty note."""
     return {
         "id": item_id(step.key),
         "key": step.key,
@@ -84,9 +84,9 @@ def _by_task(tasks: list[Item], items: list[dict[str, Any]]) -> list[dict[str, A
         task.id: {"task_id": task.id, "title": task.title, "total": 0, "approved": 0, "pending": 0} for task in tasks
     }
     for item in items:
-        mine: dict[str, Any] = tally[item["key"].partition("/")[0]]
-        mine["total"] += 1
-        mine[item["status"]] += 1
+        counts: dict[str, Any] = tally[item["key"].partition("/")[0]]
+        counts["total"] += 1
+        counts[item["status"]] += 1
     return list(tally.values())
 
 

@@ -1,7 +1,7 @@
-"""The replay proof: what the session observed at the stop, compared with what the card says.
+"""The proof of a replay: compares what the session observed at the stop with what the card expects.
 
-A number equals a number whatever its notation (``0x30`` is ``48``, ``97 'a'`` is ``97``), a string equals what gdb
-prints without the address in front of it, everything else equals as text with white space folded.
+Numbers are compared as numbers (``0x30`` equals ``48``, ``97 'a'`` equals ``97``), strings without the address that gdb
+prints before them, everything else as text with white space collapsed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Check:
 
 
 def same_value(expected: str, actual: str) -> bool:
-    """Whether a value that gdb printed is the one that the card expects."""
+    """Whether the value ``actual`` that gdb printed equals the card's ``expected`` one."""
     wanted, found = _plain(expected), _plain(actual)
     if wanted == found:
         return True
@@ -63,7 +63,7 @@ def _number(text: str) -> int | float | None:
 
 
 def checks(snapshot: Snapshot, observed: dict[str, Any]) -> list[Check]:
-    """Every comparison that makes the proof of ``snapshot``.
+    """All comparisons that prove ``snapshot``.
 
     ``observed`` has ``file``, ``line``, ``function`` and ``values`` (``{expression: {value, error}}``), as the
     session's replay reports them.
@@ -81,7 +81,7 @@ def _place(name: str, expected: object, actual: object) -> Check:
 
 
 def _value_check(name: str, expected: str, values: dict[str, dict[str, Any]]) -> Check:
-    reading = values.get(name, {"value": None, "error": "was not reported"})
+    reading = values.get(name, {"value": None, "error": "the session did not report it"})
     value = reading["value"]
     if value is None:
         return Check(name, expected, f"<{reading['error']}>", False)
@@ -89,7 +89,7 @@ def _value_check(name: str, expected: str, values: dict[str, dict[str, Any]]) ->
 
 
 def expressions(snapshot: Snapshot) -> list[str]:
-    """What the session must read at the stop: the expected expressions first, then the watched ones, each once."""
+    """The expressions to read at the stop: the expected ones, then the watched ones, without duplicates."""
     return list(dict.fromkeys([name for name, _ in snapshot.expect] + list(snapshot.watch)))
 
 
@@ -100,4 +100,4 @@ def drift_reason(found: list[Check]) -> str | None:
         return None
     first = wrong[0]
     more = f" (and {len(wrong) - 1} more)" if len(wrong) > 1 else ""
-    return f"{first.name} is {first.actual}, the card expects {first.expected}{more}"
+    return f"{first.name} is {first.actual}, but the card expects {first.expected}{more}"

@@ -1,7 +1,7 @@
-"""A card's source: from the bytes of ``card_source.json`` to a :class:`Card` with its identity.
+"""Reads a card's source file ``card_source.json`` into a :class:`Card` with its identity.
 
-The document must meet ``card-source.v1.schema.json`` and the rules that a schema cannot say: ids are unique among
-siblings, code and stops name files of the target, ranges run forward.
+The document must meet ``card-source.v1.schema.json`` and the rules that a schema cannot express: ids are unique among
+siblings, code ranges and stops name files of the target, and a range does not end before it begins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ MAX_SOURCE_BYTES = 64 * 1024 * 1024
 
 @dataclass(frozen=True)
 class LoadedCard:
-    """A card, which revision of it, and where its source file lies (absolute)."""
+    """A card with its identity and the absolute path of its source file."""
 
     card: Card
     identity: Identity
@@ -52,8 +52,8 @@ class LoadedCard:
         return self.path.parent / self.card.target.directory
 
     def sources(self) -> dict[str, list[str]]:
-        """The lines of the target's source files as they are now, without their ends; a file that cannot be read is
-        left out, for whoever names one of its places to tell."""
+        """The current lines of the target's source files, without line ends, by file name. A file that cannot be read
+        is left out; the caller reports that where it needs the file."""
         found = {}
         for name in self.card.target.sources:
             raw = read_regular(self.target_directory / name)
@@ -63,7 +63,7 @@ class LoadedCard:
 
 
 def read_regular(path: Path) -> bytes | None:
-    """What a regular file holds; None for anything else, a pipe or a device above all, of which a read may not end."""
+    """The content of a regular file; None for anything else, because reading a pipe or device may never end."""
     if not os.path.isfile(path):
         return None
     try:
@@ -73,15 +73,15 @@ def read_regular(path: Path) -> bytes | None:
 
 
 def _lines(text: str) -> list[str]:
-    """As a compiler counts them: other characters that Unicode calls a line's end stand within one."""
+    """Split only at line feeds, as compilers do; ``str.splitlines`` also splits at other characters."""
     lines = text.split("\n")
     return lines if lines[-1] else lines[:-1]
 
 
 def source_path(argument: str | Path) -> Path:
-    """The absolute source file that ``argument`` means: a card's folder or the file itself."""
+    """The absolute path of the source file; ``argument`` is a card's folder or the file itself."""
     path = Path(argument).absolute()
-    # os.path's questions are answered for any name; Path's raise for one that is too long or behind a closed door.
+    # os.path.isdir returns False for a name that is too long or in an unreadable directory, where Path.is_dir raises.
     if os.path.isdir(path):
         path = path / SOURCE_NAME
     if not os.path.isfile(path):
@@ -90,7 +90,7 @@ def source_path(argument: str | Path) -> Path:
 
 
 def load_card(path: str | Path) -> LoadedCard:
-    """Read, check and build the card at ``path`` (folder or file); :class:`InvalidCard` names every fault."""
+    """Load the card at ``path`` (folder or file); :class:`InvalidCard` has every fault."""
     file = source_path(path)
     try:
         raw = file.read_bytes()
@@ -101,7 +101,7 @@ def load_card(path: str | Path) -> LoadedCard:
 
 
 def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
-    """The card in ``raw`` and its identity; ``name`` is what messages call it."""
+    """The card in ``raw`` and its identity; ``name`` stands for it in messages."""
     if len(raw) > MAX_SOURCE_BYTES:
         raise InvalidCard(f"{name} is larger than {MAX_SOURCE_BYTES} bytes")
     document = _decode(raw, name)
@@ -153,11 +153,11 @@ def _faults(document: dict[str, Any]) -> Iterator[FieldError]:
         if kind == "steps" and "code" in item:
             code = item["code"]
             if code["from"] > code["to"]:
-                yield FieldError(f"{pointer}/code", f"runs backwards: from {code['from']} to {code['to']}")
+                yield FieldError(f"{pointer}/code", f"ends before it begins: from {code['from']} to {code['to']}")
             yield from _unknown_file(code, sources, f"{pointer}/code/file")
         if kind == "snapshots":
             yield from _unknown_file(item["stop"], sources, f"{pointer}/stop/file")
-    yield from _twice(document, "tasks", "")
+    yield from _duplicate_ids(document, "tasks", "")
 
 
 def _walk(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[tuple[str, str, dict[str, Any]]]:
@@ -169,22 +169,22 @@ def _walk(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[tuple[s
         yield from _walk(item, _CHILDREN[kind], pointer)
 
 
-def _twice(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[FieldError]:
+def _duplicate_ids(parent: dict[str, Any], kind: str | None, at: str) -> Iterator[FieldError]:
     if kind is None:
         return
     seen: set[str] = set()
     for number, item in enumerate(parent[kind]):
         pointer = f"{at}/{kind}/{number}"
         if item["id"] in seen:
-            yield FieldError(f"{pointer}/id", f"{item['id']!r} is used twice among its siblings")
+            yield FieldError(f"{pointer}/id", f"{item['id']!r} is already the id of a sibling")
         seen.add(item["id"])
-        yield from _twice(item, _CHILDREN[kind], pointer)
+        yield from _duplicate_ids(item, _CHILDREN[kind], pointer)
 
 
 def _unknown_file(place: dict[str, Any], sources: set[str], pointer: str) -> Iterator[FieldError]:
     name = place.get("file")
     if name is not None and name not in sources:
-        yield FieldError(pointer, f"{name!r} is not among target.sources ({', '.join(sorted(sources))})")
+        yield FieldError(pointer, f"{name!r} is not one of target.sources ({', '.join(sorted(sources))})")
 
 
 # -- the document as a model ---------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The viewer: zoom, place in the document, and which panels are shown; pure merging and transition rules."""
+"""The viewer state: zoom, scroll position and visible panels; how changes are merged, and which are allowed."""
 
 from __future__ import annotations
 
@@ -26,36 +26,38 @@ FRESH: State = {
 
 @dataclass(frozen=True)
 class Merged:
-    """The new state; ``changed`` lists the dotted names of changed values, ``noteworthy`` is whether a flag or the
-    page is among them (only those make an event: scrolling and zooming are noise)."""
+    """The new state, and the dotted names of the changed values."""
 
     state: State
     changed: tuple[str, ...]
 
     @property
     def noteworthy(self) -> tuple[str, ...]:
+        """The changes that make an event: flags and the page, but neither scrolling nor zooming."""
         return tuple(name for name in self.changed if name.startswith("viewer.") or name == "scroll.page_index")
 
 
 def merge(current: State, patch: State, page_count: int) -> Merged:
-    """Deep-merge ``patch`` (valid by its schema) into ``current``; values and the editor's transitions are checked.
+    """Deep-merge ``patch``, which meets its schema, into ``current``, and check values and editor transitions.
 
-    Source of the transitions: "States and transitions", rows "Viewer". Turning sync off turns control off; control
-    may be on only where sync is, or becomes, on.
+    Source of the transitions: "States and transitions", rows "Viewer". Turning sync off also turns control off; turning
+    control on requires that sync is on, or is turned on by the same patch.
     """
     state = _merged(current, patch)
     _check_values(state, page_count)
     editor, was_on = state["viewer"]["editor"], current["viewer"]["editor"]["sync"]
     if not editor["sync"]:
         if editor["control"] and not was_on:
-            message = "keyboard control needs the editor's sync: send viewer.editor.sync true with it"
-            raise EditorSyncOff(message, errors=(FieldError("/viewer/editor/control", message),))
+            message = "requires viewer.editor.sync: set sync to true in the same request"
+            raise EditorSyncOff(
+                f"viewer.editor.control {message}", errors=(FieldError("/viewer/editor/control", message),)
+            )
         editor["control"] = False
     return Merged(state, tuple(_changes(current, state, "")))
 
 
 def repair(state: State, page_count: int) -> State:
-    """The stored state, with its page brought back into a card that has become shorter."""
+    """The stored state; the page is clamped if the card has fewer pages now."""
     repaired = _merged(FRESH, state)
     repaired["scroll"]["page_index"] = min(repaired["scroll"]["page_index"], page_count - 1)
     return repaired
@@ -76,14 +78,14 @@ def _check_values(state: State, page_count: int) -> None:
     faults = []
     scale = state["scale"]
     if not (math.isfinite(scale) and MIN_SCALE <= scale <= MAX_SCALE):
-        faults.append(FieldError("/scale", f"must lie in {MIN_SCALE} to {MAX_SCALE:g}"))
+        faults.append(FieldError("/scale", f"must be from {MIN_SCALE} to {MAX_SCALE:g}"))
     for name in ("x", "y", "sheet_scroll_top"):
         value = state["scroll"][name]
         if not (math.isfinite(value) and value >= 0):
             faults.append(FieldError(f"/scroll/{name}", "must be finite and not negative"))
     page = state["scroll"]["page_index"]
     if not 0 <= page < page_count:
-        faults.append(FieldError("/scroll/page_index", f"must be an existing page, 0 to {page_count - 1}"))
+        faults.append(FieldError("/scroll/page_index", f"must be an existing page, from 0 to {page_count - 1}"))
     if faults:
         raise InvalidValue(f"{faults[0].pointer} {faults[0].message}", errors=tuple(faults))
 

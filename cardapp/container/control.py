@@ -14,7 +14,7 @@ from cardapp.container.lifecycle import Condition, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
-from cardapp.output import read_to_its_end
+from cardapp.output import run_printing
 
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
@@ -187,7 +187,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     options = parser().parse_args(argv)
     try:
-        return read_to_its_end(lambda: _run(options))
+        return run_printing(lambda: _run(options))
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
 

@@ -23,7 +23,7 @@ def test_check_says_that_every_place_fits(card: Path, capsys: pytest.CaptureFixt
     assert main(["check", str(card)]) == 0
     said = capsys.readouterr().out
     assert "4 steps, 5 snapshots" in said
-    assert "every place fits" in said
+    assert "every stop and code range matches" in said
 
 
 def test_check_finds_each_drifted_line(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,7 +32,7 @@ def test_check_finds_each_drifted_line(card: Path, capsys: pytest.CaptureFixture
     assert main(["check", str(card)]) == 1
     said = capsys.readouterr().out
     assert said.count("source_drift") == 5
-    assert "it stands at line" in said
+    assert "it is now in line" in said
 
 
 def test_check_refuses_a_layout_that_does_not_ship(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,12 +106,12 @@ def test_verify_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
         with database.write() as tx:
             events.append(tx, kind="note", actor="ada", key="", card=card, data={}, at="2026-01-01T00:00:00.000Z")
     assert main(["verify-events"]) == 0
-    assert "3 events, the chain is intact" in capsys.readouterr().out
+    assert "3 events, the hash chain is intact" in capsys.readouterr().out
     with database.write() as tx:
         tx.execute("DROP TRIGGER event_unchanged")
         tx.execute("UPDATE event SET actor = 'eve' WHERE seq = 2")
     assert main(["verify-events"]) == 1
-    assert "breaks at event 2" in capsys.readouterr().err
+    assert "broken at event 2" in capsys.readouterr().err
     database.close()
 
 

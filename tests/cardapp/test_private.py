@@ -49,7 +49,7 @@ def test_a_private_directory_that_is_in_use_is_taken(tmp_path: Path) -> None:
 def test_an_open_directory_that_is_in_use_is_refused_and_stays_open(tmp_path: Path, rights: int) -> None:
     place = opened(tmp_path / "a", rights)
     (place / "used").touch()
-    with pytest.raises(StateError, match=r"chmod 700 it.*set CARD_X") as refused:
+    with pytest.raises(StateError, match=r"chmod 700 on it.*set CARD_X") as refused:
         private.make_directory(place, "CARD_X")
     assert refused.value.code == "state_directory_open"
     assert mode(place) == rights
@@ -69,7 +69,7 @@ def test_every_maker_refuses_a_directory_that_could_be_others(
 ) -> None:
     used = opened(tmp_path / "used")
     (used / "mine").touch()
-    with pytest.raises(StateError, match=r"chmod 700 it.*set CARD_"):
+    with pytest.raises(StateError, match=r"chmod 700 on it.*set CARD_"):
         maker(used)
     assert (mode(used), [each.name for each in used.iterdir()]) == (0o755, ["mine"])
 
@@ -80,7 +80,7 @@ def test_every_maker_refuses_a_directory_that_could_be_others(
     assert refused.value.code == "state_symlink"
 
     (tmp_path / "file").touch()
-    with pytest.raises(StateError, match=r"no directory.*set CARD_"):
+    with pytest.raises(StateError, match=r"is not a directory.*set CARD_"):
         maker(tmp_path / "file")
     with pytest.raises(StateError, match="Not a directory; set CARD_"):
         maker(tmp_path / "file" / "below")
@@ -105,7 +105,7 @@ def test_a_database_may_lie_where_nobody_else_can_replace_it(tmp_path: Path, rig
 @pytest.mark.parametrize("rights", [0o777, 0o770, 0o702])
 def test_a_database_may_not_lie_where_others_can_replace_it(tmp_path: Path, rights: int) -> None:
     place = opened(tmp_path / "a", rights)
-    with pytest.raises(StateError, match=r"may replace.*CARD_STATE_DATABASE") as refused:
+    with pytest.raises(StateError, match=r"can replace.*CARD_STATE_DATABASE") as refused:
         Database.open(place / "card-state")
     assert refused.value.code == "state_directory_open"
     assert (mode(place), list(place.iterdir())) == (rights, [])
@@ -114,7 +114,7 @@ def test_a_database_may_not_lie_where_others_can_replace_it(tmp_path: Path, righ
 def test_another_users_database_is_refused_unopened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = opened(tmp_path / "a", 0o1777)
     (place / "card-state").touch()
-    monkeypatch.setattr(private, "_SYSTEM", place.stat().st_uid)
+    monkeypatch.setattr(private, "_ROOT_UID", place.stat().st_uid)
     monkeypatch.setattr(os, "geteuid", lambda: place.stat().st_uid + 1)
     with pytest.raises(StateError, match="another user") as refused:
         Database.open(place / "card-state")

@@ -71,7 +71,7 @@ def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Ca
     ("word", "rule"), [("anyOf", []), ("type", "number"), ("const", 1), ("uniqueItems", True), ("uniqueItems", False)]
 )
 def test_a_rule_without_a_predicate_is_named(word: str, rule: Any) -> None:
-    with pytest.raises(ValueError, match=f"no predicate for {word}"):
+    with pytest.raises(ValueError, match=f"keyword '{word}' .* is not implemented"):
         compile_schema({"$defs": {}, word: rule})
 
 
@@ -123,13 +123,13 @@ def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: P
 @pytest.mark.parametrize(
     ("place", "value", "said"),
     [
-        (("title",), "half \ud800", "half of a surrogate pair, which is no character, at /title"),
-        (("target", "directory"), "\udc80", "half of a surrogate pair, which is no character, at /target/directory"),
-        (("\ud800",), 1, "half of a surrogate pair, which is no character, at /"),
+        (("title",), "half \ud800", "unpaired surrogate, which is not a character, at /title"),
+        (("target", "directory"), "\udc80", "unpaired surrogate, which is not a character, at /target/directory"),
+        (("\ud800",), 1, "unpaired surrogate, which is not a character, at /"),
         (("tasks",), [[]] * 2 + [10**400], "a number of 401 digits"),
-        (("text",), float("nan"), "NaN, which is no JSON value"),
-        (("target", "build"), ["make\0"], r"/target/build/0 must not hold the control character U\+0000"),
-        (("target", "args"), ["a\0b"], r"/target/args/0 must not hold the control character U\+0000"),
+        (("text",), float("nan"), "NaN, which is not a JSON value"),
+        (("target", "build"), ["make\0"], r"/target/build/0 must not contain the control character U\+0000"),
+        (("target", "args"), ["a\0b"], r"/target/args/0 must not contain the control character U\+0000"),
     ],
 )
 def test_what_could_not_be_shown_or_run_is_refused(place: tuple[str, ...], value: Any, said: str) -> None:

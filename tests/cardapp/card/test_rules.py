@@ -200,7 +200,7 @@ def test_drift_says_where_the_text_went(catalog: Catalog) -> None:
     assert not list(drift.find(catalog, {"a.c": ["", "", "int x;"]}))
     moved = list(drift.find(catalog, {"a.c": ["int x;", "", ""]}))
     assert {found.key for found in moved} == set(catalog.snapshots)
-    assert "it stands at line 1" in moved[0].message
+    assert "it is now in line 1" in moved[0].message
     assert all("cannot be read" in found.message for found in drift.find(catalog, {}))
 
 

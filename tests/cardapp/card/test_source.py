@@ -91,7 +91,7 @@ def test_each_fault_is_named_by_its_place(source: dict[str, Any], path: list[Any
 def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
     twin = copy.deepcopy(source["tasks"][0])
     source["tasks"].append(twin)
-    assert faults(source) == {"/tasks/2/id": "'t1' is used twice among its siblings"}
+    assert faults(source) == {"/tasks/2/id": "'t1' is already the id of a sibling"}
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
     [
         (b"{", "not JSON"),
         (b"\xff", "not UTF-8"),
-        (b'{"id": "a", "id": "b"}', "stands twice"),
+        (b'{"id": "a", "id": "b"}', "has the name 'id' twice"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[]", "must be an object"),
     ],

@@ -147,7 +147,7 @@ def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     assert emit(form="pdf") == 2
     assert capsys.readouterr() == (
-        "", "cardapp: a PDF is not for a terminal: name a file with -o FILE, or send it into a pipe\n"
+        "", "cardapp: a PDF cannot be written to a terminal: name a file with -o FILE, or redirect the output\n"
     )  # fmt: skip
     assert emit(form="latex") == 0
 
@@ -161,5 +161,5 @@ def test_an_ending_of_another_format_is_told(
     output = tmp_path / name
     assert emit("-o", str(output), form="LaTeX") == 0
     assert output.read_text("utf-8").startswith("% Set this")
-    told = f"cardapp: {output} is written as latex; its ending says {says}\n" if says else ""
+    told = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
     assert capsys.readouterr().err == told
