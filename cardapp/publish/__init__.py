@@ -1,1 +1,1 @@
-"""What hands a card out or checks it: layout files, export to HTML, LaTeX and PDF, and the check of a whole card."""
+"""Layout files, the export of a card to HTML, LaTeX and PDF, and the check of a whole card."""

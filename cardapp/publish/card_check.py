@@ -1,4 +1,4 @@
-"""Checking a card: its source and the drift of its places, and on request every snapshot replayed for real."""
+"""The check of a card: its layout, its references into the C files, and on request a replay of every snapshot."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _REPLAY_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Finding:
-    """One fault: the key of the place, a stable code, and a sentence."""
+    """One fault: the key of its position ("" is the card), a stable code, and a message."""
 
     key: str
     code: str
@@ -33,7 +33,7 @@ class Finding:
 
 
 def layout_faults(loaded: LoadedCard) -> list[Finding]:
-    """Why the card cannot be laid out, on the screen or on paper: no layout, a faulty one, or one without the room."""
+    """The fault, if any, that leaves the card without sheets: a missing or invalid layout, or a part that fits no sheet."""
     try:
         layout = layouts.find(loaded.card.layout)
         for arranged in (layout.arranged("html"), layout.arranged("latex")):
@@ -44,12 +44,15 @@ def layout_faults(loaded: LoadedCard) -> list[Finding]:
 
 
 def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:
-    """The places of the card that do not fit its C files."""
+    """The code ranges and stops of the card that do not match its C files."""
     return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, loaded.sources())]
 
 
-def replay_all(loaded: LoadedCard, catalog: Catalog, told: Callable[[str, Finding | None], None]) -> list[Finding]:
-    """Replay every snapshot in a session of its own; ``told`` hears of each as it ends (None: proved)."""
+def replay_all(loaded: LoadedCard, catalog: Catalog, report: Callable[[str, Finding | None], None]) -> list[Finding]:
+    """Replay every snapshot in a temporary session and return the faults.
+
+    ``report`` is called after each snapshot with its key and its fault, None if the snapshot matches the card.
+    """
     findings = []
     with _session(loaded) as link:
         binding = binding_of(link.binding())
@@ -57,7 +60,7 @@ def replay_all(loaded: LoadedCard, catalog: Catalog, told: Callable[[str, Findin
             finding = _replay(link, binding, loaded, catalog, key, number)
             if finding is not None:
                 findings.append(finding)
-            told(key, finding)
+            report(key, finding)
     return findings
 
 
@@ -65,11 +68,11 @@ def _replay(
     link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
 ) -> Finding | None:
     snapshot = catalog.snapshots[key]
-    asked = replay.arguments(
+    arguments = replay.arguments(
         binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS, fresh=True
     )
     try:
-        reading = link.call(replay.TOOL, asked, seconds=_REPLAY_SECONDS + 5)
+        reading = link.call(replay.TOOL, arguments, seconds=_REPLAY_SECONDS + 5)
     except SessionUnavailable:
         raise
     except CardAppError as error:
@@ -85,7 +88,7 @@ def _replay(
 
 @contextmanager
 def _session(loaded: LoadedCard) -> Iterator[SessionLink]:
-    """A session in a state directory of its own, stopped and removed at the end whatever happens."""
+    """A session in a temporary state directory; both are removed at the end, also after an error."""
     with tempfile.TemporaryDirectory(prefix="card-check-", dir="/tmp") as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
         environment["CARD_STATE_DIR"] = folder
@@ -99,13 +102,13 @@ def _session(loaded: LoadedCard) -> Iterator[SessionLink]:
 
 
 def _card_session(environment: dict[str, str], *arguments: str, check: bool = True) -> None:
-    """Run the session tool as a program: the session's code is never imported on this side."""
+    """Run the session control tool as a subprocess, because nothing outside ``container`` may import its code."""
     command = [sys.executable, "-P", "-m", "cardapp.container", *arguments]
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )
     if check and ended.returncode != 0:
-        said = (ended.stderr or ended.stdout).strip()
+        message = (ended.stderr or ended.stdout).strip()
         if ended.returncode == 3:
-            raise MissingRequirement(said)
-        raise CardAppError(said, code="session_failed")
+            raise MissingRequirement(message)
+        raise CardAppError(message, code="session_failed")

@@ -1,4 +1,4 @@
-"""A card as a file to hand out: its sheets, in the format that was asked for, written whole or not at all."""
+"""Exports a card's sheets to a file in HTML, LaTeX or PDF. The file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from cardapp.settings import load
 
 @dataclass(frozen=True)
 class ExportedFile:
-    """The bytes of a card's file, and what whoever asked for it should know of it, a sentence each."""
+    """The content of the file, and remarks for the user, one sentence each."""
 
     content: bytes
     remarks: tuple[str, ...] = ()
@@ -43,33 +43,33 @@ def _latex(document: Document, _environment: Environment) -> ExportedFile:
 
 def _pdf(document: Document, environment: Environment) -> ExportedFile:
     typeset_pdf = typeset(render_latex(document), load(environment).latex_cache)
-    return ExportedFile(typeset_pdf.pdf, (*typeset_pdf.remarks, *_unshown(typeset_pdf.named)))
+    return ExportedFile(typeset_pdf.pdf, (*typeset_pdf.remarks, *_missing_glyphs(typeset_pdf.named)))
 
 
-def _unshown(characters: Iterable[str]) -> Iterator[str]:
+def _missing_glyphs(characters: Iterable[str]) -> Iterator[str]:
     if codes := ", ".join(f"U+{ord(char):04X}" for char in characters):
         yield (
-            f"no font here has {codes}; they are named in their places. "
-            f"More fonts: sudo apt-get install {' '.join(FONT_PACKAGES)}"
+            f"no installed font has {codes}; the PDF shows their code points instead. "
+            f"To install more fonts: sudo apt-get install {' '.join(FONT_PACKAGES)}"
         )
 
 
 EMITTERS: Mapping[str, Emitter] = {"html": _html, "latex": _latex, "pdf": _pdf}
-"""The formats by their names on the command line, each from the sheets to its file."""
+"""The function that writes each format, by its name on the command line."""
 
 
 def emit(loaded: LoadedCard, layout: Layout, form: str, environment: Environment) -> ExportedFile:
-    """The card in the format ``form``, a name of ``EMITTERS``; ``environment`` has the settings (``settings.load``)."""
+    """The card in the format ``form``, a key of ``EMITTERS``; ``environment`` contains the settings."""
     arranged = layout.arranged("html" if form == "html" else "latex")
-    with _uncollected():
-        # The sheets have no name here: they are gone before the collector looks at what there is.
+    with _garbage_collection_paused():
+        # No local variable keeps the sheets alive, so they are freed before collection resumes.
         return EMITTERS[form](compose(loaded.card, loaded.identity, arranged, loaded.sources()), environment)
 
 
 @contextmanager
-def _uncollected() -> Iterator[None]:
-    """The sheets of a big card are a million objects in no cycle; to look for one again and again takes a fifth of the
-    time."""
+def _garbage_collection_paused() -> Iterator[None]:
+    """The sheets of a big card are a million objects without a reference cycle; scanning them again and again takes a
+    fifth of the time."""
     was_on = gc.isenabled()
     gc.disable()
     try:
@@ -80,9 +80,9 @@ def _uncollected() -> Iterator[None]:
 
 
 def write(content: bytes, output: str | None) -> None:
-    """Write to the file ``output``, whole or not at all; to standard output for None and "-".
+    """Write to the file ``output``, completely or not at all; to standard output for None and "-".
 
-    :raises UsageError: it cannot be written.
+    :raises UsageError: the output cannot be written.
     """
     try:
         if output is None or output == "-":
@@ -91,15 +91,15 @@ def write(content: bytes, output: str | None) -> None:
         else:
             _write_file(content, Path(output))
     except BrokenPipeError:
-        raise  # whoever read it has enough
+        raise  # the reader closed the pipe; ``output.run_printing`` handles that
     except OSError as error:
         raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
 
 
 def _write_file(content: bytes, path: Path) -> None:
-    path = path.resolve()  # a link stays, and leads to the new content
+    path = path.resolve()  # replaces the target of a symbolic link, not the link
     if path.exists() and not path.is_file():
-        path.write_bytes(content)  # a pipe or a terminal
+        path.write_bytes(content)  # a pipe or a device
         return
     new = path.with_name(f".emit-{secrets.token_hex(8)}")
     try:

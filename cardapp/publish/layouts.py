@@ -1,4 +1,4 @@
-"""The layout files: those that ship in ``templates/``, found by their id, and any other by its path."""
+"""Finds and loads layout files: the shipped ones in ``templates/`` by their id, others by their path."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MAX_LAYOUT_BYTES = 1024 * 1024
 
 
 def shipped() -> list[Path]:
-    """The files that ship, by their names; an id is the name without its ending."""
+    """The shipped files, sorted by name; a layout's id is the file name without its suffix."""
     return sorted(TEMPLATES.glob("karta-*.json"))
 
 
@@ -28,37 +28,41 @@ def known_ids() -> list[str]:
 
 
 def path_of(layout_id: str) -> Path:
-    """Where the shipped layout of this id lies; :class:`NoLayout` names those that there are."""
+    """The path of the shipped layout with this id; else :class:`NoLayout`, whose message lists the known ids."""
     if layout_id not in known_ids():
-        message = f"the layout {layout_id!r} is not known; known: {', '.join(known_ids())}"
-        raise NoLayout(f"{message}. The name of a layout file ends with .json")
+        message = f"there is no layout {layout_id!r}; known: {', '.join(known_ids())}"
+        raise NoLayout(f"{message}. To use a layout file, give its name with the suffix .json")
     return TEMPLATES / f"{layout_id}.json"
 
 
 def find(argument: str) -> Layout:
-    """The layout that a command line means: an id, or else the path of a file (it ends with .json, or has a slash)."""
+    """The layout that a command line argument names: a path if it ends with ".json" or contains a slash, else an id."""
     is_path = argument.endswith(".json") or "/" in argument
     return load(Path(argument) if is_path else path_of(argument))
 
 
 def load(path: Path) -> Layout:
-    """Read and check the file at ``path``; :class:`InvalidLayout` names every fault, :class:`NoLayout` that it is not
-    there."""
+    """Load the layout file at ``path``; :class:`InvalidLayout` has every fault.
+
+    :raises NoLayout: there is no such file.
+    """
     try:
         with open(path, "rb") as file:
             raw = file.read(MAX_LAYOUT_BYTES + 1)
     except FileNotFoundError as error:
         known = ", ".join(known_ids())
-        raise NoLayout(f"there is no layout file {path}: name a file, or a layout that ships ({known})") from error
+        raise NoLayout(
+            f"there is no layout file {path}: name an existing file, or a shipped layout ({known})"
+        ) from error
     except IsADirectoryError as error:
-        raise NoLayout(f"{path} is a folder: name a layout file in it, which ends with .json") from error
+        raise NoLayout(f"{path} is a folder: name a layout file, which ends with .json") from error
     except OSError as error:
         raise InvalidLayout(f"{path} cannot be read: {error.strerror}") from error
     return parse(raw, str(path))
 
 
 def parse(raw: bytes, name: str) -> Layout:
-    """The layout in ``raw``; ``name`` is what messages call it."""
+    """The layout in ``raw``; ``name`` stands for it in messages."""
     if len(raw) > MAX_LAYOUT_BYTES:
         raise InvalidLayout(f"{name} is larger than {MAX_LAYOUT_BYTES} bytes")
     try:

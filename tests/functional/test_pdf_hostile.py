@@ -71,8 +71,8 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
     assert [size for size in wide if float(size) > 2] == []
     lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", typeset_pdf.log, re.M)}
     assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, typeset_pdf.named))
-    # The colophon lists what no font has, which nobody knew before: it may have been set smaller for that.
-    assert [told for told in typeset_pdf.remarks if not re.match("colophon .* was set smaller", told)] == []
+    # The colophon lists what no font has, which nobody knew before: it may have been scaled down for that.
+    assert [told for told in typeset_pdf.remarks if not re.match("colophon .* was scaled down", told)] == []
     (folder / "card.pdf").write_bytes(typeset_pdf.pdf)
     told = subprocess.run(
         ["pdftotext", "-raw", folder / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
@@ -130,7 +130,7 @@ def test_a_family_that_is_not_here_is_told_of_and_set_in_noto(
     document = compose(card, IDENTITY, replace(layout, typography=typography), sources)
     typeset_pdf = typeset(render(document), cache)
     remarks = [remark.partition(";")[0] for remark in typeset_pdf.remarks]
-    assert remarks == ["there is no font family No Such Family here"]
+    assert remarks == ["the font family No Such Family is not installed"]
     (tmp_path / "card.pdf").write_bytes(typeset_pdf.pdf)
     command = ["pdffonts", str(tmp_path / "card.pdf")]
     fonts = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout.splitlines()[2:]

@@ -135,11 +135,11 @@ def test_no_package_is_used_that_the_set_up_for_sheets_does_not_bring(command: l
 def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert emit("--layout", "karta-nope") == 2
     assert capsys.readouterr().err == (
-        "cardapp: the layout 'karta-nope' is not known; known: karta-5a, karta-5b, karta-blank, karta-classic, "
-        "karta-mixed. The name of a layout file ends with .json\n"
+        "cardapp: there is no layout 'karta-nope'; known: karta-5a, karta-5b, karta-blank, karta-classic, "
+        "karta-mixed. To use a layout file, give its name with the suffix .json\n"
     )
     assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
-    said = f"cardapp: {tmp_path} is a folder: name a layout file in it, which ends with .json\n"
+    said = f"cardapp: {tmp_path} is a folder: name a layout file, which ends with .json\n"
     assert capsys.readouterr().err == said * 2
 
 

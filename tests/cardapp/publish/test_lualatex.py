@@ -74,8 +74,8 @@ def test_what_comes_out(machine: Machine) -> None:
     machine.lualatex(f"cp card.tex card.pdf; cat >card.log <<'END'\n{log}END")
     done = typeset(TEX, machine.cache)
     remarks = (
-        "there is no font family Comic Sans MS here; the layout's next one is set in its place, at last Noto",
-        "text t/b/p/s came out 1.2 mm higher than reckoned and was set smaller",
+        "the font family Comic Sans MS is not installed; the layout's next family, or else Noto, is used instead",
+        "text t/b/p/s was 1.2 mm too high for its place and was scaled down",
     )
     assert done == TypesetPdf(TEX.encode(), remarks, ("\ue000", "🙂"), log)
     assert machine.left == []
@@ -94,9 +94,9 @@ def test_emit_tells_of_what_it_could_not_show(
     assert main(["emit", str(ROOT / "etc/cards/calc"), "--format", "pdf", "-o", str(output)]) == 0
     assert output.read_text() == "done\n"
     assert capsys.readouterr().err == (
-        "cardapp: text t/b/p/s came out 1.2 mm higher than reckoned and was set smaller\n"
-        "cardapp: no font here has U+1F642; they are named in their places. "
-        "More fonts: sudo apt-get install fonts-noto-extra fonts-noto-cjk fonts-noto-color-emoji\n"
+        "cardapp: text t/b/p/s was 1.2 mm too high for its place and was scaled down\n"
+        "cardapp: no installed font has U+1F642; the PDF shows their code points instead. "
+        "To install more fonts: sudo apt-get install fonts-noto-extra fonts-noto-cjk fonts-noto-color-emoji\n"
     )
 
 
@@ -139,7 +139,7 @@ def test_it_runs_in_a_private_folder_with_nothing_of_the_users_environment(
 def test_without_lualatex_its_packages_are_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(machine.path))
     said = refused(machine, MissingRequirement)
-    assert "there is no lualatex on PATH" in said
+    assert "lualatex is not on PATH" in said
     assert f"sudo apt-get install {' '.join(PACKAGES)}" in said
     assert "--format html or --format latex" in said
 
@@ -167,16 +167,16 @@ def test_a_missing_file_of_latex_names_the_packages_too(machine: Machine, fault:
 )
 def test_an_error_is_told_by_its_place_in_the_card(machine: Machine, fault: str, said: str) -> None:
     machine.lualatex(f"echo half >card.pdf; echo '{fault}' >card.log; exit 1")
-    assert refused(machine, TypesettingFailed).startswith(f"LaTeX failed {said}; emit the card with --format latex")
+    assert refused(machine, TypesettingFailed).startswith(f"LaTeX failed {said}; for details, emit the card with --format latex")
 
 
 @pytest.mark.parametrize(
     ("script", "said"),
     [
-        ("echo half >card.pdf; kill -KILL $$", "lualatex was ended by SIGKILL"),
+        ("echo half >card.pdf; kill -KILL $$", "lualatex was killed by SIGKILL"),
         ("echo half >card.pdf; exit 7", "lualatex ended with exit code 7"),
-        ("exit 0", "lualatex made no PDF and does not say why"),
-        ("echo '! error:  (file io): fwrite() failed' >card.log; exit 1", "No space left on device; TMPDIR"),
+        ("exit 0", "lualatex made no PDF and reported no error"),
+        ("echo '! error:  (file io): fwrite() failed' >card.log; exit 1", "No space left on device; set TMPDIR"),
     ],
 )
 def test_half_a_pdf_is_none(machine: Machine, script: str, said: str) -> None:
