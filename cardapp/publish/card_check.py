@@ -33,7 +33,7 @@ class Finding:
 
 
 def layout_faults(loaded: LoadedCard) -> list[Finding]:
-    """The fault, if any, that leaves the card without sheets: a missing or invalid layout, or a part that fits no sheet."""
+    """Why the card has no sheets, if so: its layout is missing or invalid, or a part fits no sheet."""
     try:
         layout = layouts.find(loaded.card.layout)
         for arranged in (layout.arranged("html"), layout.arranged("latex")):

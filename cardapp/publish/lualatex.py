@@ -78,8 +78,8 @@ def typeset(tex: str, cache: Path, *, time_limit: float | None = None) -> Typese
     except OSError as error:
         place = error.filename or tempfile.gettempdir()
         raise TypesettingFailed(
-            f"the PDF cannot be made, because {place} cannot be used: {error.strerror}; set TMPDIR or CARD_STATE_DIR to "
-            "another directory"
+            f"the PDF cannot be made, because {place} cannot be used: {error.strerror}; set TMPDIR or CARD_STATE_DIR "
+            "to another directory"
         ) from error
 
 

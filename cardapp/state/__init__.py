@@ -1,1 +1,1 @@
-"""What outlives the process: one SQLite file and a directory of pictures. Callers pass the time, no clock is asked."""
+"""The stored state: one SQLite file and a directory of images. Callers pass the time; nothing here reads a clock."""

@@ -1,4 +1,4 @@
-"""What a checkpoint leaves behind: the generation seen last, each card's last operation, each step's last result."""
+"""Stored results of checkpoints: the greatest generation, each card's last operation, each step's last result."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from cardapp.card.progress import LastResult
 
 
 def load_generation(conn: sqlite3.Connection) -> int:
-    """The greatest generation seen; one counter for the whole database, 0 when fresh."""
+    """The greatest generation used so far, 0 in a new database; all cards share the counter."""
     return int(conn.execute("SELECT value FROM generation").fetchone()["value"])
 
 
 def save_generation(conn: sqlite3.Connection, generation: int) -> int:
-    """Raise the counter to ``generation`` and return it; it never falls, so a smaller one changes nothing."""
+    """Raise the counter to at least ``generation`` and return its value; a smaller value does not lower it."""
     row = conn.execute("UPDATE generation SET value = max(value, ?) RETURNING value", (generation,)).fetchone()
     return int(row["value"])
 
@@ -34,7 +34,7 @@ def save_operation(conn: sqlite3.Connection, uuid: str, operation: dict[str, Any
 
 
 def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
-    """Step key (``t1/b1/p1/s1``) to its last result; steps that never ran are absent."""
+    """The last results by step key (``t1/b1/p1/s1``); steps that were never replayed are absent."""
     rows = conn.execute(
         "SELECT step_key, state, at, key, code FROM result WHERE card_uuid = ? ORDER BY step_key", (uuid,)
     )
@@ -42,7 +42,7 @@ def load_results(conn: sqlite3.Connection, uuid: str) -> dict[str, LastResult]:
 
 
 def load_result(conn: sqlite3.Connection, uuid: str, step_key: str) -> LastResult | None:
-    """One step's last result; None while it never ran."""
+    """One step's last result; None if it was never replayed."""
     row = conn.execute(
         "SELECT state, at, key, code FROM result WHERE card_uuid = ? AND step_key = ?", (uuid, step_key)
     ).fetchone()

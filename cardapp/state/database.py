@@ -1,6 +1,6 @@
-"""The one SQLite file: opened safely, migrated, one writer, pooled readers, closed by its owner.
+"""The SQLite database: safe opening, migrations, one writing connection and a pool of reading ones.
 
-WAL with ``synchronous=FULL``: what was acknowledged is on the disk, and readers never wait for the writer.
+It uses WAL with ``synchronous=FULL``: a committed change is on the disk, and readers do not wait for the writer.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from cardapp.state.sqlite_errors import translating
 from cardapp.state.writer import Writer
 
 Connection = sqlite3.Connection
-"""What ``write()`` and ``read()`` hand out; callers name the type without the driver."""
+"""The type of the connections from ``write()`` and ``read()``, for callers that may not import sqlite3."""
 
 _BUSY_SECONDS = 5.0
 _IDLE_READERS = 8
-"""Readers kept open between requests; more run at the same time when needed and are closed after."""
+"""Idle reading connections that are kept open; more are opened when needed and closed after use."""
 
 
 class Database:
-    """Made by ``open``; ``write()`` and ``read()`` may be used from any thread; ``close()`` may be called twice."""
+    """Create it with ``open``. Any thread may use ``write()`` and ``read()``; ``close()`` is idempotent."""
 
     def __init__(self, path: Path, writer: Writer) -> None:
         self.path = path
@@ -39,10 +39,10 @@ class Database:
 
     @classmethod
     def open(cls, path: Path) -> Database:
-        """Open or make the file (0600, its directory 0700) and bring its schema up to date.
+        """Open or create the file (mode 0600, its directory 0700) and migrate its schema.
 
-        Raises StateError for a symlinked file or directory, another application's file, a schema newer than ours, and
-        for a disk or file that cannot be used.
+        :raises StateError: file or directory is a symbolic link or another user's, the file is of another application
+            or has a newer schema, or it cannot be opened.
         """
         _make_private(path)
         with translating(path):
@@ -57,30 +57,30 @@ class Database:
         return cls(path, Writer(connection, path))
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
-        """A connection inside BEGIN IMMEDIATE, one thread at a time; leaving the block commits, an exception undoes.
+        """A connection in a transaction (BEGIN IMMEDIATE), one thread at a time; an exception rolls it back.
 
-        When the block is left without an exception the change is on the disk. A write inside a write of the same thread
-        is a RuntimeError. Keep the block short: all writers wait for it.
+        After the block the change is on the disk. Nesting it in the same thread raises RuntimeError. Keep the block
+        short: all other writers wait for it.
         """
         return self._writer.transaction()
 
     @contextmanager
     def read(self) -> Iterator[sqlite3.Connection]:
-        """A connection that sees one moment of the database and cannot write; a long block keeps the log growing."""
+        """A read-only connection that sees one snapshot of the database. A long block makes the WAL grow."""
         with translating(self.path):
             connection = self._take()
-            sound = True
+            usable = True
             try:
                 connection.execute("BEGIN")
                 yield connection
             except sqlite3.Error:
-                sound = False
+                usable = False
                 raise
             finally:
-                self._give_back(connection, sound)
+                self._give_back(connection, usable=usable)
 
     def close(self) -> None:
-        """Close the writer after the write under way, the idle readers now, and the busy ones as they come back."""
+        """Close the idle readers now, the writer after its current write, and each other reader after its use."""
         with self._guard:
             self._closed = True
             idle, self._idle = self._idle, []
@@ -92,7 +92,7 @@ class Database:
         with self._guard:
             if self._closed:
                 raise StateError(
-                    "The database is closed: the program is stopping. Repeat the request once it runs again."
+                    "The database is closed: the program is stopping. Repeat the request after its next start."
                 )
             if self._idle:
                 return self._idle.pop()
@@ -100,8 +100,8 @@ class Database:
         connection.execute("PRAGMA query_only = ON")
         return connection
 
-    def _give_back(self, connection: sqlite3.Connection, sound: bool) -> None:
-        if sound:
+    def _give_back(self, connection: sqlite3.Connection, *, usable: bool) -> None:
+        if usable:
             connection.execute("ROLLBACK")
             with self._guard:
                 if not self._closed and len(self._idle) < _IDLE_READERS:
@@ -112,17 +112,17 @@ class Database:
 
 @contextmanager
 def read_only(path: Path) -> Iterator[sqlite3.Connection]:
-    """One moment of a database that may be in use by a running server; nothing is made, migrated or changed.
+    """A read-only connection to a database that a running server may be using; sees one snapshot of it.
 
-    Raises StateError when there is no file, or it is not one of ours.
+    :raises StateError: the file does not exist, or is no database of this application.
     """
     if not path.is_file():
-        raise StateError(f"There is no database {path}. Set CARD_STATE_DIR or CARD_STATE_DATABASE to where it lies.")
+        raise StateError(f"There is no database {path}. Set CARD_STATE_DIR or CARD_STATE_DATABASE to its location.")
     with translating(path):
         connection = _connect(path, "ro")
         try:
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'event'").fetchone() is None:
-                raise StateError(f"The file {path} holds no card state. Name the database of a card application.")
+                raise StateError(f"{path} is not a database of the card application. Set CARD_STATE_DATABASE to one.")
             connection.execute("BEGIN")
             yield connection
         finally:
@@ -144,16 +144,16 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _make_private(path: Path) -> None:
-    """Refuse symlinks and other users' files, then make the directory and an empty file for this user only."""
+    """Refuse symbolic links and other users' files; create the directory and an empty file if missing."""
     private.make_directory_of_file(path.parent, "CARD_STATE_DATABASE")
     try:
         for place in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
             private.refuse_foreign(place, "CARD_STATE_DATABASE")
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        # An existing file is not opened: closing it again would drop this process's locks on it (POSIX).
+        # Do not open an existing file here: closing it would release all POSIX locks that this process has on it.
         elif not path.is_file():
-            raise StateError(f"{path} is no regular file. Set CARD_STATE_DATABASE to a file.")
+            raise StateError(f"{path} is not a regular file. Set CARD_STATE_DATABASE to another path.")
     except OSError as error:
         raise StateError(
             f"The database {path} cannot be opened: {error.strerror}. Give this user access to it, or set "

@@ -1,4 +1,4 @@
-"""The kinds of events (source: "Progress, events, evidence, reports" of the card contract). Pure."""
+"""The kinds of events (source: "Progress, events, evidence, reports" in the card contract)."""
 
 from __future__ import annotations
 

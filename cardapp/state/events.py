@@ -1,10 +1,10 @@
-"""The chronological record: only ever appended, each entry chained to the one before it.
+"""The chronological record of events: append-only, each event chained to the previous one by a hash.
 
-The hash of an entry is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the entry and of the hash
-before it. Evidence is pinned to an entry later, so it is no part of that entry's hash: it has an ``evidence.added``
-entry of its own whose data carries the image's SHA-256.
+The hash is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the event and the previous hash.
+Evidence may be pinned to an event later, so it is not part of that event's hash: an ``evidence.added`` event of its own
+records the image's SHA-256.
 
-A client's ``text`` is kept as ``data.text``, beside the members of its ``data``.
+A client's ``text`` is stored as ``data.text``, beside the members of its ``data``.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from cardapp.state import evidence
 from cardapp.state.event_kinds import EVIDENCE_ADDED
 
 GENESIS = "0" * 64
-"""The hash before the first entry."""
+"""The previous hash of the first event."""
 
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
-"""A page that holds so much data ends, however few its events are: each may have 64 KiB."""
+"""A page ends when its data reaches this size, because each event may have 64 KiB."""
 _COLUMNS = "seq, at, kind, actor, key, card, data, hash"
 
 
 class Head(NamedTuple):
-    """The record's last entry, of any card: its ``seq``, which is the number of entries, and its ``hash``."""
+    """The last event of any card: its ``seq``, which is the number of events, and its ``hash``."""
 
     seq: int
     hash: str
@@ -46,10 +46,12 @@ def append(
     at: str,
     text: str | None = None,
 ) -> dict[str, Any]:
-    """Append inside a write and return the event as the API shows it.
+    """Append an event in the writing transaction ``conn``; returns it as the API shows it.
 
-    ``key`` is the position's key ("" is the card), ``card`` is {id, version, source_sha256} (further members are left
-    out), ``at`` RFC 3339 UTC with milliseconds. Raises InvalidValue for a ``text`` that its ``data`` holds too.
+    :param key: the key of the position; "" is the card.
+    :param card: ``{id, version, source_sha256}``; further members are ignored.
+    :param at: RFC 3339, UTC, with milliseconds.
+    :raises InvalidValue: both ``text`` and ``data["text"]`` are given.
     """
     seq, previous = head(conn)
     event = {
@@ -80,13 +82,15 @@ def pin(
     card: Mapping[str, str],
     at: str,
 ) -> dict[str, Any]:
-    """Pin a stored picture inside a write and return its ``evidence.added`` event, which carries the picture's SHA-256.
+    """Pin a stored image to an event, in the writing transaction ``conn``; returns the ``evidence.added`` event.
 
-    Without ``event_seq`` the picture is pinned to that event itself. InvalidValue for an event that does not exist.
+    Without ``event_seq`` the image is pinned to the ``evidence.added`` event itself.
+
+    :raises InvalidValue: there is no event with this ``event_seq``.
     """
     last = head(conn).seq
     if event_seq is not None and not 0 < event_seq <= last:
-        message = f"there is no event {event_seq}; the last one is {last}"
+        message = f"there is no event {event_seq}; the last event is {last}"
         raise InvalidValue(f"event_seq: {message}", errors=(FieldError("/event_seq", message),))
     data = {"name": stored.name, "sha256": stored.sha256, "event_seq": event_seq, "caption": caption}
     event = append(conn, kind=EVIDENCE_ADDED, actor=actor, key=key, card=card, data=data, at=at)
@@ -103,15 +107,16 @@ def page(
     kind: str | None = None,
     key: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Events with ``seq > after`` in their order, at most ``limit`` and some MiB, with their evidence.
+    """Events with ``seq > after`` in order, with their evidence; at most ``limit`` events and about 4 MiB.
 
-    ``kind`` and ``key`` match exactly. The next page begins after the last event's ``seq``; an empty one is the end.
+    ``kind`` and ``key`` match exactly. Get the next page with ``after`` set to the last ``seq``; an empty page is the
+    end.
     """
     return _page(conn, {"kind": kind, "key": key}, after, limit)
 
 
 def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> list[dict[str, Any]]:
-    """The last ``limit`` events of a kind and a card, in their order, with their evidence."""
+    """The last ``limit`` events of a kind and a card, in order, with their evidence."""
     rows = conn.execute(
         f"SELECT {_COLUMNS} FROM event WHERE card_id = ? AND kind = ? ORDER BY seq DESC LIMIT ?",
         (card_id, kind, limit),
@@ -120,13 +125,13 @@ def latest(conn: sqlite3.Connection, *, limit: int, kind: str, card_id: str) -> 
 
 
 def head(conn: sqlite3.Connection) -> Head:
-    """The last entry; 0 and GENESIS before the first."""
+    """The last event; ``Head(0, GENESIS)`` if there is none."""
     row = conn.execute("SELECT seq, hash FROM event ORDER BY seq DESC LIMIT 1").fetchone()
     return Head(0, GENESIS) if row is None else Head(row["seq"], row["hash"])
 
 
 def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dict[str, Any]]:
-    """All events, or a card's, in order, read in chunks, so that a long record never stands in memory at once."""
+    """All events, or those of one card, in order; read in chunks, because a long record may not fit into memory."""
     after = 0
     while chunk := _page(conn, {"card_id": card_id}, after, _CHUNK):
         yield from chunk
@@ -142,30 +147,30 @@ def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
     if text is None:
         return dict(data)
     if "text" in data:
-        message = "is kept under this name already: leave it out of data, or send it there alone"
-        raise InvalidValue(f"data.text: the event's text {message}", errors=(FieldError("/data/text", message),))
+        message = "must not be given together with text: the event's text is stored there"
+        raise InvalidValue(f"data.text {message}", errors=(FieldError("/data/text", message),))
     return {"text": text, **data}
 
 
 def _page(conn: sqlite3.Connection, wanted: Mapping[str, str | None], after: int, limit: int) -> list[dict[str, Any]]:
-    """The events whose columns are as ``wanted``, None for any; each set of columns asked for has an index."""
-    asked = {column: value for column, value in wanted.items() if value is not None}
-    conditions = " AND ".join([*(f"{column} = ?" for column in asked), "seq > ?"])
+    """The events whose columns equal ``wanted`` (None: any value); each used combination of columns has an index."""
+    filters = {column: value for column, value in wanted.items() if value is not None}
+    conditions = " AND ".join([*(f"{column} = ?" for column in filters), "seq > ?"])
     rows = conn.execute(
-        f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*asked.values(), after, limit)
+        f"SELECT {_COLUMNS} FROM event WHERE {conditions} ORDER BY seq LIMIT ?", (*filters.values(), after, limit)
     )
     return _all_shown(conn, _filled(rows))
 
 
 def _filled(rows: Iterable[sqlite3.Row]) -> list[sqlite3.Row]:
-    """The rows up to the one that fills a page."""
-    held, size = [], 0
+    """The rows up to the one with which the page's data reaches its size limit."""
+    taken, size = [], 0
     for row in rows:
-        held.append(row)
+        taken.append(row)
         size += len(row["data"].encode())
         if size >= _PAGE_BYTES:
             break
-    return held
+    return taken
 
 
 def _all_shown(conn: sqlite3.Connection, rows: Sequence[sqlite3.Row]) -> list[dict[str, Any]]:
@@ -179,7 +184,7 @@ def _shown(row: sqlite3.Row, pinned: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def record(row: sqlite3.Row) -> dict[str, Any]:
-    """The hashed part of a stored event."""
+    """The members of a stored event that its hash covers."""
     return {
         "seq": row["seq"],
         "at": row["at"],

@@ -1,7 +1,7 @@
-"""Pictures pinned to events: the files, named by their content, and the rows that pin them.
+"""Evidence: images pinned to events. Files are named by their SHA-256; rows pin them to events.
 
-A file is on the disk, wholly and under its final name, before its row is written. So a crash leaves at most a file
-without a row: a temporary one is removed at the next start, a whole one waits for the same picture to be sent again.
+A file is complete on the disk under its final name before its row is written. So a crash leaves at most a file without
+a row. The next start removes temporary files; a complete file is reused when the same image is uploaded again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _MEDIA_TYPES = {"png": "image/png", "jpg": "image/jpeg"}
 
 @dataclass(frozen=True)
 class Stored:
-    """A picture on the disk. ``name`` is its SHA-256 in hex and .png or .jpg, ``size`` in bytes, sides in pixels."""
+    """A stored image. ``name`` is its SHA-256 in hex and .png or .jpg; ``size`` is in bytes, sides in pixels."""
 
     name: str
     media_type: str
@@ -53,9 +53,9 @@ class Stored:
 
 
 def store(root: Path, data: bytes) -> Stored:
-    """Check the picture (see ``images.inspect`` for the refusals), write it and sync it and its directory.
+    """Check the image (``images.inspect`` raises for an invalid one) and write it; file and directory are synced.
 
-    A picture that is there already is not written again. The caller has bounded the size of ``data``.
+    An image that exists already is not written again. The caller limits the size of ``data``.
     """
     image = inspect(data)
     name = f"{hashlib.sha256(data).hexdigest()}.{image.extension}"
@@ -66,22 +66,22 @@ def store(root: Path, data: bytes) -> Stored:
             _write(root, target, data)
     except OSError as error:
         raise StateError(
-            f"The picture could not be written to {root}: {error.strerror}. Free some space, or make it writable.",
+            f"The image cannot be written to {root}: {error.strerror}. Free disk space or make the directory writable.",
             code=_CODES.get(error.errno or 0, "state_io_error"),
         ) from error
     return Stored(name, image.media_type, len(data), image.width, image.height)
 
 
 def path(root: Path, name: str) -> Path:
-    """Where the picture of this name lies. NotFound for any other kind of name, a missing file and a symlink."""
+    """The path of the image with this name; NotFound for an invalid name, a missing file or a symbolic link."""
     place = root / name
     if NAME.fullmatch(name) is None or root.is_symlink() or place.is_symlink() or not place.is_file():
-        raise NotFound(f"There is no evidence {name[:80]!r}. The events list the names that there are.")
+        raise NotFound(f"There is no evidence {name[:80]!r}. GET /api/events lists the names.")
     return place
 
 
 def load(root: Path, name: str) -> bytes:
-    """The picture's bytes; NotFound as ``path``."""
+    """The image's bytes; NotFound as for ``path``."""
     try:
         descriptor = os.open(path(root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
@@ -91,14 +91,14 @@ def load(root: Path, name: str) -> bytes:
 
 
 def media_type(name: str) -> str:
-    """``image/png`` or ``image/jpeg``, by the extension of a valid name."""
+    """``image/png`` or ``image/jpeg``, by the suffix of a valid name."""
     return _MEDIA_TYPES[name.rpartition(".")[2]]
 
 
 def sweep(root: Path, conn: sqlite3.Connection) -> list[str]:
-    """At start, before anything is uploaded: remove temporary files; the names of pinned pictures that are missing.
+    """Remove temporary files and return the names of pinned images whose file is missing. Call it before any upload.
 
-    A whole picture without a row stays: it is what its name says, does no harm, and may belong to another database.
+    A complete image without a row is kept: it may belong to another database.
     """
     _make_private(root)
     found = set(os.listdir(root))
@@ -114,7 +114,7 @@ def _make_private(root: Path) -> None:
 
 
 def _write(root: Path, target: Path, data: bytes) -> None:
-    """Under a temporary name, synced, then renamed; the directory last, so that the name outlives a power cut."""
+    """Write and sync a temporary file, rename it, then sync the directory: the name must survive a power failure."""
     temporary = root / f".{secrets.token_hex(8)}.part"
     try:
         with open(temporary, "xb", opener=lambda name, flags: os.open(name, flags | os.O_CLOEXEC, 0o600)) as file:
@@ -140,9 +140,9 @@ def _sync_directory(directory: Path) -> None:
 
 
 def add(conn: sqlite3.Connection, stored: Stored, *, seq: int, event_seq: int, caption: str, at: str) -> None:
-    """Pin a stored picture to event ``event_seq``; ``seq`` is its own ``evidence.added`` event.
+    """Insert the row that pins an image to the event ``event_seq``; ``seq`` is its ``evidence.added`` event.
 
-    Use ``events.pin``, which appends that event too.
+    Callers use ``events.pin``, which also appends that event.
     """
     conn.execute(
         "INSERT INTO evidence (seq, event_seq, name, media_type, size, width, height, caption, at) "
@@ -162,7 +162,7 @@ def add(conn: sqlite3.Connection, stored: Stored, *, seq: int, event_seq: int, c
 
 
 def for_events(conn: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Event seq to its pictures {name, media_type, size, width, height, caption, at}, in the order they were pinned."""
+    """The images ``{name, media_type, size, width, height, caption, at}`` by event ``seq``, in the order of pinning."""
     pinned: dict[int, list[dict[str, Any]]] = {}
     rows = conn.execute(
         "SELECT * FROM evidence WHERE event_seq IN (SELECT value FROM json_each(?)) ORDER BY event_seq, seq",
@@ -175,30 +175,30 @@ def for_events(conn: sqlite3.Connection, seqs: Sequence[int]) -> dict[int, list[
 
 
 def faults(conn: sqlite3.Connection, root: Path | None) -> Iterator[tuple[int, str]]:
-    """(seq, what is wrong) where a row differs from its ``evidence.added`` event, which the chain protects; with
-    ``root`` also where the file is missing or is not what its name says."""
+    """Pairs of ``seq`` and a message for each row that differs from its ``evidence.added`` event, whose content the
+    hash chain protects; given ``root``, also for each file that is missing or does not match its name."""
     rows = conn.execute(
         "SELECT event.seq AS at_seq, event.data, evidence.* FROM event LEFT JOIN evidence ON evidence.seq = event.seq "
         "WHERE event.kind = 'evidence.added' ORDER BY event.seq"
     )
     for row in rows:
-        said = json.loads(row["data"])
+        data = json.loads(row["data"])
         if row["name"] is None:
-            yield row["at_seq"], f"the row of the evidence that entry {row['at_seq']} added was taken out"
+            yield row["at_seq"], f"the evidence row of event {row['at_seq']} was removed"
         elif (row["name"], row["caption"], row["event_seq"]) != (
-            said.get("name"),
-            said.get("caption"),
-            said.get("event_seq") or row["seq"],
+            data.get("name"),
+            data.get("caption"),
+            data.get("event_seq") or row["seq"],
         ):
-            yield row["seq"], f"the evidence row of entry {row['seq']} is not what that entry says"
-        elif root is not None and not _whole(root, row["name"]):
-            yield row["seq"], f"the picture {row['name']} is missing or was changed"
+            yield row["seq"], f"the evidence row of event {row['seq']} differs from the event"
+        elif root is not None and not _is_intact(root, row["name"]):
+            yield row["seq"], f"the image {row['name']} is missing or was changed"
     stray = "SELECT seq FROM evidence WHERE seq NOT IN (SELECT seq FROM event WHERE kind = 'evidence.added')"
     for row in conn.execute(stray):
-        yield row["seq"], f"an evidence row was added beside entry {row['seq']}"
+        yield row["seq"], f"an evidence row was added for event {row['seq']}, which is not evidence.added"
 
 
-def _whole(root: Path, name: str) -> bool:
+def _is_intact(root: Path, name: str) -> bool:
     try:
         return hashlib.sha256(load(root, name)).hexdigest() == name.partition(".")[0]
     except NotFound:

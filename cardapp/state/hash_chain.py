@@ -1,12 +1,12 @@
-"""Proof of the record: walk the events and recompute every hash.
+"""Verifies the record of events by recomputing all hashes.
 
-Found: an entry whose content or hash was edited, one taken out of or put into the middle, a changed order, entries
-missing at the end (the file's own counter of the greatest ``seq`` stands higher), evidence rows whose own entry says
-otherwise, and with the evidence directory at hand pictures that are missing or are not what their name says.
+It detects: an event that was changed, removed, inserted or moved; events removed at the end (SQLite's own counter has a
+greater ``seq``); evidence rows that differ from their ``evidence.added`` event; and, given the evidence directory,
+images that are missing or changed.
 
-Not found: a record whose tail was cut together with that counter, or which was rewritten from some entry to the end
-with new hashes. No secret is involved, so whoever can write the file can do that; only a ``head`` noted elsewhere (a
-printed report, say) shows it: compare it with the head of today, or with the hash of that ``seq``.
+It cannot detect a record whose end was removed together with that counter, or that was rewritten up to its end with new
+hashes: whoever can write the file can do that, because no secret is involved. To detect it, compare the last hash with
+one that was noted elsewhere, for example in a printed report.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from cardapp.state.events import GENESIS, chained, record
 
 @dataclass(frozen=True)
 class Report:
-    """``count`` entries hold, ``head`` is the last one's hash; ``broken_seq`` is the first that does not, or None."""
+    """``count`` events are intact, ``head`` is the last one's hash; ``broken_seq`` is the first faulty one or None."""
 
     count: int
     head: str
@@ -35,7 +35,7 @@ class Report:
 
 
 def verify(conn: sqlite3.Connection, *, evidence_root: Path | None = None) -> Report:
-    """Check the whole record; constant memory, stops at the first entry that does not hold."""
+    """Verify the whole record in constant memory; stops at the first fault."""
     count, head = 0, GENESIS
     for row in conn.execute("SELECT * FROM event ORDER BY seq"):
         reason = _fault(row, count + 1, head)
@@ -44,25 +44,27 @@ def verify(conn: sqlite3.Connection, *, evidence_root: Path | None = None) -> Re
         count, head = count + 1, row["hash"]
     counter = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
     if counter is not None and counter["seq"] > count:
-        return Report(count, head, count + 1, f"the last {counter['seq'] - count} entries were taken out")
+        removed = counter["seq"] - count
+        reason = "the last event was removed" if removed == 1 else f"the last {removed} events were removed"
+        return Report(count, head, count + 1, reason)
     for seq, reason in evidence.faults(conn, evidence_root):
         return Report(count, head, seq, reason)
     return Report(count, head, None, None)
 
 
 def verify_file(path: Path, *, evidence_root: Path | None = None) -> Report:
-    """``verify`` over a database that a running server may be using; nothing is changed."""
+    """``verify`` for a database file that a running server may be using."""
     with read_only(path) as conn:
         return verify(conn, evidence_root=evidence_root)
 
 
 def _fault(row: sqlite3.Row, expected_seq: int, previous: str) -> str | None:
     if row["seq"] != expected_seq:
-        return f"entry {expected_seq} was taken out"
+        return f"event {expected_seq} was removed"
     try:
         event = record(row)
     except ValueError:
-        return f"entry {expected_seq} is no longer JSON"
+        return f"event {expected_seq} is no longer valid JSON"
     if chained(previous, event) != row["hash"]:
-        return f"the content of entry {expected_seq} does not fit its hash and the entry before it"
+        return f"the hash of event {expected_seq} does not match its content and the previous event"
     return None

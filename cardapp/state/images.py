@@ -1,7 +1,8 @@
-"""Is this really a PNG or JPEG, wholly and nothing else? Checked by hand, without decoding a pixel. Pure.
+"""Checks that a file is one complete PNG or JPEG image and nothing else, without decoding pixels.
 
-A file that is an image and something else too (a script, an archive behind the end) is refused: what we serve must be
-read the same way by everyone. Sources: PNG specification (W3C, third edition) chapters 5 and 11; ITU-T T.81 annex B.
+A file that is also something else (with a script or an archive after the image's end) is refused, because other
+programs could interpret a served file differently. Sources: PNG specification (W3C, third edition) chapters 5 and 11;
+ITU-T T.81 annex B.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import NoReturn
 from cardapp.errors import InvalidValue, UnsupportedMediaType
 
 MAXIMUM_SIDE = 20_000
-"""Pixels; four times the widest screen, and what a browser still shows."""
+"""Pixels; more than any screen has, and browsers still show such an image."""
 
 _PNG_SIGNATURE = b"\x89PNG\r\n\x1a\n"
 _PNG_DEPTHS = {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}
@@ -26,12 +27,12 @@ _SOI, _EOI, _SOS = 0xD8, 0xD9, 0xDA
 _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _JPEG_ALONE = frozenset(range(0xD0, 0xD8)) | {0x01}
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
-"""The first real marker in coded data, where 0xFF is followed by zero, by a restart marker or by more 0xFF."""
+"""The marker that ends coded data; within the data, 0xFF precedes only a zero, a restart marker or another 0xFF."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """What was found. ``extension`` has no dot; sides are in pixels."""
+    """The type and size of an image. ``extension`` has no dot; width and height are in pixels."""
 
     media_type: str
     extension: str
@@ -40,14 +41,17 @@ class Image:
 
 
 def inspect(data: bytes) -> Image:
-    """Walk the whole file. UnsupportedMediaType when it begins like neither format, InvalidValue when its structure,
-    sides or end are not those of one image."""
+    """Check the whole file.
+
+    :raises UnsupportedMediaType: it has the signature of neither format.
+    :raises InvalidValue: its structure or size is invalid, or it is not exactly one image.
+    """
     if data.startswith(_PNG_SIGNATURE):
         return _png(data)
     if data.startswith(b"\xff\xd8\xff"):
         return _jpeg(data)
     raise UnsupportedMediaType(
-        "Evidence is a PNG or JPEG image; these bytes begin like neither. Convert it and send it again."
+        "Evidence must be a PNG or JPEG image, but the data begins like neither. Convert the image and send it again."
     )
 
 
@@ -58,37 +62,37 @@ def _png(data: bytes) -> Image:
     chunks = list(_png_chunks(data))
     kinds = [kind for kind, _ in chunks]
     if kinds[0] != b"IHDR" or kinds.count(b"IHDR") != 1:
-        _refuse("PNG", "it does not begin with its one header")
+        _refuse("PNG", "it does not begin with a single header chunk (IHDR)")
     if kinds[-1] != b"IEND" or chunks[-1][1]:
-        _refuse("PNG", "it has no proper end: it was cut off")
+        _refuse("PNG", "it does not end with an empty IEND chunk")
     image, colour = _png_header(chunks[0][1])
     pixels = [place for place, kind in enumerate(kinds) if kind == b"IDAT"]
     if not pixels or pixels[-1] - pixels[0] + 1 != len(pixels):
-        _refuse("PNG", "its pixel data is missing or torn apart")
+        _refuse("PNG", "its pixel data chunks (IDAT) are missing or not consecutive")
     palettes = [place for place, kind in enumerate(kinds) if kind == b"PLTE"]
     if len(palettes) > 1 or any(place > pixels[0] for place in palettes) or (colour == 3 and not palettes):
-        _refuse("PNG", "its palette is missing or misplaced")
+        _refuse("PNG", "its palette is missing, misplaced or repeated")
     return image
 
 
 def _png_chunks(data: bytes) -> Iterator[tuple[bytes, bytes]]:
-    """(type, content) of each chunk, up to IEND, behind which nothing may follow."""
+    """The (type, content) of each chunk up to IEND, after which no byte may follow."""
     place, kind = len(_PNG_SIGNATURE), b""
     while kind != b"IEND":
         if place + 12 > len(data):
-            _refuse("PNG", "it ends in the middle of a chunk: it was cut off")
+            _refuse("PNG", "it ends within a chunk, so it is incomplete")
         length, kind = struct.unpack_from(">I4s", data, place)
         end = place + 8 + length
         if end + 4 > len(data):
-            _refuse("PNG", "it ends in the middle of a chunk: it was cut off")
+            _refuse("PNG", "it ends within a chunk, so it is incomplete")
         if not re.fullmatch(rb"[A-Za-z]{4}", kind) or (kind[0] & 0x20 == 0 and kind not in _PNG_CRITICAL):
-            _refuse("PNG", f"it holds a chunk of an unknown kind at byte {place}")
+            _refuse("PNG", f"it contains a chunk of an unknown type at byte {place}")
         if zlib.crc32(data[place + 4 : end]) != struct.unpack_from(">I", data, end)[0]:
-            _refuse("PNG", f"the checksum of the chunk at byte {place} is wrong: the file is damaged")
+            _refuse("PNG", f"the checksum of the chunk at byte {place} is wrong, so the file is damaged")
         yield kind, data[place + 8 : end]
         place = end + 4
     if place != len(data):
-        _refuse("PNG", f"{len(data) - place} bytes follow behind its end")
+        _refuse("PNG", f"{len(data) - place} bytes follow after its end")
 
 
 def _png_header(content: bytes) -> tuple[Image, int]:
@@ -96,7 +100,7 @@ def _png_header(content: bytes) -> tuple[Image, int]:
         _refuse("PNG", "its header is not 13 bytes long")
     width, height, depth, colour, compression, filtering, interlace = struct.unpack(">IIBBBBB", content)
     if depth not in _PNG_DEPTHS.get(colour, ()) or compression or filtering or interlace > 1:
-        _refuse("PNG", "its header holds values that no PNG has")
+        _refuse("PNG", "its header has invalid values")
     return _sized("PNG", Image("image/png", "png", width, height)), colour
 
 
@@ -112,49 +116,49 @@ def _jpeg(data: bytes) -> Image:
         if marker in _JPEG_ALONE:
             continue
         if marker == _SOI or marker < 0xC0:
-            _refuse("JPEG", f"it holds a marker that cannot stand there, at byte {place - 2}")
+            _refuse("JPEG", f"it contains an unexpected marker at byte {place - 2}")
         content, place = _jpeg_segment(data, place)
         if marker in _JPEG_FRAMES:
             if image is not None:
-                _refuse("JPEG", "it holds two frames")
+                _refuse("JPEG", "it contains two frames")
             image = _jpeg_frame(content)
         elif marker == _SOS:
             if image is None:
-                _refuse("JPEG", "its pixels come before its frame header")
+                _refuse("JPEG", "its pixel data precedes its frame header")
             place, scanned = _jpeg_scan_end(data, place), True
     if image is None or not scanned:
-        _refuse("JPEG", "it holds no pixels")
+        _refuse("JPEG", "it contains no pixel data")
     if place != len(data):
-        _refuse("JPEG", f"{len(data) - place} bytes follow behind its end")
+        _refuse("JPEG", f"{len(data) - place} bytes follow after its end")
     return image
 
 
 def _jpeg_marker(data: bytes, place: int) -> tuple[int, int]:
-    """The marker at ``place`` (0xFF may be repeated before it) and the place behind it."""
+    """The marker at ``place``, before which 0xFF may be repeated, and the offset after it."""
     if place >= len(data):
-        _refuse("JPEG", "it has no end marker: it was cut off")
+        _refuse("JPEG", "it has no end marker, so it is incomplete")
     if data[place] != 0xFF:
         _refuse("JPEG", f"a marker was expected at byte {place}")
     while place < len(data) and data[place] == 0xFF:
         place += 1
     if place >= len(data):
-        _refuse("JPEG", "it has no end marker: it was cut off")
+        _refuse("JPEG", "it has no end marker, so it is incomplete")
     return data[place], place + 1
 
 
 def _jpeg_segment(data: bytes, place: int) -> tuple[bytes, int]:
-    """The content behind a segment's two length bytes (which count themselves) and the place behind it."""
+    """A segment's content after its two length bytes, which include themselves, and the offset after it."""
     if place + 2 > len(data):
-        _refuse("JPEG", "it ends in the middle of a segment: it was cut off")
+        _refuse("JPEG", "it ends within a segment, so it is incomplete")
     length = struct.unpack_from(">H", data, place)[0]
     if length < 2 or place + length > len(data):
-        _refuse("JPEG", "it ends in the middle of a segment: it was cut off")
+        _refuse("JPEG", "it ends within a segment, so it is incomplete")
     return data[place + 2 : place + length], place + length
 
 
 def _jpeg_frame(content: bytes) -> Image:
     if len(content) < 6 or len(content) != 6 + 3 * content[5] or content[5] not in (1, 3, 4):
-        _refuse("JPEG", "its frame header is not as long as it says")
+        _refuse("JPEG", "the length of its frame header is wrong")
     height, width = struct.unpack_from(">HH", content, 1)
     return _sized("JPEG", Image("image/jpeg", "jpg", width, height))
 
@@ -162,18 +166,18 @@ def _jpeg_frame(content: bytes) -> Image:
 def _jpeg_scan_end(data: bytes, place: int) -> int:
     found = _AFTER_SCAN.search(data, place)
     if found is None:
-        _refuse("JPEG", "it has no end marker: it was cut off")
+        _refuse("JPEG", "it has no end marker, so it is incomplete")
     return found.start()
 
 
-# -- both ----------------------------------------------------------------------------------------------------------
+# -- both formats --------------------------------------------------------------------------------------------------
 
 
 def _sized(name: str, image: Image) -> Image:
     if not (1 <= image.width <= MAXIMUM_SIDE and 1 <= image.height <= MAXIMUM_SIDE):
-        _refuse(name, f"its sides {image.width} x {image.height} are not within 1 to {MAXIMUM_SIDE} pixels")
+        _refuse(name, f"its size is {image.width} x {image.height} pixels, and each must be from 1 to {MAXIMUM_SIDE}")
     return image
 
 
 def _refuse(name: str, reason: str) -> NoReturn:
-    raise InvalidValue(f"This {name} cannot be kept as evidence: {reason}. Save the image again and send that.")
+    raise InvalidValue(f"This {name} cannot be stored as evidence: {reason}. Save the image anew and send that file.")

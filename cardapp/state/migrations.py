@@ -1,6 +1,6 @@
-"""The schema as append-only steps; ``PRAGMA user_version`` is the number of steps a file has seen.
+"""The database schema as a list of migration steps; ``PRAGMA user_version`` is the number of applied steps.
 
-A step that has shipped is never edited: files in the field have run it. A change is a further step at the end.
+Never edit a released step, because existing files have applied it. Append a new one.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from cardapp.errors import StateError
 
 APPLICATION_ID = 0x63617264
-"""``card`` in ASCII: tells our files from any other SQLite file (``PRAGMA application_id``)."""
+"""``card`` in ASCII; identifies the application's files (``PRAGMA application_id``)."""
 
 _FIRST = """
 CREATE TABLE navigation (
@@ -119,8 +119,8 @@ CREATE INDEX evidence_by_event ON evidence (event_seq, seq);
 CREATE INDEX evidence_by_name ON evidence (name);
 """
 
-# An entry's card is canonical JSON, {"id":"arena","source_sha256":…}, and an id has no quotation mark; JSON's functions
-# are not to be had in a schema that is not trusted.
+# event.card is canonical JSON, {"id":"arena","source_sha256":…}, and an id contains no quotation mark. SQLite's JSON
+# functions are not available here, because trusted_schema is off.
 _FIND_EVENTS = """
 ALTER TABLE event ADD COLUMN card_id TEXT GENERATED ALWAYS AS (
   substr(card, 8, instr(substr(card, 8), '"') - 1)
@@ -134,16 +134,17 @@ STEPS: tuple[str, ...] = (_FIRST, _FIND_EVENTS)
 
 
 def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] = STEPS) -> int:
-    """Bring the file to ``len(steps)``; returns how many steps ran.
+    """Apply the missing steps; returns how many were applied.
 
-    A step and its version number are one transaction, so a crash leaves the file wholly before or after it. Raises
-    StateError, without having changed a byte, for a file of another application or of a newer program.
+    A step and its version number are one transaction, so a crash leaves no step half applied.
+
+    :raises StateError: the file belongs to another application or has a newer schema; it is not changed.
     """
     version = _version(connection, path)
     if version > len(steps):
         raise StateError(
-            f"The database {path} has schema version {version}, this program knows {len(steps)}: it was used by a "
-            "newer one. Run that newer version, or set CARD_STATE_DATABASE to another file.",
+            f"The database {path} has schema version {version}, but this program supports only {len(steps)}: a newer "
+            "program used it. Run the newer program, or set CARD_STATE_DATABASE to another file.",
             code="state_newer_schema",
         )
     for number, step in enumerate(steps[version:], start=version + 1):
@@ -160,14 +161,14 @@ def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] =
 
 
 def _version(connection: sqlite3.Connection, path: str) -> int:
-    """The file's schema version; a file that holds somebody else's tables is refused."""
+    """The file's schema version; refuses another application's file."""
     application = int(connection.execute("PRAGMA application_id").fetchone()[0])
     version = int(connection.execute("PRAGMA user_version").fetchone()[0])
     if application == APPLICATION_ID:
         return version
     if application != 0 or version != 0 or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise StateError(
-            f"The file {path} is another application's SQLite database. Set CARD_STATE_DATABASE to a file of our own.",
+            f"{path} is a SQLite database of another application. Set CARD_STATE_DATABASE to another file.",
             code="state_foreign_database",
         )
     return 0

@@ -1,4 +1,4 @@
-"""The saved position of each card."""
+"""The stored position of each card."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ RETURNING revision
 
 @dataclass(frozen=True)
 class Saved:
-    """A position as it was saved; its ids may have vanished from the card since. Fresh: revision 0, no time."""
+    """A stored position; the card may no longer have its ids. Before the first save: revision 0, no time."""
 
     position: Position
     revision: int
@@ -46,7 +46,7 @@ def load(conn: sqlite3.Connection, uuid: str) -> Saved:
 
 
 def save(conn: sqlite3.Connection, uuid: str, position: Position, at: str) -> Saved:
-    """Replace the card's position; its revision grows by one."""
+    """Replace the card's position; its revision is incremented."""
     row = conn.execute(
         _SAVE,
         (

@@ -1,4 +1,4 @@
-"""The learner's status of each step. A step without a row is pending, with no note."""
+"""The stored status of each step. A step without a row is pending and has no note."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from cardapp.card.progress import Status
 
 
 def load_all(conn: sqlite3.Connection, uuid: str) -> dict[str, Status]:
-    """Item id (``t1.b1.p1.s1``) to what was last set; ids that vanished from the card are still among them."""
+    """The statuses by item id (``t1.b1.p1.s1``), including ids that the card no longer has."""
     rows = conn.execute("SELECT * FROM progress WHERE card_uuid = ? ORDER BY item_id", (uuid,))
     return {row["item_id"]: _status(row) for row in rows}
 
 
 def load(conn: sqlite3.Connection, uuid: str, item_id: str) -> Status | None:
-    """What was last set of one item; None while nobody touched it."""
+    """The status of one item; None if it was never set."""
     row = conn.execute("SELECT * FROM progress WHERE card_uuid = ? AND item_id = ?", (uuid, item_id)).fetchone()
     return None if row is None else _status(row)
 
 
 def set(conn: sqlite3.Connection, uuid: str, item_id: str, status: str, note: str, actor: str, at: str) -> Status:
-    """Replace the item's row; its revision grows by one."""
+    """Replace the item's row; its revision is incremented."""
     row = conn.execute(
         """
         INSERT INTO progress VALUES (?, ?, ?, ?, ?, ?, 1)

@@ -1,7 +1,7 @@
-"""What is published of each card: the snapshot at which program and page stand together, and whether they still do.
+"""The published snapshot of each card: the one that the program reached last, and whether SYNC is on.
 
-Only a checkpoint that ended ``ready`` publishes. Switching off keeps what was published, so that a page can say what
-was lost and why.
+Only a checkpoint that ends as ``ready`` publishes. When SYNC goes off, the publication is kept with the reason, so that
+the page can show both.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Publication:
-    """``key`` is the full key of the snapshot, ``reason`` why sync is off (None while on).
+    """``key`` is the full key of the snapshot, ``reason`` why SYNC is off (None while on).
 
-    ``observed`` is what the replay saw there; ``previous_key`` and ``previous_observed`` are those of the publication
-    of another snapshot before it (None at the first), from which the allocator's difference is made.
+    ``observed`` is what the replay observed there. ``previous_key`` and ``previous_observed`` belong to the last
+    publication of another snapshot, None if there was none; the allocator's difference is computed from them.
     """
 
     sync: Literal["on", "off"]
@@ -39,7 +39,7 @@ class Publication:
 
 
 def load(conn: sqlite3.Connection, uuid: str) -> Publication | None:
-    """None until the card's first checkpoint was published."""
+    """The card's publication; None before its first ready checkpoint."""
     row = conn.execute("SELECT * FROM publication WHERE card_uuid = ?", (uuid,)).fetchone()
     if row is None:
         return None
@@ -71,7 +71,7 @@ ON CONFLICT (card_uuid) DO UPDATE SET
   sync = 'on', key = excluded.key, page_index = excluded.page_index, operation_id = excluded.operation_id,
   generation = excluded.generation, stop_id = excluded.stop_id, binding = excluded.binding,
   instance = excluded.instance, socket = excluded.socket, source_sha256 = excluded.source_sha256,
-  -- The same snapshot again is no predecessor of itself: what it changed would all be nothing.
+  -- If the same snapshot is published again, keep its predecessor: a difference to itself would be empty.
   previous_key = CASE WHEN key = excluded.key THEN previous_key ELSE key END,
   previous_observed = CASE WHEN key = excluded.key THEN previous_observed ELSE observed END,
   observed = excluded.observed,
@@ -97,7 +97,7 @@ def publish(
     observed: dict[str, Any],
     at: str,
 ) -> int:
-    """Publish a snapshot with sync on, and return the publication's revision."""
+    """Publish a snapshot with SYNC on; returns the publication's revision."""
     row = conn.execute(
         _PUBLISH,
         (
@@ -119,7 +119,7 @@ def publish(
 
 
 def switch_off(conn: sqlite3.Connection, uuid: str, reason: str, at: str) -> bool:
-    """Switch sync off and keep the reason; False when it was off already (the first reason stays)."""
+    """Switch SYNC off with a reason; False if it was off already, then the first reason is kept."""
     changed = conn.execute(
         "UPDATE publication SET sync = 'off', reason = ?, updated_at = ?, revision = revision + 1 "
         "WHERE card_uuid = ? AND sync = 'on'",

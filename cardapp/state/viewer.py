@@ -1,4 +1,4 @@
-"""The viewer state of each card, kept as the JSON object that ``card/viewer.py`` gives it its rules for."""
+"""The stored viewer state of each card, as a JSON object; ``card/viewer.py`` has its rules."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def load(conn: sqlite3.Connection, uuid: str) -> tuple[dict[str, Any] | None, in
 
 
 def save(conn: sqlite3.Connection, uuid: str, state: dict[str, Any], at: str) -> int:
-    """Replace the card's state and return its revision, which grows by one."""
+    """Replace the card's state and return its revision, which is incremented."""
     row = conn.execute(
         """
         INSERT INTO viewer (card_uuid, state, updated_at, revision) VALUES (?, ?, ?, 1)

@@ -1,9 +1,8 @@
-"""One writing connection that all threads share, one COMMIT for all who queue.
+"""Group commit: all threads share one writing connection, and queued writes share one COMMIT.
 
-Durable means an fsync per COMMIT, and that is nearly all of a write's time. So a thread whose changes are made leaves
-the transaction open when another thread already queues for its turn; that one adds its changes, and the last of them
-commits for all. Each is held until that COMMIT has come back. The changes of one thread are a savepoint of their own:
-when they fail they alone are undone.
+Each COMMIT needs an fsync, which takes nearly all of a write's time. So a thread leaves its transaction open if another
+thread is already waiting; that one adds its changes, and the last one commits for all. Each thread returns only after
+that COMMIT. The changes of each thread are in a savepoint: if they fail, only they are rolled back.
 """
 
 from __future__ import annotations
@@ -18,9 +17,9 @@ from cardapp.errors import StateError
 from cardapp.state.sqlite_errors import translated, translating
 
 MAXIMUM_GROUP = 64
-"""Writes per COMMIT; bounds how long the first of a group waits for the others."""
+"""Writes per COMMIT; limits how long the first write of a group waits for the others."""
 
-_HEAL_SECONDS = 1.0
+_RECHECK_SECONDS = 1.0
 
 
 class _Group:
@@ -33,7 +32,7 @@ class _Group:
 
 
 class Writer:
-    """Owns the writing connection (``isolation_level=None``, usable from any thread) and closes it."""
+    """Owns the writing connection (``isolation_level=None``, ``check_same_thread=False``) and closes it."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
@@ -47,9 +46,11 @@ class Writer:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """The connection inside BEGIN IMMEDIATE; durable once the block is left, undone when it raises."""
+        """The connection in a transaction; after the block the changes are durable, or rolled back if it raised."""
         if self._owner == threading.get_ident():
-            raise RuntimeError("a write inside a write of the same thread: pass its connection on instead")
+            raise RuntimeError(
+                "this thread is already in a write: pass its connection on instead of starting another write"
+            )
         self._take_turn()
         group = None
         try:
@@ -84,7 +85,7 @@ class Writer:
         self._owner = threading.get_ident()
 
     def _end_turn(self) -> None:
-        """Commit, unless somebody queues: every thread in the queue ends its own turn here, so the last one commits."""
+        """Commit, unless another thread waits: it will end its own turn here, so the last one commits."""
         self._owner = None
         try:
             if self._group is not None and (self._queued == 0 or self._group.size >= MAXIMUM_GROUP):
@@ -94,7 +95,9 @@ class Writer:
 
     def _join(self) -> _Group:
         if self._closed:
-            raise StateError("The database is closed: the program is stopping. Repeat the request once it runs again.")
+            raise StateError(
+                "The database is closed: the program is stopping. Repeat the request after its next start."
+            )
         if self._group is None:
             self._connection.execute("BEGIN IMMEDIATE")
             self._group = _Group()
@@ -106,7 +109,7 @@ class Writer:
             self._connection.execute("ROLLBACK TO member")
             self._connection.execute("RELEASE member")
         elif isinstance(error, sqlite3.Error):
-            # A full disk or a failed write makes SQLite roll the whole transaction back, the other members' part too.
+            # After an error such as a full disk SQLite rolls back the whole transaction, also other threads' changes.
             self._finish(error)
 
     def _commit(self) -> None:
@@ -128,8 +131,8 @@ class Writer:
             group.done.set()
 
     def _await(self, group: _Group) -> None:
-        while not group.done.wait(_HEAL_SECONDS):
-            # The thread that queued, and for which the COMMIT was left, may have been interrupted before its turn.
+        while not group.done.wait(_RECHECK_SECONDS):
+            # The waiting thread to which the COMMIT was left may have been interrupted before its turn.
             with self._turn:
                 if self._group is group:
                     self._commit()

@@ -183,7 +183,7 @@ def test_a_write_inside_a_write_is_an_error_and_undoes(db: Database) -> None:
             with db.write():
                 pass
 
-    with pytest.raises(RuntimeError, match="inside a write"):
+    with pytest.raises(RuntimeError, match="already in a write"):
         twice()
     with db.write() as conn:
         assert navigation.save(conn, "u", FRESH, AT).revision == 1
@@ -349,5 +349,5 @@ def test_a_missing_or_foreign_file_is_not_made(state_dir: Path) -> None:
         pass
     assert list(state_dir.iterdir()) == []
     sqlite3.connect(state_dir / "other").executescript("CREATE TABLE recipe (name)").connection.close()
-    with pytest.raises(StateError, match="no card state"), read_only(state_dir / "other"):
+    with pytest.raises(StateError, match="not a database of the card application"), read_only(state_dir / "other"):
         pass

@@ -85,7 +85,7 @@ def test_a_tail_that_was_cut_is_found(db: Database, add: Add, kept: int) -> None
         conn.execute("DELETE FROM event WHERE seq > ?", (kept,))
     report = hash_chain.verify_file(db.path)
     assert (report.count, report.broken_seq) == (kept, kept + 1)
-    assert f"{5 - kept} entries" in str(report.reason)
+    assert f"{5 - kept} events" in str(report.reason)
 
 
 def test_entries_that_changed_places_are_found(db: Database, add: Add) -> None:

@@ -126,7 +126,7 @@ def test_sixteen_threads_lose_nothing(db: Database) -> None:
 def test_a_commit_left_to_a_thread_that_never_came_is_made_up_for(
     db: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cardapp.state.writer._HEAL_SECONDS", 0.01)
+    monkeypatch.setattr("cardapp.state.writer._RECHECK_SECONDS", 0.01)
     with db.write() as conn:
         save("a")(conn)
         db._writer._queued += 1
