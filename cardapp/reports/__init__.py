@@ -1,1 +1,1 @@
-"""Reports made of stored rows and the card. Pure: no clock, no socket, no SQL; the pictures come through a callable."""
+"""Reports on a card's progress and events. No clock, socket or SQL: the caller passes rows, time and images."""

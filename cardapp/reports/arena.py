@@ -1,4 +1,4 @@
-"""A picture of an arena at one checkpoint: the strip of the diagrams, with what it shows said below."""
+"""The figure of an arena at a checkpoint: its memory as a bar, and a caption."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from cardapp.layout.diagram.arena import arena_from_reading
 from cardapp.layout.escape import html
 
 _LENGTH = 120.0
-"""Of the strip in mm: as wide as the page, its letters are as large as the caption's."""
+"""In mm. At the page's width, the diagram's text has the size of the caption."""
 
 
 def figure(name: str, reading: Mapping[str, Any]) -> str:
-    """The picture and caption of a reading {base, size, used, high_water, blocks}, ``name`` telling it from others of
-    the page; "" for one that cannot be drawn."""
+    """The figure of a reading ``{base, size, used, high_water, blocks}``; "" if the reading is invalid. ``name`` is
+    unique on the page."""
     arena = arena_from_reading(reading)
     if arena is None:
         return ""
-    picture = svg.render(memory.strip(name, "the arena", arena, _LENGTH))
-    return f'<figure class="arena">{picture}<figcaption>{html(memory.described(arena))}</figcaption></figure>\n'
+    diagram = svg.render(memory.strip(name, "the arena", arena, _LENGTH))
+    return f'<figure class="arena">{diagram}<figcaption>{html(memory.described(arena))}</figcaption></figure>\n'

@@ -1,4 +1,4 @@
-"""One entry of the lesson report as HTML: when, who, where, what happened, its proof and its pictures."""
+"""One event as an entry of the lesson report: time, actor, position, what happened, its proof and its images."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _CODE = re.compile(r"`([^`\n]+)`")
 
 
 @dataclass(frozen=True)
-class Place:
-    """The card that entries are told against, and where the application answers."""
+class CardContext:
+    """The current card, and the application's address without a path."""
 
     catalog: Catalog
     identity: Identity
@@ -33,7 +33,7 @@ class Place:
         return item.title if item is not None else key
 
     def link(self, key: str) -> str:
-        """The breadcrumb of a key, as a link that opens the position; a key the card has lost is shown as it is."""
+        """The breadcrumb of a key, as a link to the position; a key that the card no longer has is shown as text."""
         if self.catalog.find(key) is None:
             return f'<span class="trail"><code>{html(key)}</code> <em>no longer in this card</em></span>'
         names = [item.title for item in self.catalog.trail(key)] or [self.title(key)]
@@ -41,54 +41,54 @@ class Place:
         return f'<a class="trail" href="{html(position_url(self.base_url, key))}">{trail}</a>'
 
 
-def entry(event: Event, place: Place, picture: Callable[[str], bytes]) -> Iterator[str]:
-    """The whole entry in pieces, each picture one piece."""
+def entry(event: Event, context: CardContext, picture: Callable[[str], bytes]) -> Iterator[str]:
+    """The entry; each image is a string of its own, so that not all of them are in memory at once."""
     yield (
         f'<article class="entry {tone(event)}" id="e{event["seq"]}">\n{clock(event["at"])}\n<div class="what">\n'
-        f"<h3>{html(headline(event, place.title(event['key'])))}</h3>\n"
-        f'<p class="meta"><span class="actor">{html(event["actor"])}</span>{place.link(event["key"])}'
-        f'{_revision(event, place)}<a class="seq" href="#e{event["seq"]}">{event["seq"]}</a></p>\n'
+        f"<h3>{html(headline(event, context.title(event['key'])))}</h3>\n"
+        f'<p class="meta"><span class="actor">{html(event["actor"])}</span>{context.link(event["key"])}'
+        f'{_revision(event, context)}<a class="seq" href="#e{event["seq"]}">{event["seq"]}</a></p>\n'
     )
-    yield "".join(_body(event, place))
+    yield "".join(_body(event, context))
     for pinned in event["evidence"]:
         yield _figure(pinned, picture)
     yield "</div></article>\n"
 
 
-def moves(events: Sequence[Event], place: Place) -> Iterator[str]:
-    """Many moves in a row, folded under one line that says from where to where."""
-    first, last = place.title(events[0]["key"]), place.title(events[-1]["key"])
+def moves(events: Sequence[Event], context: CardContext) -> Iterator[str]:
+    """Consecutive moves, collapsed under one line with the first and the last position."""
+    first, last = context.title(events[0]["key"]), context.title(events[-1]["key"])
     yield (
         f'<article class="entry quiet" id="e{events[0]["seq"]}">\n{clock(events[0]["at"])}\n<div class="what"><details>'
         f"<summary>{len(events)} moves, from “{html(first)}” to “{html(last)}”</summary>\n<ol>\n"
     )
     for event in events:
         actor = f'<span class="actor">{html(event["actor"])}</span>'
-        yield f"<li>{clock(event['at'])} {actor}{place.link(event['key'])}</li>\n"
+        yield f"<li>{clock(event['at'])} {actor}{context.link(event['key'])}</li>\n"
     yield "</ol></details></div></article>\n"
 
 
 def clock(at: str) -> str:
-    """The time of day (UTC) of an RFC 3339 time, the whole time behind it."""
+    """The time of day (UTC) of an RFC 3339 time; the full time is its tooltip."""
     return f'<time datetime="{html(at)}" title="{html(at)}">{html(at[11:19])}</time>'
 
 
-def _revision(event: Event, place: Place) -> str:
+def _revision(event: Event, context: CardContext) -> str:
     card = event["card"]
-    if card["source_sha256"] == place.identity.source_sha256:
+    if card["source_sha256"] == context.identity.source_sha256:
         return ""
     source, version = html(card["source_sha256"]), html(card["version"])
-    return f'<span class="revision" title="source {source}">card {version}, other source</span>'
+    return f'<span class="revision" title="source {source}">card {version}, another source revision</span>'
 
 
-def _body(event: Event, place: Place) -> Iterator[str]:
+def _body(event: Event, context: CardContext) -> Iterator[str]:
     kind, data = event["kind"], event["data"]
     if kind.startswith("checkpoint."):
         yield from _checkpoint(event["seq"], data)
     elif kind == event_kinds.PROGRESS_CHANGED:
-        step = place.catalog.steps.get(event["key"])
+        step = context.catalog.steps.get(event["key"])
         if step is not None and step.question:
-            yield f'<p class="question">{_prose(step.question)}</p>\n'
+            yield f'<p class="question">{_inline(step.question)}</p>\n'
         yield _quoted(data.get("note"))
     elif kind == event_kinds.EVIDENCE_ADDED and data.get("event_seq") is not None:
         goal, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
@@ -115,7 +115,7 @@ def _checkpoint(seq: int, data: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _proof(observed: Mapping[str, Any]) -> str:
-    """The checks, and behind them what was watched without an expectation."""
+    """A table of the checks, followed by the watched expressions that have no expected value."""
     checks = observed.get("checks") or []
     rows = [_check(check) for check in checks]
     checked = {check.get("name") for check in checks}
@@ -125,7 +125,7 @@ def _proof(observed: Mapping[str, Any]) -> str:
             rows.append(f'<tr class="seen">{label}<td></td>{_value(reading)}<td></td></tr>')
     if not rows:
         return ""
-    head = "<tr><th>Checked</th><th>The card expects</th><th>The program shows</th><th></th></tr>"
+    head = "<tr><th>Checked</th><th>Expected by the card</th><th>Observed in the program</th><th></th></tr>"
     return f'<table class="proof"><thead>{head}</thead>\n<tbody>{"".join(rows)}</tbody></table>\n'
 
 
@@ -151,11 +151,11 @@ def _or_dash(value: object) -> object:
 
 
 def _quoted(text: object) -> str:
-    return f"<blockquote>{_prose(text)}</blockquote>\n" if text else ""
+    return f"<blockquote>{_inline(text)}</blockquote>\n" if text else ""
 
 
-def _prose(text: object) -> str:
-    """People's text as they typed it, but for code between backticks, which nearly every sentence here has."""
+def _inline(text: object) -> str:
+    """A typed text, of whose markup only code between backticks is interpreted."""
     return _CODE.sub(r"<code>\1</code>", html(text))
 
 

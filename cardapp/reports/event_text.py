@@ -1,7 +1,6 @@
-"""What happened, in words: one line for each kind of event.
+"""The text of an event: a headline for each kind.
 
-Events are shown as they were stored, by this version or an older one or by a client; so no member of ``data`` is taken
-for granted.
+An older version or a client may have written the event, so any member of ``data`` may be missing.
 """
 
 from __future__ import annotations
@@ -16,10 +15,10 @@ Event = Mapping[str, Any]
 MOVES = frozenset({event_kinds.NAVIGATION_SET, event_kinds.NAVIGATION_MOVED})
 
 _PLAIN = {
-    event_kinds.NAVIGATION_SYNCED: "Page and program stand together",
+    event_kinds.NAVIGATION_SYNCED: "The program was brought to the position",
     event_kinds.CHECKPOINT_REJECTED: "The replay was rejected",
     event_kinds.CHECKPOINT_CANCELLED: "The replay was cancelled",
-    event_kinds.CHECKPOINT_TIMEOUT: "The replay took too long",
+    event_kinds.CHECKPOINT_TIMEOUT: "The replay exceeded its time limit",
     event_kinds.EDITOR_RESET: "The program was reset",
     event_kinds.EDITOR_REDRAW: "The editor was redrawn",
     event_kinds.NOTE: "Note",
@@ -44,7 +43,7 @@ _FLAGS = {
 
 
 def is_noise(event: Event) -> bool:
-    """Whether a report leaves the event out: scrolling and turning pages, without a picture pinned to it."""
+    """Whether reports leave the event out: scrolling or turning pages, without an image pinned to it."""
     return (
         event["kind"] == event_kinds.VIEWER_CHANGED
         and not event["evidence"]
@@ -53,7 +52,7 @@ def is_noise(event: Event) -> bool:
 
 
 def headline(event: Event, title: str) -> str:
-    """One line without markup; ``title`` is that of the event's position."""
+    """One line of plain text; ``title`` is the title of the event's position."""
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
@@ -62,23 +61,25 @@ def headline(event: Event, title: str) -> str:
     if kind == event_kinds.NAVIGATION_MOVED:
         return f"Moved {'back' if _number(data.get('moved')) < 0 else 'on'} to “{title}”"
     if kind == event_kinds.CHECKPOINT_READY:
-        return f"The program stands at {_place(data.get('observed'), title)}"
+        return f"The program stopped at {_place(data.get('observed'), title)}"
     if kind == event_kinds.CHECKPOINT_FAILED:
-        return "The program is not what the card says" if data.get("code") == "snapshot_drift" else "The replay failed"
+        return (
+            "The program state differs from the card" if data.get("code") == "snapshot_drift" else "The replay failed"
+        )
     if kind == event_kinds.SYNC_OFF:
-        return f"Page and program parted: {str(data.get('reason', 'unknown reason')).replace('_', ' ')}"
+        return f"SYNC went off: {str(data.get('reason', 'unknown reason')).replace('_', ' ')}"
     if kind == event_kinds.PROGRESS_CHANGED:
         return f"Approved “{title}”" if data.get("to") == "approved" else f"“{title}” is pending again"
     if kind == event_kinds.EVIDENCE_ADDED:
         goal = data.get("event_seq")
-        return "A picture was added" if goal is None else f"A picture was added to entry {goal}"
+        return "An image was added" if goal is None else f"An image was added to entry {goal}"
     if kind == event_kinds.VIEWER_CHANGED:
         return "; ".join(_flag(name, value) for name, value in data.items()) or "The view was changed"
     return str(kind)
 
 
 def tone(event: Event) -> str:
-    """How an event is coloured: good, bad, warn, note, done or quiet."""
+    """The CSS class of an event's colour: good, bad, warn, note, done or quiet."""
     kind = event["kind"]
     if kind == event_kinds.CHECKPOINT_READY:
         return "good"

@@ -1,8 +1,8 @@
-"""The lesson report: what happened, in its order, as one HTML file that needs nothing else.
+"""The lesson report: a card's events in chronological order, as one self-contained HTML file.
 
-No script, one style sheet inside, pictures as ``data:`` URIs; the file carries a Content-Security-Policy that allows
-just that, and a server may send the same (``CONTENT_SECURITY_POLICY``). It is made piece by piece, so a long record
-never stands in memory at once.
+It has no script, one inline style sheet, and images as ``data:`` URIs. Its Content-Security-Policy allows only these; a
+server may send the same one (``CONTENT_SECURITY_POLICY``). It is generated as a stream, because a long record may not
+fit into memory.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import page_style
 from cardapp.layout.layout_options import COLORS
-from cardapp.reports.entry import Place, entry, moves
+from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise
 from cardapp.reports.overview import overview
 from cardapp.reports.position_diagram import position_diagram
@@ -31,7 +31,7 @@ _COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
     "bad_soft": "#fae7e5",
     "done": "#6a3fb5",
 }
-"""Those of the sheets, and what a report tells apart beside."""
+"""The colours of the sheets, and further ones for the kinds of events."""
 
 STYLE = "".join(
     (
@@ -52,7 +52,7 @@ CONTENT_SECURITY_POLICY = (
 
 _FOLD_FROM = 4
 _FOLD_AT_MOST = 200
-"""So many moves in a row are folded under one line; more begin another line, which bounds what is held in memory."""
+"""From 4 to 200 consecutive moves are collapsed under one line; the maximum limits what is kept in memory."""
 
 _MONTHS = (
     "January",
@@ -83,49 +83,50 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """The file in pieces.
+    """The file as a stream of strings. Scrolling and other cards' events are left out and counted in the footer.
 
-    ``progress`` is ``card.progress.overview``; ``current`` the key of the session's position; ``events`` are all of
-    this card and of no other, in order, as ``state.events.stream`` gives them, and ``head`` is the record's at the same
-    moment; ``picture`` gives an evidence file's bytes by its name and may raise one of our errors, which is then shown
-    in the picture's place; ``at`` is the time of the report, ``base_url`` the running application's address without a
-    path. Scrolling and the events of other cards are left out, and counted.
+    :param progress: from ``card.progress.overview``.
+    :param current: the key of the current position.
+    :param events: all events of this card, from ``state.events.stream``.
+    :param head: the last event of any card, read in the same transaction as ``events``.
+    :param picture: returns an evidence file's bytes by its name; the message of a CardAppError replaces the image.
+    :param at: the time of the report.
+    :param base_url: the address of the running application, without a path.
     """
-    place = Place(catalog, identity, base_url)
+    context, day = CardContext(catalog, identity, base_url), ""
     yield _head(card, identity, at, base_url)
     yield overview(catalog, progress)
-    yield from position_diagram(card, place, current)
-    yield "<main>\n<h2>What happened</h2>\n"
-    record = _Record(head)
-    for group in _grouped(record.told(events)):
-        if group[0]["at"][:10] != record.day:
-            record.day = group[0]["at"][:10]
-            yield f'<h2 class="day">{html(_long_day(record.day))}</h2>\n'
+    yield from position_diagram(card, context, current)
+    yield "<main>\n<h2>Events</h2>\n"
+    counts = _Counts(head)
+    for group in _grouped(counts.shown_events(events)):
+        if group[0]["at"][:10] != day:
+            day = group[0]["at"][:10]
+            yield f'<h2 class="day">{html(_long_day(day))}</h2>\n'
         if len(group) >= _FOLD_FROM:
-            yield from moves(group, place)
+            yield from moves(group, context)
         else:
             for event in group:
-                yield from entry(event, place, picture)
-    if not record.shown:
-        yield '<p class="empty">Nothing yet: move through the card, sync a step, write a note.</p>\n'
-    yield f"</main>\n{_foot(record, identity, at)}</body>\n</html>\n"
+                yield from entry(event, context, picture)
+    if not counts.shown:
+        yield '<p class="empty">No events yet: move through the card, sync a step or write a note.</p>\n'
+    yield f"</main>\n{_foot(counts, identity, at)}</body>\n</html>\n"
 
 
-class _Record:
-    """What went by, for the footer."""
+class _Counts:
+    """How many events were shown and left out, for the footer."""
 
     def __init__(self, head: Head) -> None:
-        self.day = ""
         self.shown = 0
         self.noise = 0
         self.head = head
 
     @property
     def others(self) -> int:
-        """Events of other cards; all are numbered from 1 on without a gap."""
+        """The number of other cards' events; ``seq`` counts all events from 1 without a gap."""
         return self.head.seq - self.shown - self.noise
 
-    def told(self, events: Iterable[Event]) -> Iterator[Event]:
+    def shown_events(self, events: Iterable[Event]) -> Iterator[Event]:
         for event in events:
             if is_noise(event):
                 self.noise += 1
@@ -135,7 +136,7 @@ class _Record:
 
 
 def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
-    """Moves that follow each other on one day in one list, every other event in a list of its own."""
+    """Consecutive moves on one day in one list, each other event in a list of its own."""
     run: list[Event] = []
     for event in events:
         quiet = event["kind"] in MOVES and not event["evidence"]
@@ -162,7 +163,7 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
         "Version": identity.version,
         "UUID": identity.uuid,
         "Source SHA-256": identity.source_sha256,
-        "Made": f"{_long_day(at[:10])}, {at[11:19]} UTC",
+        "Created": f"{_long_day(at[:10])}, {at[11:19]} UTC",
     }
     listed = "".join(f"<div><dt>{html(name)}</dt><dd>{html(value)}</dd></div>" for name, value in facts.items())
     return (
@@ -178,29 +179,31 @@ def _head(card: Card, identity: Identity, at: str, base_url: str) -> str:
     )
 
 
-def _foot(record: _Record, identity: Identity, at: str) -> str:
+def _foot(counts: _Counts, identity: Identity, at: str) -> str:
     left_out = [
         f"{count} {what}"
-        for count, what in ((record.noise, "of scrolling"), (record.others, "of other cards"))
+        for count, what in ((counts.noise, "of scrolling"), (counts.others, "of other cards"))
         if count
     ]
-    told = f"{record.shown} entries" + (f"; left out: {' and '.join(left_out)}" if left_out else "")
+    summary = f"{counts.shown} {'entry' if counts.shown == 1 else 'entries'}" + (
+        f"; left out: {' and '.join(left_out)}" if left_out else ""
+    )
     end = ""
-    if record.head.seq:
+    if counts.head.seq:
         end = (
-            f"<p>The record ends with entry {record.head.seq}, whose hash is <code>{html(record.head.hash)}</code>. "
-            "Whoever keeps this line can tell later whether anything above was changed: "
-            "<code>bin/cardapp verify-events</code> recomputes it.</p>\n"
+            f"<p>The last event is {counts.head.seq}, and its hash is <code>{html(counts.head.hash)}</code>. "
+            "Keep this line to detect later changes of the record: <code>bin/cardapp verify-events</code> recomputes "
+            "the hashes.</p>\n"
         )
     mine = (
         f'<p class="running"><span>{html(identity.id)} {html(identity.version)}</span><span>source '
         f"<code>{html(identity.source_sha256[:12])}</code></span><span>{html(_long_day(at[:10]))}</span></p>\n"
     )
-    return f"<footer>\n<p>{html(told)}. All times are UTC.</p>\n{end}{mine}</footer>\n"
+    return f"<footer>\n<p>{html(summary)}. All times are UTC.</p>\n{end}{mine}</footer>\n"
 
 
 def _long_day(day: str) -> str:
-    """2025-03-01 as 1 March 2025; anything else as it is."""
+    """``2025-03-01`` as ``1 March 2025``; any other text unchanged."""
     year, _, rest = day.partition("-")
     month, _, date = rest.partition("-")
     if not (month.isdecimal() and date.isdecimal() and 1 <= int(month) <= 12):

@@ -1,4 +1,4 @@
-"""How far the learner is, as HTML: a ring, three figures, and a bar for each task."""
+"""The progress as HTML: a ring, three figures, and a bar for each task."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cardapp.layout.escape import html
 
 @dataclass(frozen=True)
 class TaskTally:
-    """The steps of one task, counted. ``failed`` are replays that ended in anything but ready."""
+    """Counts of a task's steps; ``failed`` counts those whose last replay did not end as ready."""
 
     title: str
     total: int
@@ -22,7 +22,7 @@ class TaskTally:
 
 
 def tallies(catalog: Catalog, progress: Mapping[str, Any]) -> list[TaskTally]:
-    """One for each task in document order; ``progress`` is ``card.progress.overview``."""
+    """The counts of each task in document order; ``progress`` is from ``card.progress.overview``."""
     steps: dict[str, list[Mapping[str, Any]]] = {}
     for item in progress["items"]:
         steps.setdefault(item["key"].partition("/")[0], []).append(item)
@@ -37,11 +37,11 @@ def _tally(title: str, items: Sequence[Mapping[str, Any]]) -> TaskTally:
 
 
 def overview(catalog: Catalog, progress: Mapping[str, Any]) -> str:
-    """The section under the report's head."""
+    """The report's progress section."""
     summary = progress["summary"]
     execution = summary["execution"]
     figures = (
-        ("good", execution["ready"], "stand as the card says"),
+        ("good", execution["ready"], "match the card"),
         ("bad", execution["failed"], "last replay not ready"),
         ("quiet", execution["never_run"], "never replayed"),
     )
@@ -59,7 +59,7 @@ def overview(catalog: Catalog, progress: Mapping[str, Any]) -> str:
 
 
 def _ring(percent: float) -> str:
-    # A circle of circumference 100, so that a dash is as long as the percentage.
+    # The circle's circumference is 100, so a dash of length N covers N percent.
     circle = 'cx="18" cy="18" r="15.9155"'
     return (
         f'<svg viewBox="0 0 36 36" aria-hidden="true"><circle class="track" {circle}/>'

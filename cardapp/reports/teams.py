@@ -1,6 +1,6 @@
-"""The progress report as Markdown, short, made to be pasted into a Microsoft Teams message.
+"""The progress report as short Markdown, to paste into a Microsoft Teams message.
 
-Teams takes headings, bold text, tables, lists and links; no HTML, no task lists, no nested tables.
+Teams supports headings, bold text, tables, lists and links, but no HTML, task lists or nested tables.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from cardapp.reports.event_text import Event
 from cardapp.reports.overview import tallies
 
 NOTES = 10
-"""So many of the card's last notes belong into the report."""
+"""How many of the card's last notes the report has."""
 _RESULTS = 8
 
 
@@ -29,10 +29,12 @@ def render(
     at: str,
     base_url: str,
 ) -> Iterator[str]:
-    """The report line by line: every step may have a long note.
+    """The report as a stream of strings.
 
-    ``progress`` is ``card.progress.overview``, ``notes`` this card's last ``NOTES`` events of kind ``note`` in their
-    order, ``base_url`` the running application's address without a path."""
+    :param progress: from ``card.progress.overview``.
+    :param notes: this card's last ``NOTES`` events of kind ``note``, in order.
+    :param base_url: the address of the running application, without a path.
+    """
     yield _heading(card, progress, base_url)
     yield from _table(catalog, progress)
     yield from _section("Notes on steps", _step_notes(progress, base_url))
@@ -53,7 +55,7 @@ def _heading(card: Card, progress: Mapping[str, Any], base_url: str) -> str:
 
 
 def _foot(identity: Identity, at: str) -> str:
-    """What stands at the foot of every sheet, too: whose it is."""
+    """Id, version and source revision of the card, as in the footer of a sheet."""
     source = identity.source_sha256[:12]
     return f"\n{markdown(identity.id)} {markdown(identity.version)} · source `{source}` · {_moment(at)} UTC\n"
 
@@ -66,7 +68,7 @@ def _table(catalog: Catalog, progress: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _section(title: str, lines: Iterable[str]) -> Iterator[str]:
-    """The lines under their title; nothing where there are none."""
+    """The lines under their title; nothing without lines."""
     for number, line in enumerate(lines):
         yield f"- {line}\n" if number else f"\n### {title}\n\n- {line}\n"
 

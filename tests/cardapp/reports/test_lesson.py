@@ -164,8 +164,8 @@ def test_the_head_tells_card_and_progress(parts: dict[str, Any]) -> None:
     assert "33%" in read.text
     assert "Bump <up>1 / 2" in read.text
     assert "Reset0 / 1" in read.text
-    assert "1stand as the card says1last replay not ready1never replayed" in read.text
-    assert "Nothing yet" in read.text
+    assert "1match the card1last replay not ready1never replayed" in read.text
+    assert "No events yet" in read.text
 
 
 def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: Make) -> None:
@@ -201,7 +201,7 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
     card = {"id": "arena", "version": "0.9", "source_sha256": "cd" * 32}
     read = Read(made(parts, [event(key="t7/gone", card=card)]))
     assert "t7/gone no longer in this card" in read.text
-    assert "card 0.9, other source" in read.text
+    assert "card 0.9, another source revision" in read.text
 
 
 @pytest.mark.parametrize(
@@ -210,20 +210,20 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
         ("navigation.set", {"sync_requested": False}, "Went to “First”"),
         ("navigation.moved", {"level": "step", "delta": -1, "moved": -1}, "Moved back to “First”"),
         ("navigation.moved", {"level": "step", "delta": 5, "moved": 2}, "Moved on to “First”"),
-        ("navigation.synced", {"generation": 4}, "Page and program stand together"),
-        ("checkpoint.ready", {"observed": OBSERVED}, "The program stands at arena.c:31 in arena_alloc()"),
-        ("checkpoint.failed", {"code": "snapshot_drift", "reason": "drifted"}, "The program is not what the card says"),
+        ("navigation.synced", {"generation": 4}, "The program was brought to the position"),
+        ("checkpoint.ready", {"observed": OBSERVED}, "The program stopped at arena.c:31 in arena_alloc()"),
+        ("checkpoint.failed", {"code": "snapshot_drift", "reason": "drifted"}, "The program state differs from the card"),
         ("checkpoint.failed", {"code": "target_crashed", "reason": "SIGSEGV"}, "The replay failed"),
         ("checkpoint.rejected", {"code": "stale_generation", "reason": "too old"}, "too old stale_generation"),
         ("checkpoint.timeout", {"duration_ms": 30000.4, "generation": 3}, "30000 ms · generation 3"),
-        ("sync.off", {"reason": "target_reset"}, "Page and program parted: target reset"),
+        ("sync.off", {"reason": "target_reset"}, "SYNC went off: target reset"),
         ("progress.changed", {"to": "approved", "note": "clear"}, "Approved “First”"),
         ("progress.changed", {"to": "approved", "note": "clear"}, "Why does First work?"),
         ("progress.changed", {"to": "pending", "note": "hm"}, "“First” is pending again"),
         ("viewer.changed", {"viewer.allocator.visible": True}, "The allocator model was shown"),
         ("viewer.changed", {"viewer.editor.sync": False, "scroll.page_index": 3}, "scroll.page_index became 3"),
         ("evidence.added", {"event_seq": 7, "caption": "a picture"}, "“a picture”, shown at entry 7."),
-        ("evidence.added", {"event_seq": None}, "A picture was added"),
+        ("evidence.added", {"event_seq": None}, "An image was added"),
         ("note", {"text": "my `a.used` note"}, "my a.used note"),
         ("x-quiz", {"text": "Quiz", "score": 8, "who": "Ada"}, "score8whoAda"),
     ],
@@ -271,7 +271,7 @@ def test_a_missing_picture_is_said(parts: dict[str, Any], event: Make) -> None:
 
 # -- where the card is open --------------------------------------------------------------------------------------
 
-MARKED = "Marked in the card’s activity:"
+MARKED = "Current position:"
 
 
 @pytest.mark.parametrize(
@@ -280,7 +280,7 @@ MARKED = "Marked in the card’s activity:"
         ("t1/b1/p1/s1/end", "1.1 Block & goal", f"{MARKED} Bump <up> › Block & goal › Phase › First › End of First"),
         ("t1/b1", "1.1 Block & goal", f"{MARKED} Bump <up> › Block & goal"),
         ("t2", "2 Reset", f"{MARKED} Reset"),
-        ("", "Begin", "Not begun yet: marked is where the card’s activity begins."),
+        ("", "Begin", "No position is selected. The beginning of the card is marked."),
     ],
 )
 def test_the_activity_of_the_card_marks_where_it_is_open(
@@ -291,13 +291,13 @@ def test_the_activity_of_the_card_marks_where_it_is_open(
     assert unescape(title) == marked
     read = Read(text)
     assert f"{said}\n" in read.text
-    places = [read.text.index(told) for told in ("steps approved", said, "What happened")]
+    places = [read.text.index(told) for told in ("steps approved", said, "Events\n")]
     assert places == sorted(places)
 
 
 def test_the_activity_is_in_the_language_of_the_card_and_its_caption_in_ours(parts: dict[str, Any]) -> None:
     text = made(parts | {"card": replace(parts["card"], language="cs")}, [])
-    assert '<figure lang="cs">\n<figcaption><span lang="en">Not begun yet' in text
+    assert '<figure lang="cs">\n<figcaption><span lang="en">No position is selected' in text
     assert text.count('lang="cs"') == 3
 
 
@@ -329,7 +329,7 @@ def test_scrolling_and_other_cards_are_left_out_and_counted(parts: dict[str, Any
     read = Read(made(parts, [scrolled, pictured, event(data={"text": "own"})]))
     assert read.entries == ["e2", "e4"]
     assert "2 entries; left out: 1 of scrolling and 1 of other cards" in read.text
-    assert f"ends with entry 4, whose hash is {4:064x}" in read.text
+    assert f"last event is 4, and its hash is {4:064x}" in read.text
 
 
 @pytest.mark.parametrize(

@@ -323,8 +323,8 @@ def test_the_lesson_tells_of_this_card_and_counts_the_others(api: Any, services:
     lesson = api("GET", "/api/report/lesson.html", status=200).text
     assert re.findall('<article[^>]* id="e([0-9]+)"', lesson) == [str(note["seq"])] == ["3"]
     assert "foreign" not in lesson
-    assert "1 entries; left out: 3 of other cards" in lesson
-    assert "ends with entry 4, " in lesson
+    assert "1 entry; left out: 3 of other cards" in lesson
+    assert "The last event is 4, " in lesson
 
 
 def test_the_lesson_of_an_empty_record_leaves_nothing_out(api: Any) -> None:
