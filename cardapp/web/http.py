@@ -1,4 +1,4 @@
-"""What a handler gets and gives: a request that was already checked, and an answer that is not yet on the wire."""
+"""The request that a handler gets and the reply that it returns."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ PROBLEM = "application/problem+json"
 
 @dataclass(frozen=True)
 class Request:
-    """``path`` and ``query`` by name, valid by the schemas of the route. ``body`` is a JSON route's object, {} where
-    it was left out. ``environ`` is for routes that take something else."""
+    """A validated request: ``path`` and ``query`` parameters by name, ``body`` the JSON object, {} if omitted.
+
+    ``environ`` is for routes whose body is not JSON.
+    """
 
     services: Services
     path: Mapping[str, str]
@@ -27,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer; a body of bytes is sent whole, any other iterable is streamed."""
+    """A response. A body of bytes is sent at once; any other iterable is streamed."""
 
     body: bytes | Iterable[bytes]
     status: int = 200
@@ -35,20 +37,20 @@ class Reply:
     headers: tuple[tuple[str, str], ...] = ()
 
     def with_headers(self, *more: tuple[str, str]) -> Reply:
-        """The same reply with further headers."""
+        """This reply with additional headers."""
         return replace(self, headers=(*self.headers, *more))
 
 
 def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON; the same value gives the same bytes, which strong entity tags rest on."""
+    """Compact UTF-8 JSON. Strong entity tags rely on equal values giving equal bytes."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode("utf-8")
 
 
 def answer(value: Mapping[str, Any], status: int = 200, headers: tuple[tuple[str, str], ...] = ()) -> Reply:
-    """A JSON object as an answer."""
+    """A reply with a JSON object."""
     return Reply(encode(value), status, JSON, headers)
 
 
 def created(record: Mapping[str, Any], location: str) -> Reply:
-    """201 with the bare record and where it can be read."""
+    """201 with the record itself, and ``location`` in the Location header."""
     return answer(record, 201, (("Location", location),))

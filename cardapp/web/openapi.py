@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 description, made from the route table, the schemas and the table of failures."""
+"""Generates the OpenAPI 3.1 description from the route table, the schemas and the table of problem types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
 def describe(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. ``x-problem-types`` holds what the ``type`` of a problem points to."""
+    """The whole document. The ``type`` of a problem refers to an entry of ``x-problem-types``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
         paths.setdefault(route.path, {})[route.method.lower()] = _operation(route)
@@ -27,11 +27,14 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {
             "title": "Card application",
             "version": __version__,
-            "description": "State, navigation and replayed debugger checkpoints of one card. No authentication: it "
-            "answers on loopback and on a private Unix socket only, and refuses what a foreign page could send.",
+            "description": "State, navigation and replayed debugger checkpoints of one card. No authentication: the "
+            "service listens only on a loopback address and a private Unix socket, and refuses requests from pages of "
+            "other origins.",
         },
         "paths": paths,
-        "components": {"schemas": {name: _inlined(schema) for name, (_, schema) in schemas.definitions().items()}},
+        "components": {
+            "schemas": {name: _with_local_references(schema) for name, (_, schema) in schemas.definitions().items()}
+        },
         "x-problem-types": problem_types(),
     }
 
@@ -61,7 +64,7 @@ def _operation_id(route: Route) -> str:
 
 
 def _parameter(place: str, name: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
-    return {"name": name, "in": place, "required": required, "schema": _inlined(schema)}
+    return {"name": name, "in": place, "required": required, "schema": _with_local_references(schema)}
 
 
 def _request_body(route: Route) -> dict[str, Any]:
@@ -71,7 +74,7 @@ def _request_body(route: Route) -> dict[str, Any]:
         if media_type == JSON:
             content[media_type] = {"schema": _reference(route.body.schema)}
         elif media_type.startswith("multipart/"):
-            fields = _inlined(schemas.definition(route.body.schema))
+            fields = _with_local_references(schemas.definition(route.body.schema))
             fields["properties"] = {"file": {"contentMediaType": "image/png"}, **fields["properties"]}
             content[media_type] = {"schema": {**fields, "required": ["file"]}}
         else:
@@ -83,7 +86,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
     if status >= 400:
         return {"description": http.HTTPStatus(status).phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
     if status == 304:
-        return {"description": "The client's copy is still right"}
+        return {"description": "Not modified: the client's copy is current"}
     content: dict[str, Any] = (
         {JSON: {"schema": _reference(route.answer)}} if route.answer else {kind: {} for kind in route.produces}
     )
@@ -100,16 +103,16 @@ def _reference(name: str) -> dict[str, str]:
     return {"$ref": f"#/components/schemas/{name}"}
 
 
-def _inlined(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema with its references turned to the document's own components."""
+def _with_local_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema with its references rewritten to the document's ``components``."""
 
-    def turned(value: Any) -> Any:
+    def rewritten(value: Any) -> Any:
         if isinstance(value, dict) and "$ref" in value:
-            rest = {name: turned(part) for name, part in value.items() if name != "$ref"}
+            rest = {name: rewritten(part) for name, part in value.items() if name != "$ref"}
             return {**rest, **_reference(value["$ref"].rpartition("/")[2])}
         if isinstance(value, dict):
-            return {name: turned(part) for name, part in value.items()}
-        return [turned(part) for part in value] if isinstance(value, list) else value
+            return {name: rewritten(part) for name, part in value.items()}
+        return [rewritten(part) for part in value] if isinstance(value, list) else value
 
-    result: dict[str, Any] = turned(copy.deepcopy(dict(schema)))
+    result: dict[str, Any] = rewritten(copy.deepcopy(dict(schema)))
     return result

@@ -1,4 +1,4 @@
-"""From a WSGI environment to a checked :class:`Request`: query and body against their schemas, every fault named."""
+"""Makes a :class:`Request` from a WSGI environment; query and body are validated by their schemas."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _INTEGER = re.compile(r"-?[0-9]{1,18}")
 
 
 def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
-    """The request for ``route``; :class:`MalformedJson` or :class:`InvalidValue` say what is wrong with it."""
+    """The validated request; :class:`MalformedJson` or :class:`InvalidValue` otherwise."""
     query = query_of(environ.get("QUERY_STRING", ""), route.query or "NoParameters")
     body: dict[str, Any] = {}
     if route.body is not None and JSON in route.body.media_types:
@@ -30,7 +30,7 @@ def receive(route: Route, services: Services, environ: Mapping[str, Any], path: 
 
 
 def query_of(text: str, schema: str) -> dict[str, Any]:
-    """The query's parameters with the types of ``schema``, its defaults filled in; each name may stand once."""
+    """The query parameters, converted to the types of ``schema``, with its defaults; each name may occur once."""
     properties = schemas.definition(schema)["properties"]
     found: dict[str, Any] = {}
     try:
@@ -41,7 +41,7 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
         raise InvalidValue(f"the query string has more than {_PARAMETERS} parameters") from error
     for name, value in pairs:
         if name in found:
-            message = "stands twice in the query"
+            message = "occurs twice in the query"
             raise InvalidValue(f"{name} {message}", errors=(FieldError(f"/{name}", message),))
         found[name] = typed(value, properties.get(name, {}))
     checked(schema, found, "the query")
@@ -49,12 +49,12 @@ def query_of(text: str, schema: str) -> dict[str, Any]:
 
 
 def typed(value: str, schema: Mapping[str, Any]) -> str | int:
-    """A form's or query's text as the integer that its schema wants; left as text, the schema refuses it."""
+    """A parameter as an integer if its schema requires one; other text is unchanged, so that the schema refuses it."""
     return int(value) if schema.get("type") == "integer" and _INTEGER.fullmatch(value) else value
 
 
 def checked(schema: str, value: Any, what: str) -> None:
-    """Raise :class:`InvalidValue` with every fault of ``value``; ``what`` is what the message calls it."""
+    """Raise :class:`InvalidValue` with all faults of ``value``, at most 100; ``what`` stands for it in the message."""
     faults = schemas.faults(schema, value)
     if faults:
         place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what

@@ -12,12 +12,12 @@ _MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
 
 
 def entity_tag(body: bytes) -> str:
-    """The strong tag of a body: equal bytes, equal tag."""
+    """The strong entity tag of a body; equal bytes have equal tags."""
     return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 def matches(if_none_match: str, tag: str) -> bool:
-    """Whether an ``If-None-Match`` names ``tag``: ``*``, or a list compared weakly. What is no list matches nothing."""
+    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison); an invalid one matches nothing."""
     if if_none_match.strip() == "*":
         return True
     place, found = 0, False
@@ -31,7 +31,7 @@ def matches(if_none_match: str, tag: str) -> bool:
 
 
 def revalidated(reply: Reply, if_none_match: str | None) -> Reply:
-    """``reply`` with its tag (made from the body unless the handler gave one), or a bare 304 when the client has it."""
+    """``reply`` with its entity tag, computed unless the handler set one; 304 without a body if the client has it."""
     if reply.status != 200 or not isinstance(reply.body, bytes):
         return reply
     tag = dict(reply.headers).get("ETag")

@@ -1,4 +1,4 @@
-"""One row of the route table: everything that routing, checking and the API description need to know of it."""
+"""A row of the route table, with all that routing, validation and the API description need."""
 
 from __future__ import annotations
 
@@ -21,9 +21,8 @@ CACHE_CONTROL: dict[Cache, str] = {
 
 @dataclass(frozen=True)
 class Body:
-    """What a route takes. ``schema`` names a JSON object's schema; ``optional``: a missing body equals ``{}``.
-
-    ``media_types`` other than JSON are read by the handler itself; ``schema`` then describes the form's fields.
+    """The request body of a route. ``schema`` names the schema of a JSON object; if ``optional``, a missing body equals
+    ``{}``. The handler itself reads other ``media_types``; ``schema`` then describes the form's fields.
     """
 
     schema: str
@@ -33,9 +32,9 @@ class Body:
 
 @dataclass(frozen=True)
 class Route:
-    """``path`` has its parameters in braces; ``answer`` names the success schema, None for anything but JSON.
+    """``path`` has its parameters in braces; ``answer`` names the schema of a successful JSON response.
 
-    ``problems`` are the statuses that only this route's own rules give; those of the gate and of checking are implied.
+    ``problems`` are the error statuses of this route's own rules; those of the gate and of validation are implied.
     """
 
     method: str
@@ -57,7 +56,7 @@ class Route:
 
     def statuses(self) -> tuple[int, ...]:
         """Every documented status, ascending."""
-        # Every answer is made from the state, which may be on a full disk.
+        # 500 and 503: every response reads the stored state, whose disk may fail.
         found = {self.status, 403, 421, 500, 503, *self.problems}
         if self.cache == "no-cache" or self.cache == "immutable":
             found.add(304)
@@ -65,6 +64,6 @@ class Route:
             found.add(404)
         if self.body is not None:
             found |= {400, 413, 415, 422}
-        # A query is checked on every route, so an unknown name is refused everywhere.
+        # Every route refuses unknown query parameters.
         found.add(422)
         return tuple(sorted(found))

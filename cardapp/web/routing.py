@@ -1,4 +1,4 @@
-"""Routes as a WSGI application: bottle finds the route, the request is checked, the handler's reply is sent."""
+"""The WSGI application: bottle matches the route, the request is validated, and the handler's reply is sent."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cardapp.web.services import Services
 
 
 def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
-    """The application of ``routes``. Whatever fails is answered by a problem."""
+    """The application of ``routes``; every error becomes a problem response."""
     router = bottle.Router()
     for route in routes:
         router.add(route.path.replace("{", "<").replace("}", ">"), route.method, route)
@@ -37,19 +37,19 @@ def _match(router: bottle.Router, environ: Mapping[str, Any]) -> tuple[Route, di
         found: tuple[Route, dict[str, str]] = router.match({"REQUEST_METHOD": method, "PATH_INFO": path})
     except bottle.HTTPError as error:
         if error.status_code != 405:
-            raise NotFound(f"there is nothing at {path[:200]!r}: GET /api/openapi.json lists every path") from error
+            raise NotFound(f"there is no resource {path[:200]!r}; GET /api/openapi.json lists all paths") from error
         allowed = set(error.get_header("Allow").split(","))
         allow = ", ".join(sorted(allowed | ({"HEAD"} if "GET" in allowed else set())))
-        raise MethodNotAllowed(f"{path} does not take {method[:40]}; it takes {allow}", allow) from error
+        raise MethodNotAllowed(f"{path} does not support {method[:40]}; it supports {allow}", allow) from error
     return found
 
 
 def _path(environ: Mapping[str, Any]) -> str:
-    """The path as text. WSGI hands percent-decoded bytes over as latin-1; what is no UTF-8 names nothing here."""
+    """The path as text. WSGI passes percent-decoded bytes as latin-1; :class:`NotFound` if they are not UTF-8."""
     try:
         path: str = environ["PATH_INFO"].encode("latin-1").decode("utf-8")
     except UnicodeError as error:
-        raise NotFound("the path is not UTF-8: GET /api/openapi.json lists every path") from error
+        raise NotFound("the path is not UTF-8; GET /api/openapi.json lists all paths") from error
     return path or "/"
 
 

@@ -242,16 +242,16 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
     [
         (response(409, {"title": "t", "detail": "the level is not\nsyncable"}), "sync: the level is not syncable"),
         (response(503, {"title": "No session"}), "sync: No session"),
-        (response(500, ["?"]), "sync: the application answered with status 500"),
+        (response(500, ["?"]), "sync: the application responded with status 500"),
         (response(502, {"detail": LONG}), "sync: the program ended before the stop"),
         (response(200, {"state": "ready", "observed": None}), "sync: ready"),
         (response(200, {}), "sync: done"),
-        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "in mid-response"),
-        (b"", "closed before a response"),
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "incomplete response"),
+        (b"", "closed without a response"),
         (b"SSH-2.0-OpenSSH\r\n\r\n", "is not HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "the response is too long"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "larger than 1 MiB"),
     ],
 )
 def test_every_outcome_is_one_line_that_awaits_no_key(
@@ -294,7 +294,7 @@ def test_a_command_line_being_typed_is_left_alone_and_told_later(api: Applicatio
 def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: Path, nvim: NeovimConnection) -> None:
     assert bound(nvim) == []
     nvim.call("nvim_command", "CardKeys", timeout=10)
-    shows(nvim, "card: no keys are bound: no application (ENOENT")
+    shows(nvim, "card: no keys are mapped: request failed (ENOENT")
     assert ask(nvim, "maparg('<F2>', 'n')") == ""
     api = Application(state_dir / "api.sock")
     try:
@@ -302,7 +302,7 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
         eventually(lambda: api.requests)
         assert eventually(lambda: lua(nvim, "return select(2, require('card.keys').status())") == "not yet")
         api.answers[TABLE] = response(200, {"shortcuts": None})
-        eventually(lambda: "without shortcuts" in lua(nvim, "return select(2, require('card.keys').status())"))
+        eventually(lambda: "has no shortcuts" in lua(nvim, "return select(2, require('card.keys').status())"))
         api.answers[TABLE] = response(200, keyboard.as_json())
         when_bound(nvim)
         nvim.call("nvim_command", "CardKeys", timeout=10)
@@ -311,7 +311,7 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
     finally:
         api.stop()
     press(nvim, "<F2>")
-    shows(nvim, "sync: no application (ENOENT): start it with bin/cardapp serv")
+    shows(nvim, "sync: request failed (ENOENT): start bin/cardapp serve")
     assert len(api.requests) == known
 
 
@@ -358,4 +358,4 @@ def test_an_answer_is_understood_wherever_it_is_cut(nvim: NeovimConnection, whol
     assert answer["status"] in (200, 204)
     for cut in range(len(whole)):
         assert parse(whole[:cut], False) == "more"
-        assert "it closed" in parse(whole[:cut], True)
+        assert "response" in parse(whole[:cut], True)

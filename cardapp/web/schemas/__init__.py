@@ -1,7 +1,7 @@
-"""The JSON Schemas (draft 2020-12) of every request and response: the single source for checking and describing.
+"""The JSON Schemas (draft 2020-12) of all requests and responses, used for validation and for the API description.
 
-Each file holds named definitions under ``$defs``; a name is used once over all files, so the API description can list
-them side by side. A reference is ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is ever fetched from a network.
+Each file has definitions under ``$defs``; their names are unique over all files, because the API description lists them
+together. A reference is ``#/$defs/Name`` or ``other.json#/$defs/Name``; none is fetched from a network.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ Schema = dict[str, Any]
 
 @cache
 def files() -> dict[str, Schema]:
-    """Every schema file by its name."""
+    """All schema files by name."""
     found = sorted(Path(__file__).parent.glob("*.json"))
     return {file.name: json.loads(file.read_text("utf-8")) for file in found}
 
 
 @cache
 def definitions() -> dict[str, tuple[str, Schema]]:
-    """Every definition by its name, with the file that holds it."""
+    """All definitions by name, each with its file."""
     found: dict[str, tuple[str, Schema]] = {}
     for file, document in files().items():
         for name, schema in document["$defs"].items():
@@ -41,19 +41,19 @@ def definitions() -> dict[str, tuple[str, Schema]]:
 
 
 def definition(name: str) -> Schema:
-    """The schema called ``name`` as it is written."""
+    """The schema ``name`` as written in its file."""
     return definitions()[name][1]
 
 
 @cache
 def checker(name: str) -> Validator:
-    """A validator of the schema called ``name``."""
+    """A validator of the schema ``name``."""
     file = definitions()[name][0]
     return validator({"$ref": f"{files()[file]['$id']}#/$defs/{name}"}, _registry())
 
 
 def faults(name: str, value: Any) -> tuple[FieldError, ...]:
-    """Every way in which ``value`` breaks the schema called ``name``."""
+    """All errors of ``value`` against the schema ``name``."""
     return field_errors(checker(name), value)
 
 

@@ -212,7 +212,11 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
         ("navigation.moved", {"level": "step", "delta": 5, "moved": 2}, "Moved on to “First”"),
         ("navigation.synced", {"generation": 4}, "The program was brought to the position"),
         ("checkpoint.ready", {"observed": OBSERVED}, "The program stopped at arena.c:31 in arena_alloc()"),
-        ("checkpoint.failed", {"code": "snapshot_drift", "reason": "drifted"}, "The program state differs from the card"),
+        (
+            "checkpoint.failed",
+            {"code": "snapshot_drift", "reason": "drifted"},
+            "The program state differs from the card",
+        ),
         ("checkpoint.failed", {"code": "target_crashed", "reason": "SIGSEGV"}, "The replay failed"),
         ("checkpoint.rejected", {"code": "stale_generation", "reason": "too old"}, "too old stale_generation"),
         ("checkpoint.timeout", {"duration_ms": 30000.4, "generation": 3}, "30000 ms · generation 3"),

@@ -1,28 +1,28 @@
--- A small HTTP/1.1 client over a Unix socket. It never blocks: a callback gets the response in the main loop.
+-- A small asynchronous HTTP/1.1 client for a Unix socket; a callback in the main loop gets the response.
 local uv = vim.uv or vim.loop
 local M = {}
 
-M.MAX_BYTES = 1024 * 1024 -- of a response
+M.LARGEST = 1024 * 1024 -- bytes of a response
 
--- Like `assert`, which would put this file's name before the text that the learner reads.
+-- `assert` would put the file name before the message, which is shown to the user.
 local function expect(sound, text)
   if not sound then
     error(text, 0)
   end
 end
 
--- The content of a chunked body (RFC 9112, section 7.1) from byte `at` on; nil if it is not complete.
+-- Decode a chunked body (RFC 9112, section 7.1) that begins at byte `at`; nil while it is incomplete.
 local function unchunked(bytes, at)
   local parts = {}
   while true do
     local from, to, size = bytes:find('^(%x+)[^\r\n]*\r\n', at)
     if not from then
-      expect(not bytes:find('\r\n', at, true), 'a chunk without a size')
+      expect(not bytes:find('\r\n', at, true), 'the response has a chunk without a size')
       return nil
     end
     size = tonumber(size, 16)
     if size == 0 then
-      -- Trailers end with an empty line; if there are none, the empty line is here.
+      -- Trailer fields end with an empty line; without any, the empty line follows at once.
       local ended = bytes:sub(to + 1, to + 2) == '\r\n' or bytes:find('\r\n\r\n', to + 1, true)
       return ended and table.concat(parts) or nil
     end
@@ -30,20 +30,19 @@ local function unchunked(bytes, at)
     if #bytes < after + 2 then
       return nil
     end
-    expect(bytes:sub(after + 1, after + 2) == '\r\n', 'a chunk longer than its size')
+    expect(bytes:sub(after + 1, after + 2) == '\r\n', 'the response has a chunk that is longer than its size')
     parts[#parts + 1] = bytes:sub(to + 1, after)
     at = after + 3
   end
 end
 
--- `bytes` as { status, body }; nil if the response is not complete. `ended`: the server has closed the connection.
--- Raises a text if `bytes` are not HTTP.
+-- Parse `bytes` to { status, body }; nil while incomplete. `ended`: no more bytes follow. Raises a message on a fault.
 function M.parse(bytes, ended)
   local at, status, head = 1, nil, nil
-  repeat -- interim responses (1xx) come before the final one
+  repeat -- interim responses (1xx) precede the final one
     local stop, last = bytes:find('\r\n\r\n', at, true)
     if not stop then
-      expect(not ended, 'it closed before a response')
+      expect(not ended, 'closed without a response')
       return nil
     end
     head = bytes:sub(at, stop + 1)
@@ -62,7 +61,7 @@ function M.parse(bytes, ended)
   elseif status == 204 or ended then
     body = bytes:sub(at)
   end
-  expect(body or not ended, 'it closed in mid-response')
+  expect(body or not ended, 'incomplete response')
   return body and { status = status, body = body } or nil
 end
 
@@ -75,8 +74,8 @@ local function message(method, path, body)
 end
 
 -- Send `request` = { method, path, body (JSON text or nil), seconds } to `socket`. `done(problem, response)` is called
--- once, in the main loop, with a text that says what failed, or with nil and { status, body }.
-function M.ask(socket, request, done)
+-- once, in the main loop: with an error message, or with nil and { status, body }.
+function M.request(socket, request, done)
   local pipe, timer = uv.new_pipe(false), uv.new_timer()
   local received, finished = '', false
 
@@ -94,8 +93,8 @@ function M.ask(socket, request, done)
 
   local function take(data)
     received = received .. (data or '')
-    if #received > M.MAX_BYTES then
-      return finish('the response is too long')
+    if #received > M.LARGEST then
+      return finish('the response is larger than 1 MiB')
     end
     local sound, response = pcall(M.parse, received, data == nil)
     if not sound then

@@ -1,13 +1,13 @@
--- Binds the editor keys of the keyboard table, which only the application has (GET /api/keyboard, scope "editor"). No key
--- is bound until the application answers. The request is repeated at growing intervals, so Neovim and the application
--- may start in any order. `:CardKeys` shows the bound keys, or why there are none.
+-- The editor's key mappings, made from the application's table of shortcuts (GET /api/keyboard, scope "editor"). No key
+-- is mapped until the application answers. The request is repeated at growing intervals, so that editor and application
+-- may start in either order. `:CardKeys` shows the mappings, or why there are none.
 local http = require('card.http')
 local uv = vim.uv or vim.loop
 local M = {}
 
 local TABLE_SECONDS = 5
-local ACTION_SECONDS = 150 -- longer than the time limit of a replay
-local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms
+local ACTION_SECONDS = 150 -- longer than the time limit of any replay
+local FIRST_RETRY, LAST_RETRY = 250, 4000 -- ms; a failing connect takes microseconds
 
 local MODES = { 'n', 'x', 'i', 't' }
 local MODIFIERS = { Ctrl = 'C', Alt = 'M', Shift = 'S' }
@@ -17,25 +17,26 @@ local NAMES = {
 } -- stylua: ignore
 
 local function place(answer)
-  local seen = type(answer.observed) == 'table' and answer.observed or {}
-  if type(seen.file) == 'string' and type(seen.line) == 'number' then
-    return ('%s at %s:%d'):format(answer.state, seen.file, seen.line)
+  local observed = type(answer.observed) == 'table' and answer.observed or {}
+  if type(observed.file) == 'string' and type(observed.line) == 'number' then
+    return ('%s at %s:%d'):format(answer.state, observed.file, observed.line)
   end
   return answer.state
 end
 
--- The request of each action, and how its response is shown. Other actions of the table belong to the page.
+-- The request of each action, and a function that describes its response. Actions that are not listed concern only the
+-- page.
 local ACTIONS = {
-  sync = { path = '/api/navigation/sync', tell = place },
+  sync = { path = '/api/navigation/sync', describe = place },
   reset = {
     path = '/api/editor/reset',
-    tell = function(answer)
+    describe = function(answer)
       return answer.debugger_restarted == true and 'done, with a new debugger' or 'done'
     end,
   },
   redraw = {
     path = '/api/editor/redraw',
-    tell = function(answer)
+    describe = function(answer)
       return ('%d x %d'):format(answer.grid.cols, answer.grid.rows)
     end,
   },
@@ -46,15 +47,15 @@ local function position(answer)
   local ends = { first = ' (the first)', last = ' (the last)' }
   return answer.key .. (ends[answer.at_end] or '')
 end
-ACTIONS.previous.tell, ACTIONS.next.tell = position, position
+ACTIONS.previous.describe, ACTIONS.next.describe = position, position
 
-local bound, problem = {}, 'the application has not answered yet'
+local bound, problem = {}, 'the table of shortcuts was not loaded yet'
 local retry, delay
-local latest = {} -- action -> number of its newest request, the only one whose response is shown
+local latest = {} -- action -> number of its latest request; results of earlier ones are not shown
 
--- Show one line, cut so that Neovim does not prompt for a key, and keep it out of :messages.
+-- Show one line, shortened so that Neovim shows no hit-enter prompt, and not added to :messages.
 local function show(text, highlight)
-  if vim.fn.getcmdtype() ~= '' then -- the learner types in this line
+  if vim.fn.getcmdtype() ~= '' then -- the user is typing a command
     return vim.api.nvim_create_autocmd('CmdlineLeave', {
       once = true,
       callback = vim.schedule_wrap(function()
@@ -79,7 +80,7 @@ local function decoded(response)
   return sound and type(answer) == 'table' and answer or {}
 end
 
--- Why a request failed: the sentence of the problem body (RFC 9457), if there is one.
+-- The error message of a response: from its problem body (RFC 9457), or else its status.
 local function refusal(response)
   local answer = decoded(response)
   for _, name in ipairs({ 'detail', 'title' }) do
@@ -87,16 +88,16 @@ local function refusal(response)
       return answer[name]
     end
   end
-  return ('the application answered with status %d'):format(response.status)
+  return ('the application responded with status %d'):format(response.status)
 end
 
-local function ask(method, path, body, seconds, done)
+local function send(method, path, body, seconds, done)
   local socket = vim.env.CARD_API_SOCKET
   local request = { method = method, path = path, body = body and vim.json.encode(body), seconds = seconds }
-  http.ask(socket, request, function(failure, response)
+  http.request(socket, request, function(failure, response)
     if failure then
-      -- The important part first: a narrow line cuts the rest.
-      done(('no application (%s): start it with bin/cardapp serve; asked at %s'):format(failure, socket))
+      -- The most important part first: a narrow window cuts off the rest.
+      done(('request failed (%s): start bin/cardapp serve; socket: %s'):format(failure, socket))
     elseif response.status ~= 200 then
       done(refusal(response))
     else
@@ -112,18 +113,18 @@ function M.run(action)
   latest[action] = number
   show(action .. ' …')
   local body = vim.tbl_extend('error', { actor = 'editor' }, what.body or {})
-  ask('POST', what.path, body, ACTION_SECONDS, function(failure, answer)
+  send('POST', what.path, body, ACTION_SECONDS, function(failure, answer)
     if latest[action] ~= number then
       return
     elseif failure then
       return show(action .. ': ' .. failure, 'WarningMsg')
     end
-    local sound, told = pcall(what.tell, answer)
-    show(action .. ': ' .. (sound and type(told) == 'string' and told or 'done'))
+    local sound, text = pcall(what.describe, answer)
+    show(action .. ': ' .. (sound and type(text) == 'string' and text or 'done'))
   end)
 end
 
--- A key of the table (`Ctrl+Backtick`) in Neovim's notation (<C-`>); nil if a modifier is unknown.
+-- A key of the table (`Ctrl+Backtick`) in Neovim's notation (<C-`>); nil if it has an unknown modifier.
 function M.notation(keys)
   local parts = vim.split(keys, '+', { plain = true })
   local name = table.remove(parts)
@@ -140,7 +141,7 @@ end
 local function map(shortcut)
   for _, keys in ipairs(shortcut.keys) do
     local notation = M.notation(keys)
-    -- Most terminals send the same byte for Ctrl+` and Ctrl+Space. Neovim calls it <C-Space>.
+    -- Most terminals send the same byte for Ctrl+` and Ctrl+Space, which Neovim reports as <C-Space>.
     for _, lhs in ipairs(notation == '<C-`>' and { notation, '<C-Space>' } or { notation }) do
       vim.keymap.set(MODES, lhs, function()
         M.run(shortcut.action)
@@ -150,9 +151,9 @@ local function map(shortcut)
   end
 end
 
--- Replace the bound keys by the editor's keys of the table; raises if it is not a keyboard table.
+-- Replace the mappings by the editor's entries of the table; raises if the table is invalid.
 local function bind(keyboard)
-  assert(type(keyboard.shortcuts) == 'table', 'GET /api/keyboard answered without shortcuts')
+  assert(type(keyboard.shortcuts) == 'table', 'the response of GET /api/keyboard has no shortcuts')
   for _, old in ipairs(bound) do
     pcall(vim.keymap.del, MODES, old.lhs)
   end
@@ -164,13 +165,13 @@ local function bind(keyboard)
   end
 end
 
--- Get the table; try again later if that fails.
+-- Load the table; on an error, try again later.
 local function load()
   if (vim.env.CARD_API_SOCKET or '') == '' then
-    problem = 'CARD_API_SOCKET is not set in this Neovim, so the application cannot be found'
+    problem = 'CARD_API_SOCKET is not set in this Neovim, so the application\'s socket is unknown'
     return
   end
-  ask('GET', '/api/keyboard', nil, TABLE_SECONDS, function(failure, keyboard)
+  send('GET', '/api/keyboard', nil, TABLE_SECONDS, function(failure, keyboard)
     local sound, reason = true, failure
     if not failure then
       sound, reason = pcall(bind, keyboard)
@@ -183,7 +184,7 @@ local function load()
   end)
 end
 
--- The bound keys as { lhs, action, description } in the table's order, and why there are none, or nil.
+-- The mappings as { lhs, action, description } in the table's order; and why there are none, or nil.
 function M.status()
   return bound, problem
 end
@@ -194,7 +195,7 @@ function M.setup()
   delay = FIRST_RETRY
   vim.api.nvim_create_user_command('CardKeys', function()
     if problem then
-      return show('no keys are bound: ' .. problem, 'WarningMsg')
+      return show('no keys are mapped: ' .. problem, 'WarningMsg')
     end
     local parts = {}
     for _, key in ipairs(bound) do
