@@ -1,1 +1,1 @@
-"""What a card looks like: the layout file, the sheets a card fills with it, its diagrams, and the emitters; pure."""
+"""The layout of a card: layout files, sheets, diagrams, and the HTML and LaTeX emitters. Pure code."""

@@ -1,4 +1,4 @@
-"""The lines of 5a and 5b: what parts the columns of parts that stand side by side, the same for every emitter."""
+"""The lines of the emitters 5a and 5b between and above the columns of a row."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from cardapp.layout.sheets import Part
 from cardapp.layout.template import Column, Frame, Grid, Variant
 
 DIVIDER, BAR = 0.2, 0.5
-"""How thick a line in a gutter and a bar above a column are, in mm."""
+"""Thickness of the line in a gutter and of the bar above a column, in mm."""
 _ABOVE = 1.2
-"""How far both begin above the parts, in mm."""
+"""Distance from the top of both to the parts, in mm."""
 
 
 @dataclass(frozen=True)
 class SheetRow:
-    """The parts of one row of a sheet, in reading order; ``dividers`` stand in the gutters between its columns, and
-    ``bars`` above the columns. A row of one column, or that spans the sheet, has neither."""
+    """The parts of a row in reading order, the ``dividers`` in the gutters between its columns and the ``bars`` above
+    the columns. A row of one column, or one that spans the sheet, has neither."""
 
     parts: tuple[Part, ...]
     dividers: tuple[Frame, ...] = ()
@@ -27,7 +27,7 @@ class SheetRow:
 
 
 def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[SheetRow]:
-    """The rows of a sheet."""
+    """The rows of a sheet with their lines; ``classic`` and ``5a`` have no bars, ``classic`` no dividers."""
     for _, group in groupby(parts, lambda part: part.row):
         row = tuple(group)
         names = {part.column for part in row}
@@ -37,15 +37,15 @@ def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iter
             continue
         top = min(part.frame.y for part in row) - _ABOVE
         height = max(part.frame.y + part.frame.height for part in row) - top
-        dividers = (_between(left, right, top, height) for left, right in pairwise(_from_to(filled, grid)))
+        dividers = (_divider(left, right, top, height) for left, right in pairwise(_span(filled, grid)))
         bars = (Frame(column.x, top, column.width, BAR) for column in filled if variant == "5b")
         yield SheetRow(row, tuple(dividers), tuple(bars))
 
 
-def _from_to(filled: Sequence[Column], grid: Grid) -> list[Column]:
+def _span(filled: Sequence[Column], grid: Grid) -> list[Column]:
     return [column for column in grid.columns if filled[0].x <= column.x <= filled[-1].x]
 
 
-def _between(left: Column, right: Column, top: float, height: float) -> Frame:
+def _divider(left: Column, right: Column, top: float, height: float) -> Frame:
     middle = (left.x + left.width + right.x) / 2
     return Frame(middle - DIVIDER / 2, top, DIVIDER, height)

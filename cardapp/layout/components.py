@@ -1,4 +1,4 @@
-"""A card's parts in reading order, before they have a place: what there is to show, and what belongs together."""
+"""Makes the components of a card in reading order, in groups that belong together; they have no place yet."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from cardapp.layout.template import Layout
 from cardapp.layout.text import Paragraph, Run, parse
 
 _ABOVE = 45.0
-"""In mm, what a diagram leaves of a sheet for the titles above it."""
+"""Height in mm that a diagram leaves free for titles above it."""
 
 Sources = Mapping[str, Sequence[str]]
-"""The lines of each source file, without their ends."""
+"""The lines of each source file, without line ends."""
 
 
 class CardComponent(NamedTuple):
-    """A part without a place, or what is left of one (``continued``). ``subject`` stands in the caption behind the
-    component's label."""
+    """A part without a place, or the rest of one (``continued``). ``subject`` follows the label in the caption."""
 
     kind: Kind
     key: str
@@ -34,13 +33,13 @@ class CardComponent(NamedTuple):
 
 
 Row = tuple[CardComponent, ...]
-"""Parts in reading order; they stand side by side where their columns differ."""
+"""Components in reading order; those in different columns are placed side by side."""
 Group = tuple[Row, ...]
-"""Rows that stay on one sheet where they fit one."""
+"""Rows that stay together on one sheet if they fit."""
 
 
 class ComponentBuilder:
-    """Makes the components of one card: of the components that the layout shows, those that have something to show."""
+    """Makes the components of one card that its layout shows; a component without content is left out."""
 
     def __init__(self, card: Card, identity: Identity, layout: Layout, sources: Sources, measure: Measure) -> None:
         self._card = card
@@ -50,7 +49,7 @@ class ComponentBuilder:
         self._measure = measure
 
     def front(self) -> Iterator[Group]:
-        """The card's title, text and activity; nothing where the layout shows none of them."""
+        """The card's title, text and activity diagram."""
         card = self._card
         yield from self._grouped(
             self._title("card_title", "", card.title, ""),
@@ -61,14 +60,14 @@ class ComponentBuilder:
         )
 
     def block(self, task: Task, task_number: int, block: Block, number: int) -> Iterator[Group]:
-        """A block from its title on; before that of a task's first block stands the task's."""
-        key, counted = f"{task.id}/{block.id}", f"{task_number}.{number}"
+        """A block with its title; a task's title and text precede its first block."""
+        key, section = f"{task.id}/{block.id}", f"{task_number}.{number}"
         of_task = (
             [*self._title("task_title", task.id, task.title, str(task_number))],
             [*self._prose("intro", task.id, task.text)],
         )
         of_block = (
-            self._title("block_title", key, block.title, counted),
+            self._title("block_title", key, block.title, section),
             [
                 *self._prose("goal", key, block.goal),
                 *self._prose("intro", key, block.text),
@@ -78,21 +77,21 @@ class ComponentBuilder:
         )
         yield from self._grouped(*(of_task if number == 1 else ()), *of_block)
         for place, phase in enumerate(block.phases, 1):
-            yield from self._phase(phase, f"{key}/{phase.id}", f"{counted}.{place}")
+            yield from self._phase(phase, f"{key}/{phase.id}", f"{section}.{place}")
 
     def colophon(self) -> Iterator[Group]:
-        """What made the sheets, and what they cannot show."""
-        said = sentences(self._card, self._identity, self._layout)
-        blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in said)
+        """The card's revision, the layout, and its limitations."""
+        paragraphs = sentences(self._card, self._identity, self._layout)
+        blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in paragraphs)
         yield from self._grouped([CardComponent("colophon", "", Prose(blocks))])
 
     def _grouped(self, *rows: Iterable[CardComponent]) -> Iterator[Group]:
-        """The rows as one group, without those parts that the layout does not show."""
+        """The rows as one group, without the components that the layout does not show."""
         shown = [tuple(component for component in row if component.kind in self._layout.components) for row in rows]
         if any(shown):
             yield tuple(row for row in shown if row)
 
-    # -- phases, steps and snapshots -------------------------------------------------------------------------------
+    # -- phases, steps and snapshots ---------------------------------------------------------------------------------
 
     def _phase(self, phase: Phase, key: str, number: str) -> Iterator[Group]:
         opening = (self._title("phase_title", key, phase.title, number), self._prose("intro", key, phase.text))
@@ -119,7 +118,7 @@ class ComponentBuilder:
         if "notes" in self._layout.components:
             yield CardComponent("notes", key, Notes(tuple(self._notes(snapshot))))
 
-    # -- one kind of part each -------------------------------------------------------------------------------------
+    # -- one kind of component each ----------------------------------------------------------------------------------
 
     def _title(self, kind: Kind, key: str, text: str, number: str) -> list[CardComponent]:
         level = kind.removesuffix("_title")
@@ -163,7 +162,7 @@ class ComponentBuilder:
 
 
 def _stops(step: Step, key: str) -> dict[int, list[str]]:
-    """The snapshots of a step that stop in the file of its code, by the number of their line."""
+    """The keys of a step's snapshots that stop in the file of its code, by line number."""
     found: dict[int, list[str]] = {}
     for snapshot in step.snapshots:
         if step.code is not None and snapshot.stop.file == step.code.file and snapshot.stop.line is not None:
@@ -172,7 +171,7 @@ def _stops(step: Step, key: str) -> dict[int, list[str]]:
 
 
 def _place(stop: Stop) -> tuple[str, str]:
-    """Where the program stands, in words and as code."""
+    """The stop as words and as code."""
     time = f" for the {_ordinal(stop.hits)} time" if stop.hits > 1 else ""
     if stop.function is not None:
         return f"When this function is entered{time}", f"{stop.function}()"

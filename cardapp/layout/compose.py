@@ -1,7 +1,7 @@
-"""A card on sheets: the parts of its pages, one below the other in their columns, and on to the next sheet.
+"""Composes the sheets of a card: fills pages with components, breaks them into sheets, and numbers these.
 
-Rows that belong together (a step; titles with what follows them) go to a new sheet rather than over an end, unless they
-are higher than a sheet. Every part is measured a bounded number of times, so the cost grows with the card.
+A group of rows (a step, or titles with what follows them) moves to the next sheet rather than being split, unless it is
+higher than a sheet. Each component is measured a bounded number of times, so the time is linear in the card's size.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from cardapp.layout.sheets import Document, Footer, Header, Sheet
 from cardapp.layout.template import Layout
 
 _SHORT = 12
-"""Hex digits of a SHA-256 that a footer shows."""
+"""Hex digits of the SHA-256 in the footer."""
 
 
 def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) -> Document:
-    """The whole document. ``sources`` are the lines of the target's files by name; a part says which one is not there.
-    :class:`InvalidLayout` where something cannot be made to fit a sheet at all."""
+    """The whole document. ``sources`` has the lines of the target's files by name; a component says which are missing.
+
+    :raises InvalidLayout: a component does not fit any sheet.
+    """
     pages = page_index(card)
     sheets = tuple(_numbered(identity, _filled(card, identity, layout, sources, pages)))
     return Document(card, identity, layout, sheets, pages, _sheet_of(pages, sheets))
@@ -49,7 +51,7 @@ def _filled(card: Card, identity: Identity, layout: Layout, sources: Sources, pa
 
 
 def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
-    """The sheets with their numbers and feet: only now their count is known."""
+    """The sheets with numbers and footers, which need the total count."""
     short = identity.source_sha256[:_SHORT]
     for _, page in groupby(sheets, lambda sheet: sheet.page_index):
         for number, sheet in enumerate(page, 1):
@@ -58,7 +60,7 @@ def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
 
 
 def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, int]:
-    """Where each position begins: its own first part, or, where the layout shows none, what is above it."""
+    """The index of the sheet on which each position begins: that of its first part, else that of its parent."""
     first: dict[str, int] = {"": 0}
     for sheet in sheets:
         first.setdefault(sheet.key, sheet.index)
@@ -71,5 +73,5 @@ def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, 
 
 
 def _first_below(task: str, sheets: tuple[Sheet, ...]) -> int:
-    """The sheet on which a task's first block begins."""
+    """The index of the sheet on which a task's first block begins."""
     return next(sheet.index for sheet in sheets if sheet.key.startswith(f"{task}/"))

@@ -1,4 +1,4 @@
-"""What of a component fits into a room: the fragment that stays, and the component that is left for the next sheet."""
+"""Splits components: the fragment that fits the available height, and the rest for the next sheet."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from cardapp.layout.sheets import (
 )
 
 ROUNDING = 1e-6
-"""By how much, in mm, a fragment may be higher than its room."""
+"""Tolerance in mm when a height is compared with the available one."""
 
 _Item = TypeVar("_Item")
 
 
 class Fragment(NamedTuple):
-    """What fits of a component, with the texts above and below it, and its whole height in mm. ``rest`` is what is
-    left."""
+    """The part of a component that fits, with the texts above and below it and its total height in mm. ``rest`` is the
+    remaining component, or None."""
 
     component: CardComponent
     content: Content
@@ -44,18 +44,18 @@ class Fragment(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """A component, and the fragment that holds all of it; None where the component is higher than a sheet."""
+    """A component and the fragment with all of it; None if the component is higher than a sheet."""
 
     component: CardComponent
     whole: Fragment | None
 
 
 _Cut = tuple[Content | None, float, Content | None]
-"""What fits (None: nothing), its height, and what is left (None: nothing)."""
+"""The content that fits, its height, and the remaining content; None stands for no content."""
 
 
 class Cutter:
-    """Cuts the components of one layout, whose sheets have ``height`` mm for parts."""
+    """Splits the components of one layout; ``height`` is the height of a sheet's body in mm."""
 
     def __init__(self, measure: Measure, height: float) -> None:
         self._measure = measure
@@ -66,7 +66,7 @@ class Cutter:
         return Measured(component, None if fragment is None or fragment.rest is not None else fragment)
 
     def take(self, measured: Measured, room: float) -> Fragment | None:
-        """The fragment of the component that fits into ``room`` mm; None where nothing of it does."""
+        """The fragment that fits the height ``room`` (mm); None if nothing fits."""
         whole = measured.whole
         if whole is not None and whole.height <= room + ROUNDING:
             return whole
@@ -87,11 +87,11 @@ class Cutter:
         return Fragment(component, content, caption, mark, height + around, rest)
 
     def _caption(self, component: CardComponent) -> str:
-        said = " · ".join(filter(None, [self._measure.component(component.kind).label, component.subject]))
-        return " ".join(filter(None, [said, CONTINUED if component.continued else ""]))
+        caption = " · ".join(filter(None, [self._measure.component(component.kind).label, component.subject]))
+        return " ".join(filter(None, [caption, CONTINUED if component.continued else ""]))
 
     def _cut(self, component: CardComponent, room: float, most: float) -> _Cut:
-        """What fits into ``room``, where an empty sheet has room for ``most``."""
+        """Split the content at the height ``room``; ``most`` is the height available on an empty sheet."""
         match component.content:
             case Title() as title:
                 return _whole(title, self._measure.title_height(component.kind, title), room)
@@ -140,7 +140,7 @@ class Cutter:
         most = int((room - TABLE_GAP) / self._measure.line(self._measure.component("machine").size) + ROUNDING)
         if most < 1 or (not row.value and room < BLANK + TABLE_GAP):
             return None
-        # No value is a box to fill in; one that was shown whole leaves an empty line.
+        # An empty value stands for a box to fill in, so a value without a rest continues as one empty line.
         rest = row.value[most:] or ("",) * bool(row.value)
         return Row(row.expression[:most], row.value[:most]), Row(row.expression[most:], rest)
 
@@ -166,8 +166,8 @@ def _cut_items(
     split: Callable[[_Item, float], tuple[_Item, _Item] | None],
     made: Callable[[tuple[_Item, ...]], Content],
 ) -> _Cut:
-    """Whole items; a fragment only of one that is higher than an empty sheet. ``rooms`` are the heights free on this
-    sheet and on an empty one."""
+    """Split between items; an item itself is split only if it is higher than an empty sheet. ``rooms`` are the heights
+    available on this sheet and on an empty one."""
     (room, most), height = rooms, 0.0
     for place, item in enumerate(items):
         more = height_of(item)

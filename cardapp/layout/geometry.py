@@ -1,4 +1,4 @@
-"""Where a layout's columns stand on its paper: from ``tokens.page`` and ``tokens.grid`` to millimetres."""
+"""The page and the column grid of a layout in millimetres, from ``tokens.page`` and ``tokens.grid``."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from cardapp.layout.template import Column, Frame, Grid, Page
 
 _PX_PER_MM = 96 / 25.4
 _LEAST_COLUMN, _LEAST_BODY = 35.0, 80.0
-"""In mm: less holds no diagram, and no line of code that could be read."""
+"""Minimum width of a column and height of the body in mm, for a diagram or a readable line of code."""
 _LEAST_SHARE = 40.0
-"""What a column without a width of its own has where there is room for all: enough for a diagram."""
+"""Minimum width in mm of a column without a given width, if all columns can have it: enough for a diagram."""
 _MOST_CM = 200.0
 _SHAPE = 0.01
-"""How much the shape of the pixels may differ from the paper's: they are whole numbers."""
+"""Tolerated difference of the aspect ratios of pixels and paper, because pixels are whole numbers."""
 _ROUNDING = 0.05
 _PAGE_PLACE, _GEOMETRY_PLACE = ("tokens", "page"), ("tokens", "grid", "geometry_cm")
 
 
 @dataclass(frozen=True)
 class Paper:
-    """The page with the frames that its margins leave, and the lengths of the file in mm by their names."""
+    """The page, its frames within the margins, and the file's lengths in mm by name."""
 
     page: Page
     header: Frame
@@ -35,7 +35,8 @@ class Paper:
 
 
 def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> Paper:
-    """The paper; :class:`InvalidLayout` where its margins leave no room for a card. ``columns`` may have a width."""
+    """The paper; :class:`InvalidLayout` if its margins leave too little room. ``columns`` are the names that may have a
+    width."""
     given = tokens.get("grid", {})
     warnings.unknown_names(("tokens", "grid"), given, ("columns", "left_role", "right_role", "geometry_cm"))
     size = _geometry(given.get("geometry_cm", {}), columns, warnings)
@@ -47,7 +48,7 @@ def paper(tokens: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWar
 
 
 def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutWarnings) -> Page:
-    """The paper, turned as the orientation says; 96 pixels to the inch where the file gives none."""
+    """The page in its orientation; the default size in pixels is 96 per inch."""
     warnings.unknown_names(_PAGE_PLACE, given, ("format", "orientation", "width_px", "height_px"))
     orientation = given.get("orientation", "portrait")
     form, (short, long) = _paper(given.get("format", "A4"), size, warnings)
@@ -57,19 +58,19 @@ def _page(given: Mapping[str, Any], size: Mapping[str, float], warnings: LayoutW
     natural = round(width_px * height / width)
     height_px = warnings.number((*_PAGE_PLACE, "height_px"), given.get("height_px", natural), 100, 20_000, natural)
     if abs(height_px / natural - 1) > _SHAPE:
-        message = f"does not fit the paper's shape, {width:g} x {height:g} mm; {natural} is used"
+        message = f"does not match the paper's aspect ratio of {width:g} x {height:g} mm; {natural} is used instead"
         warnings.add((*_PAGE_PLACE, "height_px"), message)
         height_px = natural
     return Page(form, orientation, width, height, width_px, height_px)
 
 
 def _paper(form: str, size: Mapping[str, float], warnings: LayoutWarnings) -> tuple[str, tuple[float, float]]:
-    """The format's name, and its sides in mm, the shorter one first."""
+    """The format's name and its sides in mm, the shorter one first."""
     own = sorted((size["page_width"], size["page_height"]))
     if form in layout_options.FORMATS:
         for name in ("page_width", "page_height"):
             if size[name]:
-                message = f"has no effect: {form} has its size; another name of the format lets this one count"
+                message = f"has no effect: the size of {form} is fixed; to use this value, give the format another name"
                 warnings.add((*_GEOMETRY_PLACE, name), message)
     elif all(own):
         return form, (own[0], own[1])
@@ -89,8 +90,8 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
     if body.height < _LEAST_BODY or width < _LEAST_COLUMN:
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
-            f"leaves {width / 10:.1f} x {body.height / 10:.1f} cm of {page.width / 10:g} x {page.height / 10:g} cm for "
-            f"the parts, which need {_LEAST_COLUMN / 10:g} x {_LEAST_BODY / 10:g}: make margins smaller",
+            f"leaves {width / 10:.1f} x {body.height / 10:.1f} cm of {page.width / 10:g} x {page.height / 10:g} cm "
+            f"for the parts, which need {_LEAST_COLUMN / 10:g} x {_LEAST_BODY / 10:g} cm: make the margins smaller",
         )
     return header, body, footer
 
@@ -99,19 +100,19 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
 
 
 def _geometry(given: Mapping[str, Any], columns: Iterable[str], warnings: LayoutWarnings) -> dict[str, float]:
-    """Every known length in mm, and those of the columns that have one."""
+    """The known lengths in mm, and the widths of the columns that have one."""
     known = dict.fromkeys((*layout_options.GEOMETRY_CM, *columns))
     warnings.unknown_names(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in layout_options.GEOMETRY_CM.items()}
     for name in (name for name in given if name in known):
         if not 0 <= given[name] <= _MOST_CM:
-            raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must lie in 0 to {_MOST_CM:g} cm")
+            raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must be from 0 to {_MOST_CM:g} cm")
         size[name] = given[name] * 10
     return size
 
 
 def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles: Mapping[str, str]) -> Grid:
-    """The columns and gutters called ``names`` from left to right. Those without a width share what is left."""
+    """The columns and gutters ``names`` from left to right; those without a width share the rest."""
     names, size = tuple(names), paper.size
     taken = sum(size.get(name, 0.0) for name in names)
     shared = _shared(paper.body.width - taken, {name: shares.get(name, 1.0) for name in names if name not in size})
@@ -122,19 +123,20 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
             columns.append(Column(name, roles.get(name, ""), x, width))
         x += width
     if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _LEAST_COLUMN:
-        told = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
+        widths = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
         needed = (paper.page.width - paper.body.width + taken + _LEAST_SHARE * len(shared)) / 10
-        wider = f", or take a sheet {needed:.1f} cm wide" if needed * 10 > paper.page.width else ""
+        wider = f", or use a sheet that is {needed:.1f} cm wide" if needed * 10 > paper.page.width else ""
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
-            f"columns ({told} cm, with gutters {(x - paper.body.x) / 10:.1f}) must fit in {paper.body.width / 10:.1f} "
-            f"and have {_LEAST_COLUMN / 10:g} cm each: make some narrower, or the margins smaller{wider}",
+            f"columns ({widths} cm, with gutters {(x - paper.body.x) / 10:.1f} cm) must fit "
+            f"{paper.body.width / 10:.1f} cm and have at least {_LEAST_COLUMN / 10:g} cm each: make some columns or the "
+            f"margins smaller{wider}",
         )
     return Grid(tuple(columns), paper.header, paper.body, paper.footer, size["row_gap"])
 
 
 def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
-    """The room by the shares; a column that would have too little has its least, and the others share the rest."""
+    """Divide the width by the shares; a column below the minimum gets the minimum, and the others share the rest."""
     least = min(_LEAST_SHARE, room / max(len(shares), 1))
     widths: dict[str, float] = {}
     for name in sorted(shares, key=shares.__getitem__):

@@ -1,7 +1,7 @@
-"""A layout file: from its document, valid by ``card-template.v1.schema.json``, to a :class:`Layout`.
+"""Makes a :class:`Layout` from the document of a layout file that meets ``card-template.v1.schema.json``.
 
-The schema leaves most of a file open. A name that ``layout_options.py`` does not list has no effect and becomes a
-warning that lists the known names; sizes that leave no room for a card are refused.
+The schema allows any names. Names that ``layout_options.py`` does not define have no effect; a warning lists the known
+ones. Sizes that leave no room for a card are refused.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _TYPOGRAPHY_PLACE: Place = ("tokens", "typography")
 
 
 def build(document: Mapping[str, Any]) -> Layout:
-    """The layout in a document that meets the schema; :class:`InvalidLayout` where its sizes cannot hold a card."""
+    """The layout in a document that meets the schema; :class:`InvalidLayout` if its sizes leave no room for a card."""
     warnings = LayoutWarnings()
     warnings.unknown_names((), document, _ROOT)
     tokens = document["tokens"]
@@ -75,8 +75,8 @@ def _refuse_narrow_diagrams(layout: Layout) -> None:
             if kind in arranged.components and measure.width(kind) < LEAST_WIDTH:
                 raise InvalidLayout.of(
                     f"/block_map/{kind}",
-                    f"has {measure.width(kind) / 10:.1f} cm in the column {arranged.components[kind].column!r}, and a "
-                    f"diagram needs {LEAST_WIDTH / 10:g}: make that wider, or name another",
+                    f"has {measure.width(kind) / 10:.1f} cm in the column {arranged.components[kind].column!r}, but a "
+                    f"diagram needs {LEAST_WIDTH / 10:g} cm: make the column wider, or name another one",
                 )
 
 
@@ -108,7 +108,7 @@ def _numbers(
     bounds: tuple[float, float],
     warnings: LayoutWarnings,
 ) -> dict[str, float]:
-    """The defaults, and over them what the object at ``place`` says; ``other`` is the default of a name that is new."""
+    """The defaults, updated by the object at ``place``; ``other`` is the default of a name without one."""
     found = dict(defaults)
     for name, value in warnings.mapping(place, given.get(place[-1], {})).items():
         found[name] = warnings.number((*place, name), value, *bounds, defaults.get(name, other))
@@ -124,10 +124,10 @@ def _families(given: Any, warnings: LayoutWarnings) -> dict[str, tuple[str, ...]
         value = given.get(name, default)
         names = tuple(value) if isinstance(value, list | tuple) else (value,)
         if not names or not all(isinstance(each, str) and _FAMILY.fullmatch(each) for each in names):
-            warnings.add((*place, name), f"must be a font family or an array of them; {default[0]} is used")
+            warnings.add((*place, name), f"must be a font family or an array of them; {default[0]} is used instead")
             names = default
         if names[0] not in default:
-            message = f"sheets are reckoned with the widths of {default[0]}: a wider family needs smaller sizes"
+            message = f"text is measured with the widths of {default[0]}, so a wider family needs smaller sizes"
             warnings.add((*place, name), f"{shown(names[0])}: {message}")
         found[name] = names
     return found
@@ -140,14 +140,14 @@ def _colors(given: Mapping[str, str], warnings: LayoutWarnings) -> dict[str, str
             found[name] = color.lower()
             continue
         default = found.setdefault(name, found["ink"])
-        warnings.add(("tokens", "colors", name), f"must be #rrggbb, not {shown(color)}; {default} is used")
+        warnings.add(("tokens", "colors", name), f"must be #rrggbb, not {shown(color)}; {default} is used instead")
     return found
 
 
 def _unused(
     tokens: Mapping[str, Any], typography: Typography, components: Mapping[str, Component], warnings: LayoutWarnings
 ) -> None:
-    """Names that a file makes up for colours and sizes have an effect where a component asks for them."""
+    """Warn of colours and sizes with names of the file's own that no component uses."""
     parts = components.values()
     colors = {color for part in parts for color in (part.color, part.background, part.rule) if color}
     warnings.unknown_names(("tokens", "colors"), tokens.get("colors", {}), (*layout_options.COLORS, *sorted(colors)))
@@ -165,13 +165,13 @@ def _components(
     colors: Mapping[str, str],
     warnings: LayoutWarnings,
 ) -> dict[str, Component]:
-    """The components that are shown: all, or those that the file names and does not set to false."""
+    """The shown components: all, or those that the file lists and does not set to false."""
     known = layout_options.COMPONENTS
     given = dict.fromkeys(known, True) if given is None else given
     warnings.unknown_names(("components",), given, known)
     shown_names = [name for name in known if given.get(name, False) is not False]
     if set(shown_names) <= set(layout_options.UNPLACED):
-        message = f"shows nothing of a block: name parts, or leave it out for all; known: {', '.join(known)}"
+        message = f"shows no part of a block: list more parts, or omit it to show all; known: {', '.join(known)}"
         warnings.add(("components",), message)
     return {
         name: _component(name, given[name], arrangement.columns[name], typography, colors, warnings)
@@ -197,7 +197,7 @@ def _component(
 
     label = options.get("label", look.label)
     if not isinstance(label, str):
-        warnings.add((*place, "label"), f"must be a string, not {shown(label)}; {look.label!r} is used")
+        warnings.add((*place, "label"), f"must be a string, not {shown(label)}; {look.label!r} is used instead")
         label = look.label
     return Component(
         name=name,
@@ -215,7 +215,7 @@ def _component(
 
 
 def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, warnings: LayoutWarnings) -> int:
-    """The value of a component's own option; 0 of the components that do not have it."""
+    """The value of a component's own option; 0 for a component without it."""
     if look.flag != option:
         return 0
     default = layout_options.FLAGS[option]
@@ -223,9 +223,9 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, war
     if isinstance(default, bool):
         if isinstance(value, bool):
             return value
-        warnings.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used")
+        warnings.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used instead")
         return default
     count = warnings.number((*place, option), value, 0, layout_options.MOST_ANSWER_LINES, default)
     if count != int(count):
-        warnings.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used")
+        warnings.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used instead")
     return int(count)

@@ -1,7 +1,8 @@
-"""Every name that a layout file may use and what it does: the one place where they are documented, with the defaults.
+"""All names that a layout file can use, their meaning and their defaults.
 
-The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; what is not here has no effect,
-and the checker says so. ``templates/README.md`` tells authors the same, and a test holds the two together.
+The schema allows any name in ``components``, ``block_map``, ``typography`` and so on; a name that is not defined here
+has no effect, and the checker warns of it. ``templates/README.md`` documents the names for authors; a test compares the
+two.
 """
 
 from __future__ import annotations
@@ -9,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 ALL = "all"
-"""The column that is the whole width of the body."""
+"""The name that stands for the whole width of the body."""
 GUTTER = "gutter"
-"""Columns of this name hold nothing: they are the distance between two."""
+"""A column of this name is an empty space between two others."""
 
 VARIANTS = {
     "classic": "one column in reading order, with notes at its side",
     "5a": "goal, code, diagram, machine state and question as a grid with a left and a right role",
     "5b": "the five parts side by side",
 }
-"""The emitters. Each arranges the parts in the columns of ``grid.columns`` where they are as many as it has, two for
-``classic`` and ``5a``, three or more for ``5b``; and else in columns of its own (``FOLDS``)."""
-FOLDS = {
+"""The emitters. An emitter uses the columns of ``grid.columns`` if their number suits it (two for ``classic`` and
+``5a``, three or more for ``5b``), else columns of its own (``EMITTER_COLUMNS``)."""
+EMITTER_COLUMNS = {
     "classic": {"side": 3.0, "main": 8.0},
     "5a": {"left": 5.0, "right": 7.0},
     "5b": {"goal": 5.0, "code": 8.0, "diagram": 5.0, "machine": 5.0, "question": 4.0},
 }
-"""An emitter's own columns from left to right, and their shares of the width where ``geometry_cm`` has none for them.
-The first has the ``left_role``, the last the ``right_role``; those of ``classic`` are for the notes and for reading."""
+"""The emitters' own columns from left to right, and their shares of the width if ``geometry_cm`` gives none. The first
+has the ``left_role``, the last the ``right_role``; those of ``classic`` have the roles notes and reading."""
 FIVE_PARTS = {
     "goal": ("goal", "step_title", "text"),
     "code": ("intro", "overview", "activity", "code"),
@@ -34,13 +35,13 @@ FIVE_PARTS = {
     "machine": ("machine", "notes"),
     "question": ("question",),
 }
-"""Columns of these names hold these components where ``block_map`` says nothing else."""
+"""The components of columns with these names, unless ``block_map`` places them elsewhere."""
 
 ROLES = {
     "guide": ("leads through the steps", ("intro", "goal", "step_title", "text", "question", "notes")),
-    "evidence": ("shows what the steps talk about", ("overview", "activity", "states", "code", "memory", "machine")),
+    "evidence": ("shows what the steps describe", ("overview", "activity", "states", "code", "memory", "machine")),
     "reading": (
-        "holds everything in reading order but the notes",
+        "has everything except the notes, in reading order",
         (
             "intro",
             "overview",
@@ -55,15 +56,15 @@ ROLES = {
             "question",
         ),
     ),
-    "notes": ("holds the notes at the side", ("notes",)),
+    "notes": ("has the notes", ("notes",)),
 }
-"""What a column is for: the components that stand in it where ``block_map`` says nothing else."""
+"""The components of a column with this role, unless ``block_map`` places them elsewhere."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What a component is, and its options where the file leaves them out. ``flag`` is its one further option,
-    ``without`` are those of ``OPTIONS`` that it does not have."""
+    """A component's description and default options. ``flag`` is its own further option; ``without`` are those of
+    ``OPTIONS`` that it does not have."""
 
     about: str
     size: str
@@ -76,8 +77,8 @@ class Look:
 
 
 _EDGE, _TITLE, _DIAGRAM = ("background", "label"), ("label",), ("size", "color")
-"""What these do not have: a diagram is drawn in type of its own, to be as readable in a narrow column, and its shapes
-have the layout's colours by what they are."""
+"""Options that these components lack. A diagram has its own type sizes, so that it is readable in a narrow column too,
+and the colour of a shape depends on its kind."""
 
 COMPONENTS = {
     "header": Look("The head of every sheet: card, task and block", "label", "ink_soft", rule="rule", without=_EDGE),
@@ -118,7 +119,7 @@ COMPONENTS = {
         without=_EDGE,
     ),
 }
-"""The parts of a card, in reading order. All of them are shown where a file has no ``components``."""
+"""The components of a card in reading order. All are shown if a file has no ``components``."""
 
 OPTIONS = {
     "size": "the name of a type size",
@@ -127,10 +128,10 @@ OPTIONS = {
     "rule": "the name of the colour of the line at its left edge (below the header, above the footer), or null",
     "label": 'the word that its caption begins with; "" is none',
 }
-"""Of every component but those ``without``."""
+"""The options of all components, except those that list them in ``without``."""
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
-"""The components' own: ``Look.flag``. Whether a step has a box to tick, whether lines of code are numbered, whether the
-values are told or left to be filled in, how many lines to write on a question has."""
+"""Options of single components (``Look.flag``): whether a step title has a tick box, whether code lines are numbered,
+whether values are shown or left to be filled in, and how many answer lines a question has."""
 MOST_ANSWER_LINES = 12
 DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
@@ -143,7 +144,7 @@ FORMATS = {
     "Letter": (215.9, 279.4),
     "Legal": (215.9, 355.6),
 }
-"""Sheets of paper in mm, upright. Any other format needs its ``page_width`` and ``page_height`` in ``geometry_cm``."""
+"""Paper sizes in mm, in portrait. Another format needs ``page_width`` and ``page_height`` in ``geometry_cm``."""
 
 GEOMETRY_CM = {
     "page_width": ("of a format that is not known", 0.0),
@@ -157,29 +158,29 @@ GEOMETRY_CM = {
     "gutter": ("width of a gutter", 0.6),
     "row_gap": ("between two parts, one below the other", 0.3),
 }
-"""Beside these, each column has its width under its own name; columns without share what is left."""
+"""In addition, a column's name gives its width; columns without a width share the rest."""
 
 FAMILIES = {"text": ("Noto Sans", "sans-serif"), "code": ("Noto Sans Mono", "monospace")}
 SIZES_PT = {"title": 20.0, "block": 14.0, "phase": 11.0, "step": 10.0, "body": 9.5, "label": 7.5, "code": 8.0}
 LINE_HEIGHT = {"title": 1.2, "block": 1.25, "phase": 1.3, "step": 1.35, "body": 1.45, "label": 1.4, "code": 1.4}
 OTHER_LINE_HEIGHT = 1.4
-"""Of a size that only the file names."""
+"""The default for a size that only the file defines."""
 WEIGHTS = {"regular": 400, "strong": 700}
 
 COLORS = {
     "paper": ("the sheet", "#ffffff"),
     "ink": ("text", "#1c2128"),
-    "ink_soft": ("text that stands back", "#4f5965"),
+    "ink_soft": ("secondary text", "#4f5965"),
     "rule": ("lines", "#c9d0d8"),
     "panel": ("behind code and values", "#f4f6f8"),
     "accent": ("headings and links", "#0b5a8f"),
     "accent_soft": ("behind questions", "#e4f0f8"),
     "current": ("the mark of a stop, the pointer of the memory, the current position", "#8a4b00"),
     "current_soft": ("behind a line at which the program stops, and the current position", "#fdf0dc"),
-    "arena_used": ("memory that was handed out", "#b9d0e2"),
-    "arena_padding": ("memory lost to alignment", "#e3b85f"),
-    "arena_free": ("memory that is free", "#edf0f3"),
+    "arena_used": ("allocated memory", "#b9d0e2"),
+    "arena_padding": ("padding for alignment", "#e3b85f"),
+    "arena_free": ("free memory", "#edf0f3"),
 }
 
 LIMITATIONS = {"all": "Limitation", "html": "Limitation of the HTML", "latex": "Limitation of the PDF"}
-"""Whose limitation it is: of every output, or of one. Shown by the checker and in the colophon."""
+"""The output that a limitation concerns, as a label for the checker and the colophon."""

@@ -1,4 +1,4 @@
-"""What a layout makes of sizes and columns, in mm: the room in a component, and the lines that things take there."""
+"""Measures of a layout in mm: the width inside each component, and the number and height of its lines."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from cardapp.layout.template import Component, Layout
 from cardapp.layout.text_fitting import Setting
 
 _MARK, _SPACE = 1, 1
-"""Columns before a line of code: the mark of a stop, and the space behind mark or number."""
+"""Columns before a line of code: the stop mark, and the space after mark or number."""
 TICK_BOX = 1.4
-"""Width of a title's tick box with its distance to the title, in ems of the title."""
+"""Width of a tick box including its distance to the title, in ems of the title."""
 
 
 class Measure:
@@ -29,22 +29,22 @@ class Measure:
         self._settings = {kind: self._setting(component) for kind, component in layout.components.items()}
 
     def em(self, size: str) -> float:
-        """The height of the type of a size."""
+        """The type size in mm."""
         return self._ems[size]
 
     def line(self, size: str) -> float:
-        """The distance of two lines of a size."""
+        """The line height of a type size."""
         return self._lines[size]
 
     def component(self, kind: str) -> Component:
         return self._layout.components[kind]
 
     def padding(self, kind: str) -> float:
-        """Between the frame and what it holds, above and below."""
+        """The distance between the frame and its content."""
         return _padding(self.component(kind))
 
     def width(self, kind: str) -> float:
-        """The room inside a component, from side to side."""
+        """The width inside a component."""
         return self._widths[kind]
 
     def _inner_width(self, component: Component) -> float:
@@ -52,7 +52,7 @@ class Measure:
         return self._layout.grid.column(component.column).width - rule - 2 * _padding(component)
 
     def setting(self, kind: str) -> Setting:
-        """How a text of this component is set."""
+        """The setting of a component's text."""
         return self._settings[kind]
 
     def _setting(self, component: Component) -> Setting:
@@ -67,7 +67,7 @@ class Measure:
         return self._count(text, room, em, "strong") * self.line(size)
 
     def label_height(self, kind: str, text: str) -> float:
-        """Of a caption or mark with its distance to the content; no text has none."""
+        """The height of a caption or mark including its distance to the content; 0 for ""."""
         if not text:
             return 0.0
         lines = self._count(text, self.width(kind), self.em("label"), "strong")
@@ -84,32 +84,32 @@ class Measure:
     # -- code ------------------------------------------------------------------------------------------------------
 
     def gutter(self, last: int) -> int:
-        """The columns before each line of code whose greatest number is ``last``."""
+        """The number of columns before each line of code; ``last`` is the greatest line number."""
         return _MARK + _SPACE + (len(str(last)) if self.component("code").line_numbers else 0)
 
     def code_lines(
         self, lines: Iterable[str], first: int, stops: Mapping[int, Sequence[str]], gutter: int
     ) -> tuple[CodeLine, ...]:
-        """Source lines from the number ``first`` on, in the pieces that fit; ``stops`` are keys by a line's number."""
+        """Source lines, numbered from ``first``, in pieces that fit; ``stops`` has snapshot keys by line number."""
         em = self.em(self.component("code").size)
         columns = metrics.columns(self.width("code") - gutter * em * metrics.CELL, em)
         return tuple(
-            CodeLine(number, _chopped(line, columns), tuple(stops.get(number, ())))
+            CodeLine(number, _folded(line, columns), tuple(stops.get(number, ())))
             for number, line in enumerate(lines, first)
         )
 
     def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
-        """A machine part's table."""
+        """The table rows of a ``machine`` component."""
         em = self.em(self.component("machine").size)
         room = self.width("machine") - metrics.TABLE_GAP
         left = metrics.columns(room * metrics.TABLE_SHARE, em)
         right = metrics.columns(room * (1 - metrics.TABLE_SHARE), em)
-        told = self.component("machine").values
-        return tuple(Row(_chopped(each, left), _chopped(value, right) if told else ()) for each, value in expect)
+        show_values = self.component("machine").values
+        return tuple(Row(_folded(each, left), _folded(value, right) if show_values else ()) for each, value in expect)
 
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)
-        return _chopped(code, metrics.columns(self.width("notes"), em))
+        return _folded(code, metrics.columns(self.width("notes"), em))
 
 
 def _padding(component: Component) -> float:
@@ -117,5 +117,5 @@ def _padding(component: Component) -> float:
 
 
 @lru_cache(maxsize=4096)
-def _chopped(line: str, columns: int) -> tuple[str, ...]:
+def _folded(line: str, columns: int) -> tuple[str, ...]:
     return metrics.fold(visible(line), columns)

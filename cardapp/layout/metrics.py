@@ -1,12 +1,12 @@
-"""Widths of type, and the distances that sheet model and emitters share.
+"""Text widths, line breaking, and the distances that the sheet model and the emitters share.
 
-The model must know how much room a text takes before anybody sets it. Widths are those of Noto Sans and Noto Sans Mono
-in thousandths of the em, by character for ASCII and by class, rounded up, for all else; so lines are never longer than
-reckoned, and a part's frame is never too small. A point is 1/72 inch, as in CSS and PDF (TeX calls it ``bp``).
+The sheet model must know the size of a text before it is typeset. Widths are those of Noto Sans and Noto Sans Mono in
+thousandths of an em: by character for ASCII, and by class, rounded up, for other characters. So a line is never wider
+than computed, and a frame is never too small. A point is 1/72 inch, as in CSS and PDF (``bp`` in TeX).
 
-Within a text, code has the text's size in the code family, a heading is a strong line of the text's size, a block of
-code has the size "code" and breaks at the column's edge (``chop``), text is set ragged right without hyphens. Lines of
-a source file, expressions and values break behind blanks (``fold``), and emitters get their pieces.
+Within a text, code has the text's size in the code family, a heading is a bold line of the text's size; a code block
+has the size "code" and breaks at the column's edge (``chop``). Text is set ragged right without hyphenation. Source
+lines, expressions and values break after blanks (``fold``); emitters get them already broken.
 """
 
 from __future__ import annotations
@@ -22,29 +22,29 @@ Face = Literal["regular", "strong", "code"]
 MM_PER_POINT = 25.4 / 72
 
 PADDING = 1.6
-"""Between the frame of a part that has a background and what it holds, on all four sides, in mm."""
+"""Between the frame of a part with a background and its content, on all sides, in mm."""
 RULE, RULE_GAP = 0.6, 1.8
-"""A component's rule: how thick the line at the left edge is, and its distance from what it marks, in mm."""
+"""A component's rule: thickness of the line at the left edge, and its distance to the content, in mm."""
 CAPTION_GAP = 0.6
-"""Below a part's caption and above its mark, in mm."""
+"""Below a caption and above a mark, in mm."""
 PARAGRAPH_GAP = 0.5
-"""Between two paragraphs or other blocks of one text, as a factor of the line's height."""
+"""Between two blocks of a text, as a factor of the line height."""
 ITEM_GAP = 0.15
-"""Between two items of a list whose paragraphs are tight, likewise."""
+"""Between two items of a tight list, as a factor of the line height."""
 INDENT, INDENTED_LEVELS = 4.0, 4
-"""Of a list, a quotation and a block of code, in mm; what stands deeper is not indented further."""
+"""Indent of a list, quotation or code block in mm, and the number of levels that are indented."""
 ANSWER_LINE = 7.5
-"""Height of an empty line to write on, in mm."""
+"""Height of an answer line in mm."""
 BLANK = 6.0
-"""Height of a box to write a value in, in mm."""
+"""Height of a box for a value in mm."""
 TABLE_SHARE = 0.6
-"""Of a table's width that the expressions of a machine part take; their values take the rest."""
+"""The share of a table's width for expressions; values have the rest."""
 TABLE_GAP = 1.2
-"""Between the two columns of a table and between any of its rows' text and rule, in mm."""
+"""Between the columns of a table, and between a row's text and its rule, in mm."""
 SLACK = 0.98
-"""Of a line of words that is filled at most: renderers round, kern and break a little differently."""
+"""The share of a line that words may fill, because renderers round, kern and break slightly differently."""
 TAB = 4
-"""Columns between the tab stops of a source file."""
+"""Columns between tab stops."""
 
 _REGULAR = (
     260, 269, 408, 646, 572, 831, 732, 225, 300, 300, 551, 572, 268, 322, 268, 372, 572, 572, 572, 572, 572, 572, 572,
@@ -66,14 +66,14 @@ _PUNCTUATION = {
 }  # fmt: skip
 _CELL = 600
 CELL = _CELL / 1000
-"""The advance of code, in ems."""
+"""The advance width of a code character, in ems."""
 _WIDE, _OTHER = 1300, 1050
-"""Beyond the tables: a full-width character or an emoji in whatever font has it, and any other character."""
+"""Widths of characters outside the tables: full-width characters and emoji, and all others."""
 
 
 def _unit(char: str, face: Face) -> int:
-    """The advance of one character in thousandths of the em. A letter with an accent is as wide as without; what only
-    marks another character takes no room."""
+    """The advance width of a character in thousandths of an em. An accented letter is as wide as its base letter; a
+    combining mark has no width."""
     if face == "code":
         return _CELL * _cells_of(char)
     place = ord(char) - 32
@@ -90,13 +90,12 @@ def _unit(char: str, face: Face) -> int:
 
 
 def _letters(char: str) -> int:
-    """How many letters are drawn as this one: of Arabic's ligatures, some of which are whole phrases, those that they
-    are made of."""
+    """The number of letters in a character; an Arabic ligature may consist of a whole phrase."""
     return len(unicodedata.normalize("NFKD", char)) if "\ufbea" <= char <= "\ufdff" else 1
 
 
 class _Advances(dict[str, int]):
-    """The advances of one face, reckoned once for each character that comes: most of a layout's time is spent here."""
+    """A cache of the advance widths of one face, because measuring takes most of a layout's time."""
 
     def __init__(self, face: Face) -> None:
         self._face = face
@@ -110,32 +109,32 @@ class _Advances(dict[str, int]):
 
 
 _OF_CODE = re.compile("[\x00-\u052f\u1e00-\u1fff\u2010-\u206f\u20a0-\u20bf\u2190-\u2195\u2500-\u25ff\u2260-\u2265]")
-"""Latin, Greek, Cyrillic, punctuation and what boxes and arrows are drawn with."""
+"""Latin, Greek, Cyrillic, punctuation, arrows and box drawing."""
 _WORDS = re.compile(r"[^ \t\n]+")
 _WIDE_FACES: tuple[Face, ...] = ("strong", "code")
 _ADVANCES = {face: _Advances(face) for face in get_args(Face)}
 
 
 def spaced(text: str) -> str:
-    """With a space for every blank."""
+    """The text with tabs and line feeds replaced by spaces."""
     return text.replace("\t", " ").replace("\n", " ")
 
 
 def advances(text: str, face: Face) -> Iterator[int]:
-    """Those of its characters in thousandths of the em; any blank is a space."""
+    """The advance width of each character in thousandths of an em; any blank counts as a space."""
     return map(_ADVANCES[face].__getitem__, spaced(text))
 
 
 @lru_cache(maxsize=4096)
 def width(text: str, em: float, face: Face = "regular") -> float:
-    """How long ``text`` is on one line, in the unit of ``em``. Kept, as lines are measured to be broken and again to be
-    placed, and the words of a card recur."""
+    """The width of ``text`` on one line, in the unit of ``em``. It is cached, because lines are measured when they are
+    broken and again when placed, and words recur."""
     return _ADVANCES[face].of(text) * em / 1000
 
 
 def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
-    """The lines of ``text`` where each may be ``room`` long (in the unit of ``em``): broken at spaces, and within a
-    word where that alone is longer than a line. A text without a word is one empty line."""
+    """The lines of ``text``, each at most ``room`` wide (in the unit of ``em``). Lines break at spaces; a word breaks
+    only if it is wider than a line. A text without words is one empty line."""
     limit = room * 1000 / em
     line, taken = "", 0
     advances = _ADVANCES[face]
@@ -155,8 +154,8 @@ def wrap(text: str, room: float, em: float, face: Face = "regular") -> Iterator[
 
 
 def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
-    """The words that may be longer than ``room`` in one of the faces: only these may be broken, and anywhere, for no
-    renderer breaks them where another does."""
+    """The words that are wider than ``room`` in any face. Only these may be broken, at any character, because renderers
+    do not agree on other break points."""
     limit = room * SLACK
     most = limit * 1000 / (em * _WIDE)
     if len(text) <= most:
@@ -166,7 +165,7 @@ def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
-    """``word`` in pieces that are at most ``room`` long, yet at least one character."""
+    """``word`` in pieces that are at most ``room`` wide, but have at least one character."""
     limit = room * 1000 / em
     start, taken, advances = 0, 0, _ADVANCES[face]
     for place, char in enumerate(word):
@@ -182,20 +181,19 @@ def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterato
 
 
 def _cells_of(char: str) -> int:
-    """One for what fonts for code have; any other character is as wide as its own font makes it: at most two, if it is
-    one letter."""
+    """The columns of a character: 1 if code fonts have it, else the width in its own font, at most 2 per letter."""
     if unicodedata.category(char) in ("Mn", "Me", "Cf"):
         return 0
     return 1 if _OF_CODE.match(char) else max(2, _letters(char))
 
 
 def columns(room: float, em: float) -> int:
-    """How many columns of code fit in ``room`` (in the unit of ``em``); at least 8, so that a line always goes on."""
+    """The columns of code that fit ``room`` (in the unit of ``em``); at least 8, so that breaking always progresses."""
     return max(8, int(room * 1000 / em / _CELL + 1e-6))
 
 
 def chop(line: str, limit: int) -> tuple[str, ...]:
-    """A line of code in pieces of at most ``limit`` columns, its tabs turned to spaces; nothing else is changed."""
+    """A line of code in pieces of at most ``limit`` columns, with tabs expanded."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)
@@ -210,7 +208,7 @@ def chop(line: str, limit: int) -> tuple[str, ...]:
 
 
 def fold(line: str, limit: int) -> tuple[str, ...]:
-    """As ``chop``, yet behind the last blank of a piece where that is in its second half: most words stay whole."""
+    """As ``chop``, but breaks after the last blank if that is in the second half of the piece, to keep words whole."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)

@@ -1,4 +1,4 @@
-"""Parts into frames: rows from the top of a sheet downward, each part below the one before it in its column."""
+"""Places components on sheets: rows from top to bottom, and in a row each part below the previous one of its column."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Row = tuple[Measured, ...]
 
 @dataclass
 class _Attempt:
-    """Rows tried on a sheet: the parts in their places, where the next row would begin, and what did not fit."""
+    """Rows placed on a sheet: their parts, the position of the next row, and the rows that did not fit."""
 
     y: float
     row: int
@@ -30,13 +30,13 @@ class _Attempt:
     rest: list[_Row] = field(default_factory=list)
 
     @property
-    def is_worth_it(self) -> bool:
-        """Whether titles alone would not stay behind."""
+    def may_end_sheet(self) -> bool:
+        """Whether the last part is not a title, which would be separated from its content."""
         return bool(self.parts) and not _is_title(self.parts[-1])
 
 
 class Paginator:
-    """The sheets of a document as they fill; the last is open."""
+    """The sheets of a document; the last one is being filled."""
 
     def __init__(self, layout: Layout, measure: Measure) -> None:
         self._layout = layout
@@ -48,33 +48,33 @@ class Paginator:
         self._row = 0
 
     def open(self, key: str, page_index: int, header: Header) -> None:
-        """Begin a sheet of the block ``key``."""
+        """Begin a new sheet of the block ``key``."""
         self._close()
         self._sheets.append(Sheet(len(self._sheets), page_index, 0, key, header, _NO_FOOTER, ()))
         self._y, self._row = self._layout.grid.body.y, 0
 
     def place(self, group: Group) -> None:
-        """Put the rows on this sheet; those that do not fit go on to further ones."""
+        """Place the rows on this sheet; rows that do not fit go to the next ones."""
         rows = [band for row in group for band in self._split_wide(row)]
         if self._parts and self._fits_next_only(rows):
             self._open_next()
         found = self._attempt(rows, self._y, self._row)
         if found.rest and self._parts:
             on_next = self._attempt(rows, self._layout.grid.body.y, 0)
-            # What is higher than a sheet is cut in any case, so it begins where there is room.
-            if not on_next.rest or not found.is_worth_it:
+            # A group higher than a sheet is split anyway, so it begins on this sheet if there is room.
+            if not on_next.rest or not found.may_end_sheet:
                 self._open_next()
                 found = on_next
         self._keep(found)
         while found.rest:
             if not found.parts:
-                self._give_up(found.rest[0][0].component)
+                self._refuse(found.rest[0][0].component)
             self._open_next()
             found = self._attempt(found.rest, self._y, self._row)
             self._keep(found)
 
     def _fits_next_only(self, rows: list[_Row]) -> bool:
-        """Whether an empty sheet holds the rows and this one does not, by their heights: nothing is cut in vain."""
+        """Whether the rows fit an empty sheet but not this one. Comparing heights first saves splitting in vain."""
         height = -self._layout.grid.row_gap
         for row in rows:
             columns: dict[str, float] = {}
@@ -88,7 +88,7 @@ class Paginator:
         return body.y + body.height - self._y + ROUNDING < height <= body.height
 
     def finished(self) -> list[Sheet]:
-        """The sheets, without their numbers and feet."""
+        """The sheets, without numbers and footers."""
         self._close()
         return self._sheets
 
@@ -105,19 +105,19 @@ class Paginator:
         self._parts += found.parts
         self._y, self._row = found.y, found.row
 
-    def _give_up(self, component: CardComponent) -> None:
+    def _refuse(self, component: CardComponent) -> None:
         shown = self._layout.components[component.kind]
         raise InvalidLayout.of(
             f"/components/{component.kind}",
-            f"does not fit a sheet: {component.key or 'the card'} needs more than "
+            f"does not fit a sheet: at {component.key or 'the card'} it is higher than "
             f"{self._layout.grid.body.height:.0f} mm "
-            f"in the column {shown.column!r}: make its type ({shown.size!r}) smaller, or the column wider",
+            f"in the column {shown.column!r}; reduce its type size ({shown.size!r}), or make the column wider",
         )
 
-    # -- rows ------------------------------------------------------------------------------------------------------
+    # -- rows --------------------------------------------------------------------------------------------------------
 
     def _split_wide(self, row: ComponentRow) -> Iterator[_Row]:
-        """A part that is as wide as the sheet stands in a row of its own."""
+        """The row, split so that each component that spans the sheet is a row of its own."""
         for is_wide, components in groupby(row, lambda component: self._columns[component.kind].name == ALL):
             measured = tuple(map(self._cutter.measured, components))
             if is_wide:
@@ -135,7 +135,7 @@ class Paginator:
         return found
 
     def _put(self, row: _Row, found: _Attempt) -> _Row:
-        """Add a row to the attempt; what of it does not fit comes back."""
+        """Add a row to the attempt; returns what does not fit."""
         grid, rest = self._layout.grid, list[Measured]()
         ends: dict[str, float] = {}
         full: set[str] = set()

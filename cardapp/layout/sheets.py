@@ -1,10 +1,12 @@
-"""The sheet model: a card laid out as pages of placed parts, the same for every emitter.
+"""The sheet model: a card as sheets with placed parts, the input of all emitters.
 
-A page is a block: it begins on a sheet of its own and flows on to as many as it needs. The card's front (title, text,
-activity diagram) opens the first page, the colophon closes the last. Parts come in reading order; each lies in a frame
-that is high enough for what it holds, so an emitter neither moves nor breaks anything. A part that does not fit is cut
-between paragraphs or lines, and both pieces say so (``continues``, ``continued``). Parts and what they hold are tuples,
-as a big card has thousands of them; what there is once or once a sheet is a frozen dataclass.
+A page is a block: it begins on a new sheet and continues on as many as it needs. The card's front (title, text,
+activity diagram) precedes the first block, the colophon follows the last. Parts are in reading order. Each has a frame
+that is high enough for its content, so an emitter moves and breaks nothing. A part that does not fit is split between
+paragraphs or lines, and both fragments are marked (``continues``, ``continued``).
+
+Parts and their contents are named tuples, because a big card has thousands of them and tuples are created faster; what
+exists once per document or sheet is a frozen dataclass.
 """
 
 from __future__ import annotations
@@ -22,18 +24,18 @@ Kind = Literal[
     "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal", "activity",
     "states", "text", "code", "memory", "machine", "notes", "question", "colophon",
 ]  # fmt: skip
-"""The name of the component that says how a part looks. ``intro`` is the text of a card, task, block or phase, ``text``
-that of a step; ``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
+"""The component of a part. ``intro`` is the text of a card, task, block or phase, ``text`` that of a step;
+``overview``, ``activity``, ``states`` and ``memory`` are diagrams."""
 
 CONTINUED = "(continued)"
-"""At the end of the caption of a piece that goes on from an earlier one."""
+"""The end of the caption of a fragment that continues an earlier one."""
 CONTINUES = "continues on the next sheet"
-"""The mark of a piece that a further one follows."""
+"""The mark of a fragment that another one follows."""
 
 
 class Title(NamedTuple):
-    """The content of every ``…_title``: the heading of a card, task, block, phase or step, plain text. ``number``
-    counts from the task down ("2.1.3"); "" for the card."""
+    """The plain text heading of a card, task, block, phase or step. ``number`` counts from the task down ("2.1.3"); ""
+    for the card."""
 
     level: Level
     text: str
@@ -41,22 +43,22 @@ class Title(NamedTuple):
 
 
 class Prose(NamedTuple):
-    """A text of the card as ``text.parse`` reads it (``goal``, ``intro``, ``text``), and the ``colophon``. A piece of a
-    longer text holds whole blocks of it, or, of a block longer than a sheet, some of its items, lines or words."""
+    """A parsed text (``text.parse``) of the card, or the colophon. A fragment has whole blocks of the text; of a block
+    that is higher than a sheet, some of its items, lines or words."""
 
     blocks: tuple[Block, ...]
 
 
 class Question(NamedTuple):
-    """A text, and below it empty lines to write the answer on."""
+    """A text, and empty lines below it for an answer."""
 
     blocks: tuple[Block, ...]
     answer_lines: int
 
 
 class CodeLine(NamedTuple):
-    """One line of a source file. ``pieces`` are what fits the column, one below the other; without its tabs, which
-    became spaces, they make up the line. ``stops`` are the keys of the snapshots that stop here."""
+    """One line of a source file. ``pieces`` are its parts that fit the column, one below the other, with tabs expanded.
+    ``stops`` are the keys of the snapshots that stop at this line."""
 
     number: int
     pieces: tuple[str, ...]
@@ -64,8 +66,8 @@ class CodeLine(NamedTuple):
 
 
 class Code(NamedTuple):
-    """Lines of ``file``. ``gutter`` is how many columns before each line hold the mark of a stop and, if the component
-    shows it, the line's number. Where there are no lines, ``missing`` says why in one line."""
+    """Lines of ``file``. ``gutter`` is the number of columns before each line, for the stop mark and, if shown, the
+    line number. ``missing`` says why lines are missing, else it is ""."""
 
     file: str
     gutter: int
@@ -74,28 +76,28 @@ class Code(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An expression of the card and its value, each in the pieces that fit its column, one below the other. A value of
-    no pieces is a box to fill in."""
+    """An expression and its value, each in pieces that fit its column, one below the other. A value without pieces is a
+    box to fill in."""
 
     expression: tuple[str, ...]
     value: tuple[str, ...]
 
 
 class Machine(NamedTuple):
-    """What the machine must hold at a snapshot, as rows of a table with two columns."""
+    """The expected values at a snapshot, as rows of a table with two columns."""
 
     rows: tuple[Row, ...]
 
 
 class Note(NamedTuple):
-    """A line or two of plain text in words, and below it code, in the pieces that fit the column; one may be empty."""
+    """Plain text, and below it code in pieces that fit the column; one of them may be empty."""
 
     text: str
     code: tuple[str, ...]
 
 
 class Notes(NamedTuple):
-    """Side notes of a snapshot: where the program stands, and what else is worth watching."""
+    """Side notes of a snapshot: where the program stops, and the watched expressions."""
 
     entries: tuple[Note, ...]
 
@@ -104,14 +106,12 @@ Content = Title | Prose | Question | Code | Diagram | Machine | Notes
 
 
 class Part(NamedTuple):
-    """One thing on a sheet. ``key`` is its place in the card (for anchors, and to tell where an error lies); ``column``
-    a column of the grid or "all"; ``row`` counts the bands of the sheet: parts of one row stand side by side.
+    """One element of a sheet. ``key`` is its position in the card, for anchors and error messages; ``column`` is a
+    column of the grid or "all"; ``row`` counts the rows of the sheet, whose parts are side by side.
 
-    ``frame`` holds, from top to bottom: the padding of the component, the lines of ``caption`` in the size "label" with
-    ``CAPTION_GAP`` below, the content, ``CAPTION_GAP`` with a line for ``mark`` in the size "label", the padding
-    again; what is "" takes no room. ``caption`` is what kind of part it is and of what; ``mark`` says that it goes on.
-    A diagram was laid out for the room in its frame and is drawn as it is.
-    """
+    ``frame`` contains, from top to bottom: the component's padding; ``caption`` in the size "label" and
+    ``CAPTION_GAP``; the content; ``CAPTION_GAP`` and ``mark`` in the size "label"; the padding again. An empty caption
+    or mark takes no space. A diagram is already laid out for its frame."""
 
     kind: Kind
     key: str
@@ -122,15 +122,16 @@ class Part(NamedTuple):
     caption: str = ""
     mark: str = ""
     continued: bool = False
-    """It goes on from an earlier piece (``caption`` says so)."""
+    """It continues an earlier fragment; ``caption`` says so."""
     continues: bool = False
-    """A further piece follows (``mark`` says so)."""
+    """Another fragment follows; ``mark`` says so."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The head of a sheet; ``continued`` on every sheet of a block but its first. Of the front, task and block are
-    ""."""
+    """The head of a sheet. ``continued`` is true on all but the first sheet of a block. On the front, task and block
+    are "".
+    """
 
     card: str
     task: str
@@ -140,7 +141,7 @@ class Header:
 
 @dataclass(frozen=True)
 class Footer:
-    """The foot of a sheet: the card's revision (``sha256`` is short: 12 hex digits) and "sheet ``number`` of
+    """The foot of a sheet: the card's revision (``sha256`` is shortened to 12 hex digits) and "sheet ``number`` of
     ``count``"."""
 
     id: str
@@ -152,8 +153,8 @@ class Footer:
 
 @dataclass(frozen=True)
 class Sheet:
-    """One side of paper. ``index`` counts from 0 over the document, ``page_index`` is the catalog's, ``number`` counts
-    the sheets of its page from 1; ``key`` is its block's, "" for the front and a colophon of its own."""
+    """One side of paper. ``index`` counts from 0 over the document, ``page_index`` as in the catalog, ``number`` from 1
+    over the sheets of the page. ``key`` is the block's; "" for the front, and for a colophon without blocks."""
 
     index: int
     page_index: int
@@ -166,8 +167,8 @@ class Sheet:
 
 @dataclass(frozen=True)
 class Document:
-    """A card on sheets. ``page_of`` gives the page of every position of the catalog, ``sheet_of`` the index of the
-    sheet on which it begins."""
+    """A card as sheets. ``page_of`` maps each position to its page, ``sheet_of`` to the index of the sheet on which it
+    begins."""
 
     card: Card
     identity: Identity

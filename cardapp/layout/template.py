@@ -1,8 +1,7 @@
-"""A layout file as frozen dataclasses, with a default for every token (source: ``card-template.v1``).
+"""A layout as frozen dataclasses, with defaults filled in (schema: ``card-template.v1``).
 
-Lengths are in millimetres unless a name says otherwise, type sizes in points. Names of components, columns, roles,
-colours and sizes are those of ``layout_options.py``.
-"""
+Lengths are in millimetres unless a name says otherwise, type sizes in points. ``layout_options.py`` defines the names
+of components, columns, roles, colours and sizes."""
 
 from __future__ import annotations
 
@@ -18,8 +17,7 @@ Orientation = Literal["portrait", "landscape"]
 
 @dataclass(frozen=True)
 class Page:
-    """One sheet of paper, and the pixels it has on a screen at zoom 1. ``width`` and ``height`` are as turned: a
-    landscape page is wider than high."""
+    """The size of a sheet, on paper and in pixels at zoom 1. ``width`` and ``height`` respect the orientation."""
 
     format: str
     orientation: Orientation
@@ -40,8 +38,8 @@ class Frame(NamedTuple):
 
 @dataclass(frozen=True)
 class Column:
-    """A column that holds parts (a gutter is only the distance between two). ``role`` is the grid's ``left_role`` for
-    the first column, its ``right_role`` for the last, "" between them."""
+    """A column for parts; gutters are not included. ``role`` is the grid's ``left_role`` for the first column, its
+    ``right_role`` for the last, "" for others."""
 
     name: str
     role: str
@@ -51,8 +49,8 @@ class Column:
 
 @dataclass(frozen=True)
 class Grid:
-    """Where things stand on a sheet: the columns from left to right, all within ``body``; header and footer span the
-    body's width. ``row_gap`` is the distance between two parts, one below the other."""
+    """The frames of a sheet: the columns from left to right, all within ``body``; header and footer have the body's
+    width. ``row_gap`` is the vertical distance between parts."""
 
     columns: tuple[Column, ...]
     header: Frame
@@ -61,16 +59,16 @@ class Grid:
     row_gap: float
 
     def column(self, name: str) -> Column:
-        """The column called ``name``; "all" is the whole width of the body."""
+        """The column ``name``; "all" is the whole width of the body."""
         found = (column for column in self.columns if column.name == name)
         return next(found, Column("all", "", self.body.x, self.body.width))
 
 
 @dataclass(frozen=True)
 class Typography:
-    """``families`` (``text``, ``code``): font families, the wanted one first. ``sizes_pt`` (a point is 1/72 inch) and
-    ``line_height`` (a factor of the size) go by the names of sizes: title, block, phase, step, body, label, code.
-    ``weights``: regular, strong (100 to 900)."""
+    """``families`` maps ``text`` and ``code`` to font families, the preferred one first. ``sizes_pt`` (1 point is 1/72
+    inch) and ``line_height`` (a factor of the size) are by size name: title, block, phase, step, body, label, code.
+    ``weights`` has regular and strong (100 to 900)."""
 
     families: Mapping[str, tuple[str, ...]]
     sizes_pt: Mapping[str, float]
@@ -80,13 +78,13 @@ class Typography:
 
 @dataclass(frozen=True)
 class Component:
-    """How one kind of part looks and where it goes. ``column`` is a column's name or "all"; ``size`` names a type size;
-    ``color``, ``background`` and ``rule`` (a line at its left edge; below a header, above a footer) name colours, None
-    is none. ``label`` is the word that its caption begins with.
+    """How one kind of part looks, and its column. ``column`` is a column's name or "all"; ``size`` names a type size;
+    ``color``, ``background`` and ``rule`` (a line at the left edge; below a header, above a footer) name colours, or
+    are None. ``label`` begins the caption.
 
-    ``answer_lines`` (of the question) is how many empty lines to write on, ``line_numbers`` (of the code) whether lines
-    are numbered, ``tick_box`` (of ``step_title``) whether a step has a box to tick, ``values`` (of ``states`` and
-    ``machine``) whether values are told; else they are left to be filled in.
+    ``answer_lines`` (``question``) is the number of empty lines for an answer; ``line_numbers`` (``code``) shows line
+    numbers; ``tick_box`` (``step_title``) shows a box to tick; ``values`` (``states``, ``machine``) shows the values,
+    else there are boxes to fill in.
     """
 
     name: str
@@ -107,7 +105,7 @@ Output = Literal["html", "latex"]
 
 @dataclass(frozen=True)
 class Arrangement:
-    """What an emitter makes of a layout: its columns, and in which each component stands."""
+    """The grid of an emitter, and the column of each component."""
 
     grid: Grid
     columns: Mapping[str, str]
@@ -115,11 +113,10 @@ class Arrangement:
 
 @dataclass(frozen=True)
 class Layout:
-    """A whole layout file. ``components`` holds the parts that are shown, by their names; ``colors`` maps every known
-    name to ``#rrggbb``; ``warnings`` are the places whose names or values are not known and so had no effect,
-    or may have one that the author does not expect.
+    """A layout. ``components`` has the shown components by name; ``colors`` maps all names to ``#rrggbb``; ``warnings``
+    are for values of the file that have no effect, or an unexpected one.
 
-    ``grid`` and the components' columns are those of one output, first of the HTML: see :meth:`arranged`.
+    ``grid`` and the components' columns are those of one output: of HTML, until :meth:`arranged` selects another.
     """
 
     id: str
@@ -139,7 +136,7 @@ class Layout:
     warnings: tuple[FieldError, ...]
 
     def arranged(self, output: Output) -> Layout:
-        """The layout as the emitter of ``output`` arranges it."""
+        """The layout with the grid and columns of ``output``."""
         found = self.arrangements[output]
         parts = {name: replace(part, column=found.columns[name]) for name, part in self.components.items()}
         return replace(self, grid=found.grid, components=parts)

@@ -1,7 +1,7 @@
-"""One escape per context of LaTeX: text, code, URL. What comes out holds no character that TeX takes for a command.
+"""Escapes text for LaTeX, with one function per context: text, code, URL. TeX finds no command in the result.
 
-Each takes any string and adds no line break, so it may stand in an argument. Characters that no output can show have
-become visible marks (``visible``); those that only the fonts lack are found when the document is set (``fonts.tex``).
+The functions accept any string and add no line break, so the result may be an argument. Invisible characters become
+visible marks (``visible``); ``fonts.tex`` handles characters without a glyph when the document is typeset.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ _SPECIAL = {
 }
 _TABLE = str.maketrans(_SPECIAL)
 _JOINER, _ATTACHED, _SKINS = "\u200d", ("Mn", "Me", "Mc", "Cf"), "🏻🏼🏽🏾🏿"
-"""What makes one picture of two characters, or changes the one before."""
+"""Characters that join two emoji, or combine with the previous character."""
 _URL_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%")
 _URL_SPECIAL = {"%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "_": r"\_", "~": r"\string~"}
 
 
 def line(text: str) -> str:
-    """For text that is never broken: a bookmark, a document's property, a word in a picture."""
+    """For text without line breaks: a bookmark, a document property, a text in a diagram."""
     return " ".join(visible(text).split()).translate(_TABLE)
 
 
 def text(text: str, longer: Collection[str] = ()) -> str:
-    """For running text. White space is one space, as in TeX; what is in one of the words that are ``longer`` than their
-    line can be broken anywhere (``\\CardBreak``)."""
+    """For running text. White space becomes one space, as in TeX. A word that is contained in one of ``longer``, the
+    words longer than their line, may be broken at any character (``\\CardBreak``)."""
     words = re.sub(r"\s+", " ", visible(text)).split(" ")
     return " ".join(
         _breakable(word) if any(word in each for each in longer) else word.translate(_TABLE) for word in words
@@ -46,12 +46,12 @@ def text(text: str, longer: Collection[str] = ()) -> str:
 
 
 def code(text: str) -> str:
-    """For one line of code: every space stays."""
+    """For one line of code; all spaces are kept."""
     return visible(text).expandtabs().replace("\n", " ").translate(_TABLE | {ord(" "): r"\ "})
 
 
 def url(url: str) -> str:
-    """For the address of ``\\href``: what a URL cannot hold is percent-encoded, what TeX would read is escaped."""
+    """For the URL of ``\\href``: invalid characters are percent-encoded, TeX's special characters are escaped."""
     encoded = "".join(
         chr(byte) if byte in _URL_CHARACTERS else f"%{byte:02X}" for byte in url.encode("utf-8", "replace")
     )

@@ -1,17 +1,16 @@
-"""A card's texts: from CommonMark to blocks of styled spans, which is what both emitters get. The only parser there is.
+"""Parses a card's texts from CommonMark to blocks of styled spans, for all emitters.
 
-They are plain data without the markup of any output; an emitter escapes each string for the place it puts it in:
+The result is plain data without markup; an emitter escapes each string for its context:
 
     Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule     quotes and lists hold blocks, at most 40 deep
     Span  = Run | Break                                                  flat: styles are flags, a link is a member
 
-Those that have anything in them are tuples: a big card has thousands of each, and they are made in a third of the time
-that a frozen dataclass takes.
+Blocks and spans with content are named tuples: a big card has thousands of them, and a tuple is created in a third of
+the time of a frozen dataclass.
 
-HTML in a text is text like any other. Nothing is dropped: a text nested deeper than that is one ``CodeBlock`` of its
-source, a character that cannot be seen is a visible mark (``escape.visible``), and what a sheet cannot do (an image, as
-it has no files beside it; a link to an address that is not safe) is said in words, the same in every output.
-"""
+HTML in a text is treated as plain text. No content is lost: a text that is nested deeper is one ``CodeBlock`` of its
+source, an invisible character becomes a visible mark (``escape.visible``), and an image or a link to an unsafe address
+is written as words, because a sheet cannot have them."""
 
 from __future__ import annotations
 
@@ -27,19 +26,19 @@ from markdown_it.token import Token
 from cardapp.layout.escape import safe_url, visible
 
 _DEEPEST = 42
-"""Levels of the parser, of which a list takes two (list and item), a quote one, a paragraph and its content two."""
+"""Nesting levels of the parser: a list takes two (list and item), a quote one, a paragraph and its content two."""
 
 
 class Link(NamedTuple):
-    """``url`` is one that ``escape.safe_url`` lets through: of the web, a mail address, or ``#`` and a key of the card,
-    which an emitter links to if the card has it. ``title`` is plain text, "" for none."""
+    """``url`` is accepted by ``escape.safe_url``; an emitter links ``#`` and a key only if the card has the key.
+    ``title`` is plain text, "" for none."""
 
     url: str
     title: str
 
 
 class Run(NamedTuple):
-    """Characters of one style; ``code`` may be emphasised too. Neighbours with an equal link are one link."""
+    """Text of one style; ``code`` may also be emphasised. Adjacent runs with an equal link form one link."""
 
     text: str
     code: bool = False
@@ -50,28 +49,28 @@ class Run(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Break:
-    """A line break that the author asked for."""
+    """A hard line break."""
 
 
 Span = Run | Break
 
 
 class Paragraph(NamedTuple):
-    """``tight``: an item's own line, without the space between paragraphs."""
+    """``tight``: in a tight list, whose items have no space between paragraphs."""
 
     spans: tuple[Span, ...]
     tight: bool = False
 
 
 class Heading(NamedTuple):
-    """``level`` 1 to 6 is the author's; in the document it ranks below every heading of the card itself."""
+    """``level`` (1 to 6) is the author's; in the document the heading ranks below all headings of the card itself."""
 
     level: int
     spans: tuple[Span, ...]
 
 
 class CodeBlock(NamedTuple):
-    """Lines, the last without its line break. ``info`` stands behind the fence, mostly a language; "" for none."""
+    """Lines without the final line break. ``info`` is the info string of the fence, mostly a language; "" for none."""
 
     text: str
     info: str = ""
@@ -82,7 +81,7 @@ class Quote(NamedTuple):
 
 
 class Bullets(NamedTuple):
-    """A list. ``start`` is its first number, None where the items have no numbers."""
+    """A list. ``start`` is the first number, None for a bullet list."""
 
     items: tuple[tuple[Block, ...], ...]
     start: int | None = None
@@ -97,7 +96,7 @@ Block = Paragraph | Heading | CodeBlock | Quote | Bullets | Rule
 
 
 _WORDS = r"[A-Za-z0-9 ,.;:'\"()/?%+=@-]"
-"""A character that CommonMark gives no meaning within a line."""
+"""A character without a meaning in CommonMark within a line."""
 _SIMPLE = re.compile(
     rf"(?=[A-Za-z`*])(?:{_WORDS}"
     r"|`[!-_a-~](?:[ -_a-~]*[!-_a-~])?`(?!`)"
@@ -105,25 +104,25 @@ _SIMPLE = re.compile(
     r")*(?<! )",
     re.ASCII,
 )
-"""One line of these, of code, and of strong words that stand apart: what most texts and questions are. The parser takes
-a quarter of a big card's time."""
-_PIECES = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|([^`*]+)")
+"""A line of such characters, code and separate strong words, as most texts are. It is parsed without the parser, which
+would take a quarter of a big card's time."""
+_SIMPLE_RUNS = re.compile(r"`([^`]+)`|\*\*([^*]+)\*\*|([^`*]+)")
 _LINE = r"[^\W\d_][^\n]*(?<![^\S \t])"
 _PARAGRAPHS = re.compile(rf"{_LINE}(?:\n{{1,2}}{_LINE})*\n?")
-"""Where each line begins with a letter there are only paragraphs: the parser need not ask what else they may be. A line
-that ends in a blank of another kind is left to it, since it takes that away."""
+"""If each line begins with a letter, there are only paragraphs, and the parser need not check for other blocks. A line
+that ends with another kind of blank is left to the parser, which removes the blank."""
 
 
 def parse(markdown: str) -> tuple[Block, ...]:
-    """The blocks of a text. Every text is CommonMark, so there are no errors."""
+    """The blocks of a text. Any text is valid CommonMark, so there are no errors."""
     if _SIMPLE.fullmatch(markdown):
-        return (Paragraph(tuple([_run(*piece) for piece in _PIECES.findall(markdown)])),)
-    # Before the parser, which strips all kinds of blanks where CommonMark strips two.
+        return (Paragraph(tuple([_run(*run) for run in _SIMPLE_RUNS.findall(markdown)])),)
+    # Before parsing, because the parser strips all kinds of blanks, while CommonMark strips only two.
     source = visible(markdown.replace("\r\n", "\n").replace("\r", "\n"))
     if _PARAGRAPHS.fullmatch(source):
         return tuple(Paragraph(_read(paragraph)) for paragraph in source.split("\n\n"))
     tokens = _parser().parse(source)
-    if any(token.level >= _DEEPEST - 2 for token in tokens):  # the parser leaves out what is nested too deep
+    if any(token.level >= _DEEPEST - 2 for token in tokens):  # the parser omits content that is nested too deeply
         return (CodeBlock(source),)
     return _blocks(iter(tokens))
 
@@ -135,13 +134,13 @@ def _run(code: str, strong: str, words: str) -> Run:
 @cache
 def _parser() -> MarkdownIt:
     parser = MarkdownIt("commonmark", {"html": False, "maxNesting": _DEEPEST})
-    # Else a link of another scheme would be no link but stay as it was typed, brackets and all.
+    # Else the parser would leave a link with another scheme as plain Markdown source.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     return parser
 
 
 def _blocks(tokens: Iterator[Token]) -> tuple[Block, ...]:
-    """The blocks up to the end of what ``tokens`` stands in: a quote, an item, or the text."""
+    """The blocks up to the end of the current quote, list item or text."""
     found: list[Block] = []
     for token in tokens:
         if token.nesting < 0:
@@ -178,7 +177,7 @@ def _items(tokens: Iterator[Token]) -> tuple[tuple[Block, ...], ...]:
 
 
 def _content(tokens: Iterator[Token]) -> tuple[Span, ...]:
-    """The spans of the paragraph or heading whose opening was the last token; takes it to its end."""
+    """The spans of the paragraph or heading whose opening token was the last one; consumes its closing token."""
     inline = next(tokens)
     next(tokens)
     return _flat(inline)
@@ -215,11 +214,11 @@ def _spans(children: Iterable[Token]) -> Iterator[Span]:
 
 
 def _link(opening: Token) -> tuple[Link | None, str]:
-    """The link, or the words that stand behind its text instead."""
+    """The link, or else the words that follow its text instead."""
     url, title = str(opening.attrs["href"]), str(opening.attrs.get("title", ""))
     if safe_url(url) is not None:
         return Link(url, visible(title)), ""
-    return None, _behind(url, title)
+    return None, _in_parentheses(url, title)
 
 
 def _shown(token: Token) -> str:
@@ -228,17 +227,17 @@ def _shown(token: Token) -> str:
     if token.type != "image":
         return visible(token.content)
     alt = "".join(span.text if isinstance(span, Run) else " " for span in _spans(token.children or ()))
-    return f"[image: {alt}{_behind(str(token.attrs['src']), str(token.attrs.get('title', '')))}]"
+    return f"[image: {alt}{_in_parentheses(str(token.attrs['src']), str(token.attrs.get('title', '')))}]"
 
 
-def _behind(*words: str) -> str:
-    """An address and a title that are no link, in parentheses behind what they belong to."""
-    said = " ".join(visible(word) for word in words if word)
-    return f" ({said})" if said else ""
+def _in_parentheses(*words: str) -> str:
+    """An address and a title that are not linked, in parentheses."""
+    joined = " ".join(visible(word) for word in words if word)
+    return f" ({joined})" if joined else ""
 
 
 def _joined(spans: Iterable[Span]) -> Iterator[Span]:
-    """Neighbouring runs of one style as one run, no empty ones."""
+    """Join adjacent runs of one style, and drop empty ones."""
     last: Run | None = None
     for span in spans:
         if isinstance(span, Run) and last is not None and _style(span) == _style(last):

@@ -1,6 +1,6 @@
-"""How much of a text fits: heights of its blocks, and the cut between what stays and what goes on.
+"""Fits a text into a height: measures its blocks, and splits it into the part that fits and the rest.
 
-Nothing is measured beyond the cut, so a text costs what its length is, on however many sheets it ends.
+Nothing is measured beyond the split, so the time is linear in the text's length, on any number of sheets.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from cardapp.layout.metrics import Face
 from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
 _AHEAD = 256
-"""So many characters are measured at a time."""
+"""Number of characters measured at a time."""
 _LEAST_LINES = 2
-"""A paragraph leaves no single line at the end of a sheet."""
+"""Minimum number of lines of a split paragraph at the end of a sheet."""
 _RULE_LINES = 0.5
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The room and type of a text, in mm: ``em`` and ``line`` are its size and line height, ``code_em`` and
-    ``code_line`` those of its blocks of code; ``level`` is how deep it stands in lists and quotations."""
+    """The width and type sizes of a text in mm: ``em`` and ``line`` are its size and line height, ``code_em`` and
+    ``code_line`` those of its code blocks; ``level`` is the nesting depth in lists and quotations."""
 
     width: float
     em: float
@@ -42,7 +42,7 @@ class Setting:
 
 
 class Taken(NamedTuple):
-    """The blocks that fit, how high they are, and those that do not: () at the end of a text."""
+    """The blocks that fit, their height, and the remaining blocks, () if all fit."""
 
     blocks: tuple[Block, ...]
     height: float
@@ -50,7 +50,7 @@ class Taken(NamedTuple):
 
 
 def take(blocks: tuple[Block, ...], room: float, setting: Setting) -> Taken:
-    """As many ``blocks`` as ``room`` mm hold; the last of them may be a piece of one."""
+    """The ``blocks`` that fit the height ``room`` (mm); the last one may be split."""
     height, gap = 0.0, 0.0
     for place, block in enumerate(blocks):
         found = _take_block(block, room - height - gap, setting)
@@ -90,7 +90,7 @@ def _take_block(block: Block, room: float, setting: Setting) -> Taken:
 
 
 def indent(bullets: Bullets, em: float) -> float:
-    """How far the items of a list stand in, in mm where the type's ``em`` is: wide enough for its last number."""
+    """The indent of a list's items in mm, wide enough for its last number; ``em`` is the type size in mm."""
     if bullets.start is None:
         return metrics.INDENT
     return max(metrics.INDENT, metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
@@ -108,7 +108,7 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
             start = None if bullets.start is None else bullets.start + place
             rest = Bullets((found.rest, *bullets.items[place + 1 :]), start)
             return Taken((bullets._replace(items=items),) if items else (), height, (rest,))
-        # An item without a block still has its mark.
+        # An item without blocks still has its mark.
         height += gap + max(found.height, setting.line)
         gap = _gap_after(item[-1], setting) if item else metrics.ITEM_GAP * setting.line
     return Taken((bullets,), height, ())
@@ -150,7 +150,7 @@ def _length(span: Span) -> int:
 
 
 def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[Span, ...]]:
-    """The spans before and after ``length`` characters, of which a break is one."""
+    """The spans before and after ``length`` characters; a break counts as one."""
     for place, span in enumerate(spans):
         if length < _length(span):
             before, after = spans[:place], spans[place + 1 :]
@@ -163,7 +163,7 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
 
 
 def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
-    """How many characters stand on each line of a paragraph; spaces and the break at its end belong to it."""
+    """The number of characters on each line of a paragraph, including spaces and the break at its end."""
     limit = setting.width * metrics.SLACK * 1000 / setting.em
     runs: list[Run] = []
     for span in spans:
@@ -177,8 +177,8 @@ def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
 
 
 def _lines(runs: Sequence[Run], limit: float, setting: Setting) -> Iterator[int]:
-    """The same without breaks. A line ends at the last space that the room holds; what has none, where the room ends.
-    Most of a layout's time is spent here, so a line costs a search rather than its words."""
+    """As ``line_lengths``, for runs without breaks. A line ends at the last space that fits, or else at the last
+    character. This takes most of a layout's time, so the end is found by bisection rather than word by word."""
     text = metrics.spaced("".join([run.text for run in runs]))
     advances = accumulate(chain.from_iterable(metrics.advances(run.text, _face(run, setting)) for run in runs))
     reached, start = [0], 0

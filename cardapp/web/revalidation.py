@@ -17,7 +17,7 @@ def entity_tag(body: bytes) -> str:
 
 
 def matches(if_none_match: str, tag: str) -> bool:
-    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison); an invalid one matches nothing."""
+    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison). An invalid one does not."""
     if if_none_match.strip() == "*":
         return True
     place, found = 0, False

@@ -168,7 +168,7 @@ def test_a_family_of_other_widths_is_told() -> None:
     place = "/tokens/typography/families/"
     told = families("Comic Sans MS", ["Noto Sans", "Noto Sans Mono"])
     assert told.keys() == {f"{place}text", f"{place}code"}
-    assert told[f"{place}text"].startswith('"Comic Sans MS": sheets are reckoned with the widths of Noto Sans:')
+    assert told[f"{place}text"].startswith('"Comic Sans MS": text is measured with the widths of Noto Sans,')
 
 
 @pytest.mark.parametrize("name", layout_options.COMPONENTS)
@@ -185,7 +185,7 @@ def test_sheets_that_show_nothing_are_told() -> None:
     for components in ({}, {"text": False}, {"header": True, "footer": True, "card_title": True, "colophon": True}):
         told = _warned(components=components)
         assert list(told) == ["/components"]
-        assert told["/components"].startswith("shows nothing of a block: ")
+        assert told["/components"].startswith("shows no part of a block: ")
     assert _warned(components={"goal": True}) == {}
 
 
@@ -202,7 +202,7 @@ def test_a_diagram_in_a_column_too_narrow_for_it_is_refused() -> None:
     with pytest.raises(InvalidLayout) as refused:
         build(document)
     assert [error.pointer for error in refused.value.errors] == ["/block_map/memory"]
-    assert "needs 4: make that wider, or name another" in refused.value.errors[0].message
+    assert "needs 4 cm: make the column wider, or name another one" in refused.value.errors[0].message
 
 
 def _five_columns(page: dict[str, str], **lengths: float) -> Grid:
@@ -221,7 +221,7 @@ def test_columns_without_widths_have_room_on_every_sheet_that_has_it(form: str) 
 
 
 def test_a_sheet_too_narrow_for_the_columns_is_refused_with_the_width_that_does() -> None:
-    with pytest.raises(InvalidLayout, match=r"or take a sheet 25\.4 cm wide$"):
+    with pytest.raises(InvalidLayout, match=r"or use a sheet that is 25\.4 cm wide$"):
         _five_columns({"format": "A5", "orientation": "landscape"})
     own = {"format": "Own", "orientation": "landscape"}
     assert len(_five_columns(own, page_width=25.4, page_height=20).columns) == 5
@@ -277,7 +277,7 @@ def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
 def test_an_unknown_name_is_told_with_those_that_are_known(place: str, value: Any, at: str, known: Any) -> None:
     found = _warned(**{place: value})
     assert list(found) == [at]
-    assert "unknown" in found[at] or "no column" in found[at]
+    assert "unknown" in found[at] or "not a column" in found[at]
     assert [name for name in known if name not in found[at].partition("known: ")[2]] == []
 
 
@@ -294,4 +294,4 @@ def test_every_token_has_a_default(part: str) -> None:
 
 def test_half_an_answer_line_is_told() -> None:
     found = _warned(components__question__answer_lines=2.7)
-    assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used"}
+    assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used instead"}
