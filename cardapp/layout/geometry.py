@@ -129,8 +129,8 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
             f"columns ({widths} cm, with gutters {(x - paper.body.x) / 10:.1f} cm) must fit "
-            f"{paper.body.width / 10:.1f} cm and have at least {_LEAST_COLUMN / 10:g} cm each: make some columns or the "
-            f"margins smaller{wider}",
+            f"{paper.body.width / 10:.1f} cm and have at least {_LEAST_COLUMN / 10:g} cm each: make some columns or "
+            f"the margins smaller{wider}",
         )
     return Grid(tuple(columns), paper.header, paper.body, paper.footer, size["row_gap"])
 

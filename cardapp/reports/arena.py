@@ -20,4 +20,4 @@ def figure(name: str, reading: Mapping[str, Any]) -> str:
     if arena is None:
         return ""
     diagram = svg.render(memory.strip(name, "the arena", arena, _LENGTH))
-    return f'<figure class="arena">{diagram}<figcaption>{html(memory.described(arena))}</figcaption></figure>\n'
+    return f'<figure class="arena">{diagram}<figcaption>{html(memory.occupancy(arena))}</figcaption></figure>\n'

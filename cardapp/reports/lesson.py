@@ -36,7 +36,7 @@ _COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
 STYLE = "".join(
     (
         page_style.fonts(),
-        page_style.DESK,
+        page_style.BACKGROUND,
         f":root{{{page_style.properties(_COLORS)}}}\n",
         page_style.on_dark_screen(_COLORS),
         svg.style(_COLORS),
@@ -90,7 +90,6 @@ def render(
     :param events: all events of this card, from ``state.events.stream``.
     :param head: the last event of any card, read in the same transaction as ``events``.
     :param picture: returns an evidence file's bytes by its name; the message of a CardAppError replaces the image.
-    :param at: the time of the report.
     :param base_url: the address of the running application, without a path.
     """
     context, day = CardContext(catalog, identity, base_url), ""

@@ -67,7 +67,7 @@ def test_layouts_checks_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(["layouts", str(odd)]) == 0
     said = capsys.readouterr().out
     assert "warning: /colour is unknown and has no effect; known: $schema, schema, id" in said
-    assert 'warning: /block_map/goal "middle" is no column and has no effect; known: all, left, right' in said
+    assert 'warning: /block_map/goal "middle" is not a column and has no effect; known: all, left, right' in said
     odd.write_text(json.dumps(layout | {"id": "?", "emitters": {"html": "5a"}}))
     assert main(["layouts", str(odd), "karta-5a"]) == 1
     told = capsys.readouterr()

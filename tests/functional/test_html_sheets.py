@@ -138,7 +138,7 @@ def test_the_keyboard_reaches_everything_and_shows_where_it_is(shown: SheetPage)
     page.goto(shown.file.as_uri())
     page.keyboard.press("Tab")
     focused = page.locator(":focus")
-    assert focused.inner_text() == "To the sheets"
+    assert focused.inner_text() == "Skip to the sheets"
     assert page.evaluate("document.activeElement.getBoundingClientRect().top") >= 0
     page.keyboard.press("Tab")
     assert focused.evaluate("one => one.closest('nav') !== null")

@@ -1,5 +1,5 @@
-"""UML diagrams of a card from one coordinate model: laid out once in millimetres, drawn as SVG and as TikZ.
+"""Diagrams of a card: laid out once in millimetres, rendered as SVG and TikZ.
 
-``activity`` and ``states`` and ``memory`` lay out, ``svg`` and ``tikz`` draw; what passes between them is ``model``.
-A renderer computes no position: whatever a page shows, the PDF shows in the same place.
+``activity``, ``states`` and ``memory`` lay out diagrams of the classes in ``model``; ``svg`` and ``tikz`` render these.
+A renderer computes no positions, so HTML and PDF show the same diagram.
 """

@@ -1,7 +1,7 @@
-"""A card as a UML activity: tasks are partitions, blocks are calls of activities of their own.
+"""UML activity diagrams: of a card, whose tasks are partitions and whose blocks are calls, and of each block.
 
-A printed page holds no card of 2 000 steps; so the card's diagram ends at the blocks, and each block has a diagram of
-its phases (partitions) and steps (actions, each with a decision where it asks a question).
+A card of 2 000 steps does not fit a printed page. So the card's diagram ends at the blocks, and each block has a
+diagram of its phases (partitions) and steps (actions; a step with a question is followed by a decision).
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from cardapp.layout.diagram.swimlanes import Cell, Swimlanes
 from cardapp.layout.diagram.text_lines import NAME, SMALL, below, broken, centred, height, plain
 
 _GAP = 3.8
-"""The arrow above an action."""
+"""Length of the arrow above an action."""
 _BESIDE, _LOOP = 3.0, 6.0
-"""Room of a lane beside its actions, and where an arrow leads back beside them."""
+"""Space beside the actions of a lane, without and with an arrow that leads back."""
 _PADDING, _RAKE = 2.0, 2.0
-"""Beside a name in its shape, and the size of the rake in the corner of a call."""
+"""Padding beside a name in its shape, and the size of the rake symbol of a call."""
 _DIAMOND = 4.6
 _SHORT = 3.4
-"""The arrow between an action and its decision, and the room below the decision for its guard."""
+"""Length of the arrow between an action and its decision, and the space below the decision for its guard."""
 
 
 def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
-    """Tasks and blocks, in as many diagrams as the room asks for; where one ends, a connector leads to the next."""
+    """Tasks and blocks, in as many diagrams as the room requires; connectors link one diagram to the next."""
 
     def lanes(width: float) -> Iterator[tuple[Lane, list[Cell]]]:
         for number, task in enumerate(card.tasks, 1):
@@ -36,21 +36,21 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
             cells = [_call(f"{task.id}/{block.id}", f"{number}.{place} {block.title}", width) for place, block in calls]
             yield Lane(task.id, f"{number} {task.title}"), cells
 
-    def links(width: float) -> Iterator[FlowItem]:
-        return (_linked(cell, lane, width) for lane, cells in lanes(width) for cell in cells)
+    def items(width: float) -> Iterator[FlowItem]:
+        return (_flow_item(cell, lane, width) for lane, cells in lanes(width) for cell in cells)
 
     counts = [len(task.blocks) for task in card.tasks]
     title = f"Activity: {plain(card.title)}"
-    described = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
+    description = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
     if room.width < swimlanes.LEAST_WIDTH:
-        return column_flow.laid_out(ColumnFlow("activity.card", title, described, links, _BESIDE, _BESIDE), room)
-    return swimlanes.laid_out(Swimlanes("activity.card", title, described, lanes, max(counts, default=1)), room)
+        return column_flow.laid_out(ColumnFlow("activity.card", title, description, items, _BESIDE, _BESIDE), room)
+    return swimlanes.laid_out(Swimlanes("activity.card", title, description, lanes, max(counts, default=1)), room)
 
 
 def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
-    """Phases and steps of the block ``key`` (``task/block``), in as many diagrams as the room asks for."""
+    """Phases and steps of the block ``key`` (``task/block``), in as many diagrams as the room requires."""
 
-    def links(width: float) -> Iterator[FlowItem]:
+    def items(width: float) -> Iterator[FlowItem]:
         for phase in block.phases:
             lane = Lane(f"{key}/{phase.id}", phase.title)
             for step in phase.steps:
@@ -59,7 +59,7 @@ def of_block(key: str, block: Block, room: Room) -> tuple[Diagram, ...]:
     steps = sum(len(phase.steps) for phase in block.phases)
     description = f"{_counted(len(block.phases), 'phase')} with {_counted(steps, 'step')}, in the order of work."
     title = f"Activity: {plain(block.title)}"
-    return column_flow.laid_out(ColumnFlow(f"activity.{key}", title, description, links, _BESIDE, _LOOP), room)
+    return column_flow.laid_out(ColumnFlow(f"activity.{key}", title, description, items, _BESIDE, _LOOP), room)
 
 
 def _counted(count: int, what: str) -> str:
@@ -67,7 +67,7 @@ def _counted(count: int, what: str) -> str:
 
 
 def _call(key: str, title: str, width: float) -> Cell:
-    """A block: an action with the rake of an activity of its own in its corner."""
+    """A block: an action with a rake symbol, which stands for its own activity."""
     name = plain(title)
     lines = broken(name, width - 2 * (_PADDING + _RAKE + 0.6), NAME)
 
@@ -77,7 +77,7 @@ def _call(key: str, title: str, width: float) -> Cell:
     return Cell(_height(lines), draw)
 
 
-def _linked(cell: Cell, lane: Lane, width: float) -> FlowItem:
+def _flow_item(cell: Cell, lane: Lane, width: float) -> FlowItem:
     def draw(x: float, y: float) -> ItemShapes:
         return ItemShapes((cell.draw(Box(x - width / 2, y + _GAP, width, cell.height)),))
 
@@ -101,13 +101,13 @@ def _step(key: str, step: Step, lane: Lane, width: float) -> FlowItem:
     def draw(x: float, y: float) -> ItemShapes:
         box = Box(x - width / 2, y + _GAP, width, tall)
         action = Node(key, "action", box, title, centred(lines, x, box.centre.y, NAME), key)
-        return _asked(action, step.question) if step.question else ItemShapes((action,))
+        return _with_decision(action, step.question) if step.question else ItemShapes((action,))
 
     return FlowItem(_GAP, _GAP + tall + (2 * _SHORT + _DIAMOND if step.question else 1), draw, lane)
 
 
-def _asked(action: Node, question: str) -> ItemShapes:
-    """An action with its decision below: who was surprised goes back and thinks again."""
+def _with_decision(action: Node, question: str) -> ItemShapes:
+    """An action and the decision below it; if the prediction was wrong, the flow leads back to the action."""
     x, box = action.box.centre.x, action.box
     diamond = Box(x - _DIAMOND / 2, box.bottom + _SHORT, _DIAMOND, _DIAMOND)
     middle, side = diamond.centre.y, box.right + _LOOP / 2

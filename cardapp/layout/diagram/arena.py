@@ -1,4 +1,4 @@
-"""What an arena is made of, from its base to its end: blocks, the padding between them, and what is free."""
+"""The arena model: what is known of an arena at a snapshot, and its division into regions."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, Literal, NamedTuple
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot
 
 _ADDRESSES = 2**64
-"""More bytes than this no arena has; a reading or a card that says so means something else."""
+"""The size of the address space; greater values cannot be an arena's."""
 
 Use = Literal["used", "padding", "free", "folded"]
 
 
 @dataclass(frozen=True)
 class ArenaBlock:
-    """A block that was handed out, in bytes from the arena's base. ``label`` is "" where the program keeps none;
-    ``index`` is the block's own in the program's record of them."""
+    """An allocated block; ``offset`` from the arena's base and ``size`` in bytes. ``label`` is "" if the program stores
+    none; ``index`` is the block's index in the program's list of blocks."""
 
     offset: int
     size: int
@@ -27,8 +27,8 @@ class ArenaBlock:
 
 @dataclass(frozen=True)
 class Arena:
-    """What is known of an arena at a snapshot, in bytes; None is not known. ``blocks`` are in the order of their
-    offsets, and may be fewer than there are: ``count``, 0 where that is not known."""
+    """The known values of an arena at a snapshot, in bytes; None is unknown. ``blocks`` are ordered by offset and may
+    be incomplete; ``count`` is their actual number, 0 if unknown."""
 
     base: int | None
     size: int | None
@@ -38,8 +38,8 @@ class Arena:
     count: int
 
 
-class Zone(NamedTuple):
-    """Bytes of one use, from ``start`` up to ``end``; None is the arena's end where that is not known."""
+class Region(NamedTuple):
+    """A range of bytes with one use, from ``start`` up to ``end``; None is an unknown end of the arena."""
 
     use: Use
     start: int
@@ -58,8 +58,8 @@ class Zone(NamedTuple):
 
 
 def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
-    """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None for
-    one that holds no such values."""
+    """The arena of a debugger's reading ``{base, size, used, high_water, blocks: [{offset, size, label}]}``; None if
+    the reading is invalid."""
     try:
         blocks = [
             ArenaBlock(int(block["offset"]), int(block["size"]), str(block.get("label") or ""), index)
@@ -81,8 +81,8 @@ def arena_from_reading(reading: Mapping[str, Any]) -> Arena | None:
 
 
 def arena_from_card(recipe: AllocatorRecipe, snapshot: Snapshot) -> Arena | None:
-    """The arena as far as the card says what it must be: the values that the snapshot expects of the recipe's
-    expressions. None where these do not tell how much is used."""
+    """The arena from the values that a snapshot expects of the allocator's expressions; None if ``used`` is not among
+    them."""
     values = {expression: number for expression, value in snapshot.expect if (number := _number(value)) is not None}
     texts = dict(snapshot.expect)
     used = values.get(recipe.used)
@@ -116,10 +116,10 @@ def _number(value: str) -> int | None:
     return number if 0 <= number <= _ADDRESSES else None
 
 
-def zones(arena: Arena) -> list[Zone]:
-    """The arena from its base to its end without a hole, in one zone at least. Blocks that overlap end where the next
-    one begins; what lies between two is padding only where no block that is not known can lie there."""
-    found: list[Zone] = []
+def regions(arena: Arena) -> list[Region]:
+    """The regions of an arena from its base to its end without gaps; at least one. A block that overlaps the next one
+    ends where that begins. A gap between two blocks is padding only if no unknown block can be there."""
+    found: list[Region] = []
     end, index = 0, -1
     for number, block in enumerate(arena.blocks):
         if block.offset > end:
@@ -128,22 +128,22 @@ def zones(arena: Arena) -> list[Zone]:
         following = arena.blocks[number + 1].offset if number + 1 < len(arena.blocks) else block.offset + block.size
         start = max(end, block.offset)
         end, index = max(start, min(block.offset + block.size, following)), block.index
-        found.append(Zone("used", start, end, block.label or f"block {index}"))
+        found.append(Region("used", start, end, block.label or f"block {index}"))
     used = max(end, arena.used or 0)
     if used > end:
-        found.append(Zone("used", end, used, "in use"))
-    return [*found, *_free(arena, used)] or [Zone("free", 0, 0, "free")]
+        found.append(Region("used", end, used, "in use"))
+    return [*found, *_free(arena, used)] or [Region("free", 0, 0, "free")]
 
 
-def _between(start: int, end: int, is_padding: bool) -> Zone:
-    return Zone("padding", start, end, "padding") if is_padding else Zone("used", start, end, "in use")
+def _between(start: int, end: int, is_padding: bool) -> Region:
+    return Region("padding", start, end, "padding") if is_padding else Region("used", start, end, "in use")
 
 
-def _free(arena: Arena, used: int) -> Iterator[Zone]:
+def _free(arena: Arena, used: int) -> Iterator[Region]:
     water = max(arena.high_water or 0, used)
     if arena.size is not None:
         water = min(water, max(arena.size, used))
     if water > used:
-        yield Zone("free", used, water, "free again")
+        yield Region("free", used, water, "free again")
     if arena.size is None or arena.size > water:
-        yield Zone("free", water, arena.size, "free")
+        yield Region("free", water, arena.size, "free")

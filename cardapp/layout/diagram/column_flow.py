@@ -1,8 +1,7 @@
-"""A flow that goes one way, laid out downward: it wraps into columns, and goes on in further diagrams.
+"""Lays out a sequential flow in columns from top to bottom, in several diagrams if necessary.
 
-The fewest columns are taken that hold the flow without making it tall, each as wide as it may be, and their heights
-are evened out. Arrows from column to column run in the gutters between them and above and below all shapes, so nothing
-is crossed.
+It uses as few columns as possible without making the diagram too high, and balances their heights. Arrows from column
+to column run in the gutters and above and below all shapes, so that they cross nothing.
 """
 
 from __future__ import annotations
@@ -18,19 +17,19 @@ from cardapp.layout.diagram.text_lines import NAME, below, broken, height, plain
 GUTTER = 7.0
 LEAST_COLUMN, MOST_COLUMN = 44.0, 72.0
 _LOOK = 0.8
-"""A diagram takes a further column rather than be higher than its room is wide, by this factor."""
+"""A diagram gets another column when it would be higher than this factor of the available width."""
 _TURN = 2.2
-"""From the last shape of a column down to the arrow that leaves it, and down from the arrow that enters the next."""
+"""Vertical distance from the last shape of a column to the horizontal part of the arrow that leaves it."""
 _ENTRY = 3.4
-"""How far a column that is entered from another one begins below the top."""
+"""Distance from the top to the first shape of a column that follows another one."""
 _FOOT, _BETWEEN = 2.2, 2.6
-"""Below the last shape of a lane, and between two lanes."""
+"""Space below the last shape of a lane, and between two lanes."""
 _HEAD_PADDING = 1.2
 
 
 class ItemShapes(NamedTuple):
-    """The shapes of a link: its first node is entered, its last one left; ``entry`` and ``leave`` are what stands at
-    these arrows."""
+    """The shapes of an item. The flow enters its first node and leaves its last one; ``entry`` and ``leave`` are the
+    texts at these arrows."""
 
     nodes: tuple[Node, ...]
     edges: tuple[Edge, ...] = ()
@@ -39,8 +38,8 @@ class ItemShapes(NamedTuple):
 
 
 class FlowItem(NamedTuple):
-    """One piece of the flow, never divided: it takes ``height``, of which the arrow that enters it has ``gap``;
-    ``draw`` makes its shapes below each other from the point (x, y) down."""
+    """An indivisible item of the flow. Its ``height`` includes ``gap``, the length of the arrow that enters it;
+    ``draw`` makes its shapes, from the point (x, y) downward."""
 
     gap: float
     height: float
@@ -50,35 +49,34 @@ class FlowItem(NamedTuple):
 
 @dataclass(frozen=True)
 class ColumnFlow:
-    """A flow: ``links`` makes its pieces for shapes of a given width; ``left`` and ``right`` is room that a column
-    needs beside the shapes."""
+    """A flow. ``items`` makes its items for a given width of the shapes; ``left`` and ``right`` are the spaces that a
+    column needs beside them."""
 
     id: str
     title: str
     description: str
-    links: Callable[[float], Iterable[FlowItem]]
+    items: Callable[[float], Iterable[FlowItem]]
     left: float = EDGE
     right: float = EDGE
 
 
-def laid_out(chain: ColumnFlow, room: Room) -> tuple[Diagram, ...]:
-    """The flow between its initial and its final node, in one diagram if it fits the room, else in several that name
-    each other by connectors."""
+def laid_out(flow: ColumnFlow, room: Room) -> tuple[Diagram, ...]:
+    """The flow with its initial and final node, in one diagram if it fits the room, else in several with connectors."""
     most = max(1, int((room.width + GUTTER) / (LEAST_COLUMN + GUTTER)))
     wanted = min(room.height, max(LEAST_HEIGHT, _LOOK * room.width))
-    form = _Form(chain, min(MOST_COLUMN, room.width))
+    form = _Form(flow, min(MOST_COLUMN, room.width))
     for count in range(min(form.least_count(wanted), most), most + 1):
         form = form.narrowed(min(MOST_COLUMN, (room.width - (count - 1) * GUTTER) / count))
         limit = room.height if count == most else wanted
         columns = form.packed(count, limit)
         if len(columns) <= count:
-            return (_Page(form, form.evened(count, limit), 1, last=True).diagram(),)
+            return (_Page(form, form.balanced(count, limit), 1, last=True).diagram(),)
     pages = [columns[start : start + most] for start in range(0, len(columns), most)]
     return tuple(_Page(form, page, number, number == len(pages)).diagram() for number, page in enumerate(pages, 1))
 
 
 class _Column(NamedTuple):
-    """The links from ``start`` up to ``stop`` (their numbers), set from the height ``top`` down to ``end``."""
+    """The items with the numbers from ``start`` up to ``stop``, placed from the height ``top`` to ``end``."""
 
     start: int
     stop: int
@@ -87,37 +85,37 @@ class _Column(NamedTuple):
 
 
 class _Form:
-    """A chain at one width of its columns: how high each link is, where it stands below the one before."""
+    """The flow at one column width: the height of each item, and its distance to the previous one."""
 
-    def __init__(self, chain: ColumnFlow, column: float) -> None:
-        self.chain = chain
+    def __init__(self, flow: ColumnFlow, column: float) -> None:
+        self.flow = flow
         self.column = column
-        shape = column - chain.left - chain.right
-        self.axis = chain.left + shape / 2
+        shape = column - flow.left - flow.right
+        self.axis = flow.left + shape / 2
         self.head_width = self.axis - 1.6
-        self.links = (_initial(), *chain.links(shape), _final())
+        self.items = (_initial(), *flow.items(shape), _final())
         self._heads: dict[tuple[str, bool], tuple[str, ...]] = {}
-        before = (None, *(link.lane for link in self.links))
-        self._again = [lane is not None and link.lane is lane for link, lane in zip(self.links, before, strict=False)]
-        self.shift = [self._shift(number) for number in range(len(self.links))]
-        """By how much a link that opens its lane, or begins a column, stands lower, for the lane's name above it."""
-        foot = [_FOOT if link.lane else 0.0 for link in self.links]
-        self._height = [link.height + below for link, below in zip(self.links, foot, strict=True)]
+        before = (None, *(item.lane for item in self.items))
+        self._again = [lane is not None and item.lane is lane for item, lane in zip(self.items, before, strict=False)]
+        self.shift = [self._shift(number) for number in range(len(self.items))]
+        """The extra space above an item that begins a lane or a column, for the lane's name."""
+        foot = [_FOOT if item.lane else 0.0 for item in self.items]
+        self._height = [item.height + below for item, below in zip(self.items, foot, strict=True)]
         self._drop = [
-            -_FOOT if again else _BETWEEN + shift if link.lane else 0.0
-            for link, again, shift in zip(self.links, self._again, self.shift, strict=True)
+            -_FOOT if again else _BETWEEN + shift if item.lane else 0.0
+            for item, again, shift in zip(self.items, self._again, self.shift, strict=True)
         ]
 
     def narrowed(self, column: float) -> _Form:
-        return self if column == self.column else _Form(self.chain, column)
+        return self if column == self.column else _Form(self.flow, column)
 
     def least_count(self, limit: float) -> int:
-        """No fewer columns of this width or a lesser one hold the chain."""
-        return int(sum(link.height for link in self.links) / limit) + 1
+        """A lower bound of the number of columns, at this or a smaller width."""
+        return int(sum(item.height for item in self.items) / limit) + 1
 
     def head(self, number: int) -> tuple[str, ...]:
-        """The name of the lane of a link that opens it or begins a column, in lines that stay left of the arrow."""
-        lane, again = self.links[number].lane, self._again[number]
+        """The lines of a lane's name, left of the arrow, above an item that begins the lane or a column."""
+        lane, again = self.items[number].lane, self._again[number]
         if lane is None:
             return ()
         if (lane.key, again) not in self._heads:
@@ -127,11 +125,11 @@ class _Form:
 
     def _shift(self, number: int) -> float:
         head = self.head(number)
-        return max(0.0, height(len(head), NAME) + _HEAD_PADDING + 1 - self.links[number].gap) if head else 0.0
+        return max(0.0, height(len(head), NAME) + _HEAD_PADDING + 1 - self.items[number].gap) if head else 0.0
 
     def packed(self, count: int, limit: float) -> list[_Column]:
-        """The columns if ``count`` of them stand on a page of the height ``limit``: one page's worth if they fit, else
-        with room left for the connectors between pages."""
+        """The columns for diagrams of ``count`` columns and the height ``limit``; if one diagram is not enough, with
+        space for the connectors."""
         columns = self._filled(lambda index: (_ENTRY if index else EDGE, limit - EDGE - (_TURN if count > 1 else 0)))
         if len(columns) <= count:
             return columns
@@ -144,8 +142,8 @@ class _Form:
 
         return self._filled(bounds)
 
-    def evened(self, count: int, limit: float) -> list[_Column]:
-        """The same number of columns at about the least height."""
+    def balanced(self, count: int, limit: float) -> list[_Column]:
+        """The same number of columns at about the minimum height."""
         low, high = limit / (2 * count), limit
         for _halving in range(7 if count > 1 else 0):
             middle = (low + high) / 2
@@ -158,17 +156,17 @@ class _Form:
         columns: list[_Column] = []
         start, (top, limit) = 0, bounds(0)
         end = top + self.shift[0] + self._height[0]
-        for number in range(1, len(self.links)):
+        for number in range(1, len(self.items)):
             lower = end + self._drop[number] + self._height[number]
             if lower > limit:
                 columns.append(_Column(start, number, top, end))
                 start, (top, limit) = number, bounds(len(columns))
                 lower = top + self.shift[number] + self._height[number]
             end = lower
-        return [*columns, _Column(start, len(self.links), top, end)]
+        return [*columns, _Column(start, len(self.items), top, end)]
 
     def tops(self, column: _Column) -> Iterator[tuple[int, float]]:
-        """The number of each link of a column, and the height at which it begins."""
+        """The number of each item of a column, and the height at which it begins."""
         end = column.top
         for number in range(column.start, column.stop):
             top = end + (self.shift[number] if number == column.start else self._drop[number])
@@ -176,7 +174,7 @@ class _Form:
             end = top + self._height[number]
 
     def bands(self, column: _Column) -> Iterator[tuple[int, float, float]]:
-        """Each lane's part of a column: the number of its first link, its top and its bottom."""
+        """The part of each lane in a column: the number of its first item, its top and its bottom."""
         first, begin, end = column.start, column.top, column.top
         for number, top in self.tops(column):
             if number > column.start and not self._again[number]:
@@ -187,7 +185,7 @@ class _Form:
 
 
 class _Exit(NamedTuple):
-    """A node that is left, with what stands at its arrow, the number of its column on the page and where that ends."""
+    """A node that the flow leaves, the texts at its arrow, and the index and end of its column in the diagram."""
 
     node: Node
     leave: tuple[Text, ...]
@@ -197,7 +195,7 @@ class _Exit(NamedTuple):
 
 @dataclass(frozen=True)
 class _Page:
-    """The columns of one diagram; ``number`` counts the diagrams of the chain from 1."""
+    """The columns of one diagram; ``number`` counts the diagrams of the flow from 1."""
 
     form: _Form
     columns: Sequence[_Column]
@@ -205,15 +203,15 @@ class _Page:
     last: bool
 
     def diagram(self) -> Diagram:
-        chain = self.form.chain
+        flow = self.form.flow
         nodes, edges = self._flow()
         bottoms = [*(column.end for column in self.columns), nodes[-1].box.bottom]
         turns = [point.y for edge in edges for point in edge.points]
         suffix, title = (f".{self.number}", f" ({self.number})") if self.number > 1 else ("", "")
         return Diagram(
-            id=chain.id + suffix,
-            title=chain.title + title,
-            description=chain.description,
+            id=flow.id + suffix,
+            title=flow.title + title,
+            description=flow.description,
             width=len(self.columns) * self.form.column + (len(self.columns) - 1) * GUTTER,
             height=max(*bottoms, *turns) + EDGE,
             nodes=tuple(nodes),
@@ -231,7 +229,7 @@ class _Page:
         for index, column in enumerate(self.columns):
             left = self._left(index) + EDGE
             for number, top, bottom in self.form.bands(column):
-                lane, name = self.form.links[number].lane, self.form.head(number)
+                lane, name = self.form.items[number].lane, self.form.head(number)
                 if lane:
                     box = Box(left, top, self.form.column - 2 * EDGE, bottom - top)
                     inset = top + _HEAD_PADDING / 2
@@ -250,7 +248,7 @@ class _Page:
         for index, column in enumerate(self.columns):
             axis = self._axis(index)
             for number, top in self.form.tops(column):
-                drawn = self.form.links[number].draw(axis, top)
+                drawn = self.form.items[number].draw(axis, top)
                 if before:
                     edges.append(self._joined(before, _Exit(drawn.nodes[0], (), index, column.end), drawn.entry))
                 nodes += drawn.nodes

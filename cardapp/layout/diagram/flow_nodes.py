@@ -1,4 +1,4 @@
-"""What every flow is made of, however it is laid out: its ends, the connectors between its diagrams, its lanes."""
+"""The common elements of flow layouts: initial and final nodes, connectors between diagrams, and lanes."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from cardapp.layout.diagram.model import Box, Node
 from cardapp.layout.diagram.text_lines import SMALL, centred
 
 EDGE = 0.4
-"""Free at each side of a diagram, so that no line is cut by its border."""
+"""Space at each side of a diagram, so that its border clips no line."""
 CIRCLE, DISC = 5.0, 4.0
 """Diameters of a connector and of the initial and the final node."""
 LEG = 3.4
-"""An arrow to or from a connector."""
+"""Length of an arrow to or from a connector."""
 BEGIN = ":initial"
 """The id of the initial node."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """The partition that shapes belong to; ``key`` is also where its name leads."""
+    """The partition of a shape; its name links to ``key``."""
 
     key: str
     title: str
@@ -34,13 +34,13 @@ def final(x: float, top: float) -> Node:
 
 
 def outgoing(x: float, top: float, number: int) -> Node:
-    """The connector at which the flow breaks off; its number stands where the flow goes on."""
-    return _connector(f":to-{number}", x, top, number, f"Goes on at {number} of the next diagram")
+    """The connector at the end of a diagram; the flow continues at the one with the same number."""
+    return _connector(f":to-{number}", x, top, number, f"Continues at connector {number} of the next diagram")
 
 
 def incoming(x: float, top: float, number: int) -> Node:
-    """The connector at which a flow goes on that broke off in the diagram before."""
-    return _connector(f":from-{number}", x, top, number, f"Comes from {number} of the diagram before")
+    """The connector at the begin of a diagram that continues the previous one."""
+    return _connector(f":from-{number}", x, top, number, f"Continues from connector {number} of the previous diagram")
 
 
 def _connector(name: str, x: float, top: float, number: int, title: str) -> Node:

@@ -1,8 +1,8 @@
-"""What a diagram is: shapes, lines of text and arrows with their places, the same for every renderer.
+"""The diagram model: shapes, lines of text and arrows with positions, for all renderers.
 
-All lengths are millimetres; the origin is the top left corner, y grows downward. Text is plain, one line each, already
-broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` where a key has more
-than one shape in a diagram; a place that can be reached by a link is a key.
+All lengths are millimetres; the origin is the top left corner, y grows downward. Texts are single lines of plain text,
+already broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` if a key has
+several shapes in a diagram. Link targets are keys.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ Tone = Literal["ink", "soft", "accent"]
 Shape = Literal[
     "initial", "final", "connector", "action", "call", "decision", "state", "used", "padding", "free", "folded",
 ]  # fmt: skip
-"""``initial``, ``final`` and ``connector`` (the flow goes on elsewhere) are circles; ``call`` is an action with an
-activity of its own; ``used``, ``padding``, ``free`` and ``folded`` (several in one) are stretches of memory."""
+"""``initial``, ``final`` and ``connector`` (the flow continues elsewhere) are circles; ``call`` is an action with its
+own activity; ``used``, ``padding``, ``free`` and ``folded`` (several blocks in one) are memory regions."""
 MarkKind = Literal["pointer", "water"]
 
 HEAD_LENGTH, HEAD_BREADTH = 1.6, 1.5
-"""Of an arrow head."""
+"""Length and breadth of an arrow head."""
 LEAST_WIDTH, LEAST_HEIGHT = 40.0, 60.0
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a diagram may take at most, in mm. Raises ``InvalidValue`` for less than a diagram can be drawn in."""
+    """The maximum size of a diagram in mm; ``InvalidValue`` if it is too small for any diagram."""
 
     width: float
     height: float
@@ -37,13 +37,13 @@ class Room:
     def __post_init__(self) -> None:
         if not (self.width >= LEAST_WIDTH and self.height >= LEAST_HEIGHT):
             raise InvalidValue(
-                f"A diagram cannot be drawn in {self.width:g} x {self.height:g} mm. "
-                f"Give it at least {LEAST_WIDTH:g} x {LEAST_HEIGHT:g} mm: a wider column, or a row of its own."
+                f"A diagram does not fit {self.width:g} x {self.height:g} mm; it needs at least "
+                f"{LEAST_WIDTH:g} x {LEAST_HEIGHT:g} mm. Make its column wider, or give it a row of its own."
             )
 
 
 class Point(NamedTuple):
-    """A big card has tens of thousands of points, boxes and lines of text; as tuples they are made in no time."""
+    """A point. It is a tuple, as boxes and texts are, because a big card has tens of thousands of them."""
 
     x: float
     y: float
@@ -71,8 +71,8 @@ class Box(NamedTuple):
 
 
 class Text(NamedTuple):
-    """One line. ``x`` is where ``anchor`` says, ``y`` the baseline; ``em`` is the size of the type, ``width`` the
-    length of the line, estimated."""
+    """One line of text. ``x`` is the position of ``anchor``, ``y`` the baseline; ``em`` is the type size, ``width`` the
+    estimated length."""
 
     text: str
     x: float
@@ -85,14 +85,14 @@ class Text(NamedTuple):
 
     @property
     def box(self) -> Box:
-        """What the line covers, from the top of its ascenders to the foot of its descenders."""
+        """The area of the line, including ascenders and descenders."""
         left = self.x - {"start": 0.0, "middle": self.width / 2, "end": self.width}[self.anchor]
         return Box(left, self.y - 0.8 * self.em, self.width, 1.05 * self.em)
 
 
 class Node(NamedTuple):
-    """A shape that fills ``box``. ``title`` is its whole text, unbroken, for a tooltip and for who cannot see; ``href``
-    is the key it leads to, None where there is nothing to go to; ``strokes`` are lines inside the shape."""
+    """A shape that fills ``box``. ``title`` is its complete text, for tooltips and assistive technology; ``href`` is
+    the key that it links to, or None; ``strokes`` are lines inside the shape."""
 
     id: str
     shape: Shape
@@ -104,8 +104,8 @@ class Node(NamedTuple):
 
 
 class Edge(NamedTuple):
-    """A line from the border of the node ``source`` to that of the node ``target``, where its arrow head is; each of
-    its parts is horizontal or vertical."""
+    """An arrow from the border of node ``source`` to that of node ``target``; its segments are horizontal or
+    vertical."""
 
     source: str
     target: str
@@ -124,7 +124,7 @@ class Edge(NamedTuple):
 
 
 class Partition(NamedTuple):
-    """A swimlane: what belongs together lies in ``box``, its name in the part ``head`` of it."""
+    """A swimlane that fills ``box``; ``head`` is the part of it with the name."""
 
     id: str
     box: Box
@@ -135,7 +135,7 @@ class Partition(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A line across the memory with what it marks: ``pointer`` (the next free byte) or ``water`` (the greatest use)."""
+    """A line across the memory: ``pointer`` marks the next free byte, ``water`` the high water mark."""
 
     kind: MarkKind
     start: Point
@@ -146,9 +146,9 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class Diagram:
-    """A picture of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and a
-    number for each after the first of several that belong together. ``title`` names it, ``description`` says in a
-    sentence what it shows; ``notes`` are text that belongs to no shape."""
+    """A diagram of ``width`` x ``height`` mm. ``id`` is unique in a document: the kind of diagram, the key, and from
+    the second diagram of a sequence on a number. ``description`` says in a sentence what it shows; ``notes`` are texts
+    outside the shapes."""
 
     id: str
     title: str

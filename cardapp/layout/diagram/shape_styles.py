@@ -1,4 +1,4 @@
-"""What the parts of a diagram are painted with: names of the layout's colours, widths of lines, radii of corners."""
+"""The styles of diagram shapes: colours by their names in the layout, line widths, and corner radii."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from cardapp.layout.diagram.model import Shape, Tone
 
 @dataclass(frozen=True)
 class ShapeStyle:
-    """``fill`` and ``stroke`` name colours of the layout, None is none; ``width`` of the line and ``radius`` of the
-    corners in mm."""
+    """``fill`` and ``stroke`` are names of the layout's colours or None; line ``width`` and corner ``radius`` are in
+    mm."""
 
     fill: str | None
     stroke: str | None
@@ -33,19 +33,19 @@ SHAPES: dict[Shape, ShapeStyle] = {
     "folded": ShapeStyle("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
 }
 CURRENT = ShapeStyle("current_soft", "current", 0.7)
-"""Over the paint of the shape at which the reader is."""
+"""Replaces the style of the shape at the current position."""
 
 LANE = ShapeStyle("panel", "rule", 0.25, 0.8)
 HEAD = ShapeStyle("accent_soft", None, radius=0.8)
 EDGE = ShapeStyle(None, "ink_soft", 0.3, 1.2)
 STROKE = ShapeStyle(None, "ink_soft", 0.25)
-"""Lines inside a shape."""
+"""For lines inside a shape."""
 MARKS = {"pointer": ShapeStyle(None, "current", 0.6), "water": ShapeStyle(None, "ink_soft", 0.35, dashes=(1.2, 0.8))}
 TONES: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
 
 DOT = 0.55
-"""The disc inside a final node, as a factor of the node."""
+"""The diameter of the disc inside a final node, as a factor of the node's."""
 
 _LOOKS = (*SHAPES.values(), CURRENT, LANE, HEAD, EDGE, STROKE, *MARKS.values())
 USED = {name for look in _LOOKS for name in (look.fill, look.stroke) if name} | {*TONES.values()}
-"""The colours of a layout that diagrams have."""
+"""The names of the colours that diagrams use."""

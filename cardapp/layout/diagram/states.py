@@ -1,4 +1,4 @@
-"""A block as a UML state machine: snapshots are states, the program's way from stop to stop are transitions."""
+"""The UML state machine of a block: snapshots are states; running from one stop to the next is a transition."""
 
 from __future__ import annotations
 
@@ -11,37 +11,39 @@ from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, brok
 from cardapp.layout.metrics import width
 
 _BESIDE = 1.4
-"""Between an arrow and what stands at its sides."""
+"""Distance between an arrow and the texts beside it."""
 _LEAST_GAP = 5.0
 _PADDING = 2.0
 _VALUES = 4
-"""So many expectations are shown in a state; of more, the last line says how many."""
+"""Maximum number of expressions in a state; if there are more, the last line gives their number."""
 
 
 def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tuple[Diagram, ...]:
-    """The states of the block ``key`` (``task/block``), in as many diagrams as the room asks for.
+    """The states of the block ``key`` (``task/block``), in as many diagrams as the room requires.
 
-    A state names the expressions to look at, and their values if ``values`` may be told. At the arrow into a state
-    stands, on the left, the step that leads there, and on the right the stop."""
+    A state shows the expected expressions, and their values if ``values`` is true. Left of the arrow into a state is
+    the title of its step, right of it the stop."""
 
-    def links(shape: float) -> Iterator[FlowItem]:
+    def items(shape: float) -> Iterator[FlowItem]:
         for phase in block.phases:
             for step in phase.steps:
-                said = step.title
+                title = step.title
                 for snapshot in step.snapshots:
-                    yield _state(f"{key}/{phase.id}/{step.id}/{snapshot.id}", said, snapshot, shape, told=values)
-                    said = ""
+                    yield _state(
+                        f"{key}/{phase.id}/{step.id}/{snapshot.id}", title, snapshot, shape, show_values=values
+                    )
+                    title = ""
 
     count = sum(len(step.snapshots) for phase in block.phases for step in phase.steps)
     description = f"{count} {'state' if count == 1 else 'states'} of the program, in the order of the snapshots."
-    return laid_out(ColumnFlow(f"state.{key}", f"States: {plain(block.title)}", description, links), room)
+    return laid_out(ColumnFlow(f"state.{key}", f"States: {plain(block.title)}", description, items), room)
 
 
-def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) -> FlowItem:
-    said, place = _at_the_arrow(step, snapshot.stop, room / 2 - 2 * _BESIDE)
-    gap = max(_LEAST_GAP, height(max(len(said), len(place)), SMALL) + 2.8)
+def _state(key: str, step: str, snapshot: Snapshot, room: float, *, show_values: bool) -> FlowItem:
+    title, place = _arrow_labels(step, snapshot.stop, room / 2 - 2 * _BESIDE)
+    gap = max(_LEAST_GAP, height(max(len(title), len(place)), SMALL) + 2.8)
     name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
-    expressions, values = _values(snapshot, room - 2 * _PADDING, told=told)
+    expressions, values = _values(snapshot, room - 2 * _PADDING, show_values=show_values)
     rule = height(max(1, len(name)), NAME) + 2.2
     tall = rule + (height(len(expressions), SMALL) + 1.8 if expressions else 0)
 
@@ -55,27 +57,33 @@ def _state(key: str, step: str, snapshot: Snapshot, room: float, *, told: bool) 
         )
         strokes = ((Point(box.x, line), Point(box.right, line)),) if expressions else ()
         entry = (
-            *below(said, x - _BESIDE, y + 0.8, SMALL, anchor="end", tone="soft"),
+            *below(title, x - _BESIDE, y + 0.8, SMALL, anchor="end", tone="soft"),
             *below(place, x + _BESIDE, y + 0.8, SMALL, "code", tone="soft"),
         )
-        return ItemShapes((Node(key, "state", box, _whole(snapshot, told=told), lines, key, strokes),), entry=entry)
+        return ItemShapes(
+            (Node(key, "state", box, _full_text(snapshot, show_values=show_values), lines, key, strokes),), entry=entry
+        )
 
     return FlowItem(gap, gap + tall + 0.6, draw)
 
 
-def _whole(snapshot: Snapshot, *, told: bool) -> str:
-    expected = "; ".join(f"{expression} = {value if told else ELLIPSIS}" for expression, value in snapshot.expect)
+def _full_text(snapshot: Snapshot, *, show_values: bool) -> str:
+    expected = "; ".join(
+        f"{expression} = {value if show_values else ELLIPSIS}" for expression, value in snapshot.expect
+    )
     return plain(f"{snapshot.title} ({_place(snapshot.stop)})" + (f": {expected}" if expected else ""))
 
 
-def _at_the_arrow(step: str, stop: Stop, room: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _arrow_labels(step: str, stop: Stop, room: float) -> tuple[tuple[str, ...], tuple[str, ...]]:
     return broken(plain(step), room, SMALL, most=2), broken(plain(_place(stop)), room, SMALL, "code", most=2)
 
 
-def _values(snapshot: Snapshot, room: float, *, told: bool) -> tuple[list[str], list[str]]:
-    """Expressions and their values, which share the lines between them; a value takes half of its line at most."""
+def _values(snapshot: Snapshot, room: float, *, show_values: bool) -> tuple[list[str], list[str]]:
+    """The lines of expressions and values; a value takes at most half of its line."""
     shown = snapshot.expect if len(snapshot.expect) <= _VALUES else snapshot.expect[: _VALUES - 1]
-    values = [one_line(plain(value) if told else ELLIPSIS, room / 2, SMALL, "code") for _expression, value in shown]
+    values = [
+        one_line(plain(value) if show_values else ELLIPSIS, room / 2, SMALL, "code") for _expression, value in shown
+    ]
     expressions = [
         one_line(plain(expression), room - width(value, SMALL, "code") - _BESIDE, SMALL, "code")
         for (expression, _value), value in zip(shown, values, strict=True)

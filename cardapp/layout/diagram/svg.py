@@ -1,8 +1,7 @@
-"""A diagram as inline SVG: one user unit is one millimetre, colours are the style sheet's.
+"""Renders a diagram as inline SVG. One user unit is one millimetre; the style sheet has the colours.
 
-Lengths are written in five digits: to 0.01 mm below a metre, to 0.1 mm on the largest sheet. No element carries a
-style of its own, so a page may forbid inline styles. Where a line of text is ASCII its length is stated too: should the
-font be missing, the line still fits its shape.
+Lengths have five significant digits: a precision of 0.01 mm below a metre. No element has a ``style`` attribute, so a
+page can forbid inline styles. A line of ASCII text has a ``textLength``, so that it fits its shape with another font.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from cardapp.layout.escape import html, percent_encoded
 Address = Callable[[str], str]
 HERE = ' aria-current="location"'
 _OURS = ' lang="en"'
-"""Of words that are not the card's."""
+"""The attribute of English words that are not from the card."""
 _ROUND = ("initial", "final", "connector")
 
 
 @lru_cache(maxsize=8192)
 def _mm(length: float) -> str:
-    """Places and sizes recur: the shapes of a big card stand in the same few places in each of its diagrams."""
-    return f"{length + 0.0:.5g}"  # which is no negative zero, equal to the other one in the cache
+    """Cached, because the shapes of a big card have the same few positions and sizes in all its diagrams."""
+    return f"{length + 0.0:.5g}"  # + 0.0 turns -0.0 into 0.0, which is the same cache key
 
 
 def on_this_page(key: str) -> str:
@@ -33,9 +32,9 @@ def on_this_page(key: str) -> str:
 
 
 def render(diagram: Diagram, current: str | None = None, address: Address = on_this_page) -> str:
-    """The ``<svg>`` element. Nodes carry ``id="DIAGRAM.NODE"`` and ``data-key``, and link to the ``address`` of their
-    key. The shape of the position ``current``, or of its nearest ancestor among the nodes, is marked; for the card
-    itself ("") that is where the flow begins."""
+    """The ``<svg>`` element. Nodes have ``id="DIAGRAM.NODE"`` and ``data-key``, and link to the ``address`` of their
+    key. The shape of the position ``current`` or of its nearest ancestor is marked; for the card itself ("") it is the
+    initial node."""
     name, size = html(diagram.id), f"{diagram.width:.5g} {diagram.height:.5g}"
     width, height = size.split()
     kind = diagram.id.partition(".")[0]
@@ -60,9 +59,8 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
 
 
 def style(colors: Mapping[str, str]) -> str:
-    """The style sheet of all diagrams of a page. A colour is the page's custom property (``--ink-soft`` for
-    ``ink_soft``) where it has one, else of ``colors``; so are the families ``--text`` and ``--code`` and the
-    weight ``--strong``."""
+    """The style sheet for all diagrams of a page. The page's custom properties (``--ink-soft`` for ``ink_soft``,
+    ``--text``, ``--code``, ``--strong``) override ``colors`` and the default fonts."""
     return "".join(_rules(colors))
 
 
@@ -74,15 +72,15 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
     yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in shape_styles.TONES.items()) + "\n"
     for shape, look in shape_styles.SHAPES.items():
-        yield f".diagram .{shape}>.shape{{{_painted(look)}}}\n"
+        yield f".diagram .{shape}>.shape{{{_css(look)}}}\n"
     yield f".diagram .final>.dot{{fill:{_color('ink')}}}\n"
-    yield f".diagram .lane{{{_painted(shape_styles.LANE)}}}.diagram .head{{{_painted(shape_styles.HEAD)}}}\n"
-    yield f".diagram .edge path{{{_painted(shape_styles.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
-    yield f".diagram .stroke{{{_painted(shape_styles.STROKE)}}}\n"
+    yield f".diagram .lane{{{_css(shape_styles.LANE)}}}.diagram .head{{{_css(shape_styles.HEAD)}}}\n"
+    yield f".diagram .edge path{{{_css(shape_styles.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
+    yield f".diagram .stroke{{{_css(shape_styles.STROKE)}}}\n"
     for kind, look in shape_styles.MARKS.items():
-        yield f".diagram .{kind} path{{{_painted(look)}}}\n"
+        yield f".diagram .{kind} path{{{_css(look)}}}\n"
     linked = ":is(.shape,.head)"
-    yield f".diagram .current>{linked}{{{_painted(shape_styles.CURRENT)}}}"
+    yield f".diagram .current>{linked}{{{_css(shape_styles.CURRENT)}}}"
     yield f".diagram .initial.current>.shape{{fill:{_color('current')}}}\n"
     yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover>{linked}{{stroke:{_color('accent')}}}\n"
     yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible>{linked}{{stroke:{_color('current')};"
@@ -98,7 +96,7 @@ def _color(name: str | None) -> str:
     return "none" if name is None else f"var(--diagram-{name.replace('_', '-')})"
 
 
-def _painted(look: shape_styles.ShapeStyle) -> str:
+def _css(look: shape_styles.ShapeStyle) -> str:
     rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{look.width:.5g}"
     return rules + (f";stroke-dasharray:{look.dashes[0]:.5g} {look.dashes[1]:.5g}" if look.dashes else "")
 
@@ -168,7 +166,7 @@ def _mark(mark: Mark) -> str:
 
 
 def _path(points: tuple[Point, ...], radius: float) -> str:
-    """Lines from point to point, their corners rounded."""
+    """Lines from point to point with rounded corners."""
     if not radius or len(points) == 2:
         return "M" + "L".join([_at(point) for point in points])
     drawn = [f"M{_at(points[0])}"]

@@ -1,6 +1,6 @@
-"""A flow that is read like a text, in swimlanes: from left to right, line by line, each lane with its name at the left.
+"""Lays out a sequential flow in swimlanes, from left to right and line by line, with the lanes' names at the left.
 
-An arrow that returns to the left runs between two lines or lanes, where nothing else is.
+An arrow back to the left runs between two lines or lanes, where there is nothing else.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Po
 from cardapp.layout.diagram.text_lines import NAME, broken, centred, height, plain
 
 LEAST_WIDTH = 100.0
-"""Less is better used by a flow that goes down."""
+"""In mm; at a smaller width, ``column_flow`` gives a better layout."""
 
 _LEAST_CELL, _MOST_CELL = 26.0, 46.0
 _HEAD_SHARE, _MOST_HEAD = 0.19, 36.0
-"""The part of a lane that its name takes, and how many mm at most."""
+"""The share of a lane's width for its name, and its maximum in mm."""
 _INSET = 3.6
-"""From a lane's name and its end to its cells, and from a name to the borders around it."""
+"""Distance from a lane's name and its end to its cells, and padding around a name."""
 _ACROSS = 6.4
-"""The arrow from cell to cell."""
+"""Length of the arrow between cells."""
 _PADDING, _BETWEEN, _LINE = 2.6, 4.8, 6.0
-"""Above and below the cells of a lane, from lane to lane, and from line to line in a lane."""
+"""Space above and below the cells of a lane, between lanes, and between the lines of a lane."""
 _TURN = 2.2
-"""From a lane or line down to the arrow that returns below it."""
+"""Distance from a lane or line to the arrow back below it."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A shape of the flow: how high it has to be, and the shape itself in its box."""
+    """A shape of the flow: its minimum height, and the function that makes it in a box."""
 
     height: float
     draw: Callable[[Box], Node]
@@ -38,7 +38,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Swimlanes:
-    """``lanes`` gives the lanes with their cells for cells of a given width; ``most`` is how many cells a lane has."""
+    """``lanes`` makes the lanes and their cells for a cell width; ``most`` is the maximum number of cells in a lane."""
 
     id: str
     title: str
@@ -49,7 +49,7 @@ class Swimlanes:
 
 @dataclass(frozen=True)
 class _Line:
-    """Cells side by side. ``again``: the lane has begun before."""
+    """Cells side by side. ``again`` is true for the second and further lines of a lane."""
 
     lane: Lane
     again: bool
@@ -59,14 +59,14 @@ class _Line:
 
 
 def laid_out(flow: Swimlanes, room: Room) -> tuple[Diagram, ...]:
-    """The flow between its initial and its final node, in as many diagrams as the room asks for."""
+    """The flow with its initial and final node, in as many diagrams as the room requires."""
     form = _Form(flow, room.width)
     pages = list(form.pages(room.height))
     return tuple(_Page(form, lines, number, number == len(pages)).diagram() for number, lines in enumerate(pages, 1))
 
 
 class _Form:
-    """The flow in lines, at the width of a room."""
+    """The flow divided into lines for a width."""
 
     def __init__(self, flow: Swimlanes, width: float) -> None:
         self.flow = flow
@@ -87,7 +87,7 @@ class _Form:
             yield _Line(lane, start > 0, some, head, max(least, *(cell.height for cell in some)))
 
     def pages(self, limit: float) -> Iterator[list[_Line]]:
-        """The lines of each diagram; each has room for a connector above and below."""
+        """The lines of each diagram, with space for a connector above and below."""
         page: list[_Line] = []
         end = top = EDGE + CIRCLE
         for line in self.lines:
@@ -103,7 +103,7 @@ class _Form:
 
 @dataclass(frozen=True)
 class _Band:
-    """A lane's part of a diagram, from its first line there."""
+    """The part of a lane in a diagram, with its first line there."""
 
     first: _Line
     top: float

@@ -1,4 +1,4 @@
-"""Lines of text in their places: the type sizes of the diagrams, lines broken to fit, and blocks of them."""
+"""Text in diagrams: type sizes, breaking into lines, and positioning of lines."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from cardapp.layout.escape import visible
 from cardapp.layout.metrics import Face, width, wrap
 
 NAME, SMALL = 2.5, 2.15
-"""The em of names, and of what is said beside them, in mm: 7.1 and 6.1 points."""
+"""Type sizes in mm of names and of other texts: 7.1 and 6.1 points."""
 
 ELLIPSIS = "…"
 _LEADING = 1.28
 _CAPITAL = 0.714
-"""The height of a capital letter in ems: what the eye centres a line by."""
+"""The height of a capital letter in ems, by which lines are centred."""
 
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """A title as one line of characters that can be seen."""
+    """A title as one line of visible characters."""
     return " ".join(visible(text).split())
 
 
 def broken(text: str, room: float, em: float, face: Face = "regular", most: int = 3) -> tuple[str, ...]:
-    """``text`` in at most ``most`` lines no longer than ``room``, with an ellipsis for what is left out; () for ""."""
+    """``text`` in at most ``most`` lines of at most ``room`` mm, with an ellipsis if it is shortened; () for ""."""
     if width(text, em, face) <= room:
         return (text,) if text else ()
     lines: list[str] = []
@@ -38,7 +38,7 @@ def broken(text: str, room: float, em: float, face: Face = "regular", most: int 
 
 
 def one_line(text: str, room: float, em: float, face: Face = "regular") -> str:
-    """``text`` on one line no longer than ``room``, with an ellipsis for what is left out."""
+    """``text`` on one line of at most ``room`` mm, with an ellipsis if it is shortened."""
     return next(iter(broken(text, room, em, face, most=1)), "")
 
 
@@ -49,7 +49,7 @@ def _shortened(line: str, room: float, em: float, face: Face) -> str:
 
 
 def height(count: int, em: float) -> float:
-    """The room that ``count`` lines take, one below the other."""
+    """The height of ``count`` lines."""
     return count * em * _LEADING
 
 
@@ -57,7 +57,7 @@ def below(
     lines: Sequence[str], x: float, top: float, em: float, face: Face = "regular", anchor: Anchor = "start",
     tone: Tone = "ink",
 ) -> tuple[Text, ...]:  # fmt: skip
-    """Lines one below the other, from ``top`` on."""
+    """Lines one below the other, beginning at ``top``."""
     first = top + em * (_LEADING + _CAPITAL) / 2
     return tuple(
         Text(line, x, first + number * em * _LEADING, em, width(line, em, face), face, anchor, tone)
@@ -69,5 +69,5 @@ def centred(
     lines: Sequence[str], x: float, middle: float, em: float, face: Face = "regular", anchor: Anchor = "middle",
     tone: Tone = "ink",
 ) -> tuple[Text, ...]:  # fmt: skip
-    """Lines one below the other, their middle at height ``middle``."""
+    """Lines one below the other, vertically centred at ``middle``."""
     return below(lines, x, middle - height(len(lines), em) / 2, em, face, anchor, tone)

@@ -1,7 +1,7 @@
-"""A diagram as a TikZ picture: one unit is one millimetre, y grows downward as in the model.
+"""Renders a diagram as a TikZ picture. One unit is one millimetre; y grows downward as in the model.
 
-Plain TikZ, no library: styles and colours are named by ``preamble``, positions are the model's. The document brings the
-fonts (its main family, and its family of fixed width) and hyperref.
+It needs no TikZ library; ``preamble`` defines styles and colours. The document must provide hyperref, a main font and a
+monospaced font.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _COMMANDS = r"""% A node of TikZ would do the same, in several times the time.
 
 
 def preamble(colors: Mapping[str, str]) -> str:
-    """What the document says once, after loading ``tikz`` and ``hyperref``: ``colors`` (``#rrggbb`` by the layout's
-    names) become ``diagram-ink`` and so on, paints become styles ``diagram/action`` and so on."""
+    """The definitions for the document's preamble, after ``tikz`` and ``hyperref`` are loaded: colours ``diagram-ink``
+    and so on from ``colors`` (``#rrggbb`` by name), and styles ``diagram/action`` and so on."""
     named = (f"\\definecolor{{{_color(name)}}}{{HTML}}{{{value[1:].upper()}}}\n" for name, value in colors.items())
     looks = {
         **shape_styles.SHAPES,
@@ -47,7 +47,7 @@ def preamble(colors: Mapping[str, str]) -> str:
 
 
 def render(diagram: Diagram) -> str:
-    """The ``tikzpicture``. Nodes link to the targets (``\\hypertarget``) that are named by their keys."""
+    """The ``tikzpicture``. Nodes link to the targets (``\\hypertarget``) with their keys."""
     return "\n".join(
         (
             "\\begin{tikzpicture}[x=1mm, y=-1mm, line join=round, line cap=round]",
@@ -67,12 +67,14 @@ def _color(name: str) -> str:
 
 
 def _style(look: shape_styles.ShapeStyle) -> str:
-    said = [f"line width={_n(look.width)}mm"]
-    said += [f"fill={_color(look.fill)}"] if look.fill else []
-    said += [f"draw={_color(look.stroke)}"] if look.stroke else []
-    said += [f"rounded corners={_n(look.radius)}mm"] if look.radius else []
-    said += [f"dash pattern=on {_n(look.dashes[0])}mm off {_n(look.dashes[1])}mm, line cap=butt"] if look.dashes else []
-    return ", ".join(said)
+    options = [f"line width={_n(look.width)}mm"]
+    options += [f"fill={_color(look.fill)}"] if look.fill else []
+    options += [f"draw={_color(look.stroke)}"] if look.stroke else []
+    options += [f"rounded corners={_n(look.radius)}mm"] if look.radius else []
+    options += (
+        [f"dash pattern=on {_n(look.dashes[0])}mm off {_n(look.dashes[1])}mm, line cap=butt"] if look.dashes else []
+    )
+    return ", ".join(options)
 
 
 def _partition(partition: Partition) -> Iterator[str]:
@@ -124,7 +126,7 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
 
 
 def _link(box: Box, href: str | None) -> Iterator[str]:
-    """An empty box as large as the shape, so that all of it can be clicked."""
+    """An empty linked box of the shape's size, so that the whole shape can be clicked."""
     if href is not None:
         yield f"\\DiagramLink{_at(box.x, box.y)}{{{_n(box.width)}}}{{{_n(box.height)}}}{{{href}}}"
 

@@ -1,1 +1,1 @@
-"""A card's sheets as one HTML file that needs nothing else: no script, no other file, fonts inside; pure."""
+"""The HTML emitter: a card's sheets as one self-contained file without script, with embedded fonts."""

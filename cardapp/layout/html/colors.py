@@ -1,7 +1,7 @@
-"""The colours of a layout turned for a dark screen: paper becomes the darkest, ink the lightest, hues stay.
+"""Converts a layout's colours for a dark screen: lightness is inverted, hues are kept.
 
-Reckoned in OKLab (Björn Ottosson, 2020), in which equal steps of lightness look equal, so what could be told apart or
-read on paper can be on the screen.
+It uses OKLab (Björn Ottosson, 2020), in which equal differences of lightness look equal, so that text remains readable
+and colours remain distinguishable.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ import math
 from collections.abc import Mapping
 
 _DARKEST, _RANGE, _LIGHTEST = 0.23, 0.86, 0.97
-"""Lightness (0 to 1) of paper that was white, what is added for black, and the most that anything gets."""
+"""Lightness (0 to 1) of white paper on a dark screen, the range up to black ink, and the maximum."""
 _LIFT = 0.75
-"""Exponent of the distance to white: what differs little from paper must differ more where it is dark."""
+"""Exponent of the distance to white: small differences to the paper must be larger on a dark screen."""
 _TINT = 0.7
-"""How much of the ink's hue the paper takes on, which else would be grey."""
+"""The share of the ink's hue in the paper, which would be grey otherwise."""
 _Triple = tuple[float, float, float]
 
 
 def dark(colors: Mapping[str, str]) -> dict[str, str]:
-    """Each colour (``#rrggbb``) by its name, as it is on a dark screen."""
+    """The colours (``#rrggbb``) for a dark screen, by name."""
     ink = _oklab(_linear(colors["ink"]))
-    return {name: _turned(color, ink) for name, color in colors.items()}
+    return {name: _inverted(color, ink) for name, color in colors.items()}
 
 
 def contrast(one: str, other: str) -> float:
@@ -35,13 +35,25 @@ def _luminance(color: str) -> float:
     return 0.2126 * red + 0.7152 * green + 0.0722 * blue
 
 
-def _turned(color: str, ink: _Triple) -> str:
+def _inverted(color: str, ink: _Triple) -> str:
     lightness, a, b = _oklab(_linear(color))
     lift = max(0.0, 1 - lightness) ** _LIFT
     a, b = (own + (1 - lift) * _TINT * of_ink for own, of_ink in ((a, ink[1]), (b, ink[2])))
-    turned = min(_DARKEST + _RANGE * lift, _LIGHTEST)
-    for share in (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.0):  # less colourful until a screen has it
-        channels = _rgb((turned, a * share, b * share))
+    inverted = min(_DARKEST + _RANGE * lift, _LIGHTEST)
+    for share in (
+        1.0,
+        0.9,
+        0.8,
+        0.7,
+        0.6,
+        0.5,
+        0.4,
+        0.3,
+        0.2,
+        0.1,
+        0.0,
+    ):  # reduce the saturation until the colour is in the sRGB gamut
+        channels = _rgb((inverted, a * share, b * share))
         if all(-1e-4 <= channel <= 1 + 1e-4 for channel in channels):
             break
     return "#" + "".join(f"{_encoded(channel):02x}" for channel in channels)

@@ -1,4 +1,4 @@
-"""The whole HTML file of a card: head, contents, and every sheet with its header, parts and footer."""
+"""The HTML file of a card: head, table of contents, and the sheets with header, parts and footer."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from cardapp.layout.template import Layout
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"
 )
-"""No script, no other file, wherever it is opened. The parts' places stand in their ``style``."""
+"""Allows no script and no other file. Inline styles are needed for the positions of the parts."""
 
 
 def render(document: Document) -> Iterator[str]:
-    """The file in pieces, a sheet each."""
+    """The file, one string per sheet."""
     catalog = Catalog(document.card)
     titles = {item.key: item.title for item in catalog.items}
     parts = Parts(document.layout, titles, document.card.language)
@@ -41,12 +41,12 @@ def render(document: Document) -> Iterator[str]:
 
 
 _MAIN = "sheets."
-"""Ids of our own end with or hold a full stop, which no id of a card does."""
+"""The emitter's own ids contain a full stop, which no id of a card has."""
 
 
 class _Anchors:
-    """Which part is the anchor of which position: its own first, or, where a layout shows none of its own, the first
-    within it, or the part before."""
+    """Assigns each position to the part that is its anchor: its own first part, else the first part of a position
+    within it, else the nearest part before it."""
 
     def __init__(self, document: Document, titles: Mapping[str, str]) -> None:
         self._open = {key for key in titles if key}
@@ -57,14 +57,14 @@ class _Anchors:
                 self._further[document.sheet_of[key]].append(key)
 
     def of(self, part: Part) -> str:
-        """The position that the part is the first of; "" where it is none."""
+        """The position whose first part this is, else ""."""
         if part.key not in self._open:
             return ""
         self._open.remove(part.key)
         return part.key
 
     def further(self, sheet: Sheet) -> Mapping[int, Sequence[str]]:
-        """The positions without a part, by the place on the sheet of the part at which they are found."""
+        """The positions without a part of their own, by the index of their anchor on the sheet."""
         found: dict[int, list[str]] = defaultdict(list)
         for key in self._further.get(sheet.index, ()):
             found[_nearest(key, sheet.parts)].append(key)
@@ -87,12 +87,12 @@ def _head(document: Document) -> str:
         f'<meta name="card" content="{html(identity.id)} {html(identity.version)} {html(identity.source_sha256)}">\n'
         f'<meta name="layout" content="{html(layout.id)} {html(layout.version)}">\n'
         f"<title>{html(card.title)}</title>\n<style>\n{style(layout)}</style>\n</head>\n"
-        f'<body class="emitter-{layout.html}">\n<a class="skip" href="#{_MAIN}" lang="en">To the sheets</a>\n'
+        f'<body class="emitter-{layout.html}">\n<a class="skip" href="#{_MAIN}" lang="en">Skip to the sheets</a>\n'
     )
 
 
 def _contents(document: Document, catalog: Catalog) -> str:
-    """The tasks and blocks with their sheets; on the screen only, on paper the first diagram shows them."""
+    """The table of contents, for the screen only; on paper the overview diagram lists tasks and blocks."""
     entries = []
     for number, task in enumerate(document.card.tasks, 1):
         blocks = "".join(
@@ -118,29 +118,29 @@ def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) ->
     further = anchors.further(sheet)
     drawn = [parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)]
     layout = document.layout
-    inner = "".join(drawn if layout.html == "classic" else _banded(sheet.parts, drawn, layout))
+    inner = "".join(drawn if layout.html == "classic" else _in_rows(sheet.parts, drawn, layout))
     shown = layout.components
     header = _header(sheet.header) if "header" in shown else ""
     footer = _footer(sheet.footer) if "footer" in shown else ""
     return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
 
 
-def _banded(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:
-    """The parts of 5a and 5b: those that stand side by side are one group, with lines between its columns."""
+def _in_rows(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:
+    """The parts for 5a and 5b: each row is a group with lines between its columns."""
     rest = iter(drawn)
-    for band in rows_with_rules(parts, layout.grid, layout.html):
-        row = "".join(islice(rest, len(band.parts)))
-        if {part.column for part in band.parts} == {ALL}:
-            yield row
+    for row in rows_with_rules(parts, layout.grid, layout.html):
+        content = "".join(islice(rest, len(row.parts)))
+        if {part.column for part in row.parts} == {ALL}:
+            yield content
         else:
-            yield f'<div class="band" role="group">{_lines(band)}\n{row}</div>\n'
+            yield f'<div class="band" role="group">{_lines(row)}\n{content}</div>\n'
 
 
-def _lines(band: SheetRow) -> str:
+def _lines(row: SheetRow) -> str:
     return "".join(
         f'<div class="{name}" style="--x:{line.x:.2f};--y:{line.y:.2f};--w:{line.width:.2f};--h:{line.height:.2f}">'
         "</div>"
-        for name, lines in (("divider", band.dividers), ("bar", band.bars))
+        for name, lines in (("divider", row.dividers), ("bar", row.bars))
         for line in lines
     )
 

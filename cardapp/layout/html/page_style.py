@@ -1,4 +1,4 @@
-"""What every page of ours has: its fonts, inside the file, and its colours as custom properties, light and dark."""
+"""The style that all HTML pages share: embedded fonts, and colours as custom properties for light and dark screens."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ _FONTS = (
     ("Noto Sans Signs", "NotoSansSymbols2-Regular", "400 900", "normal", "U+2423,U+23CE,U+25A0-2612,U+2713-2718"),
 )
 
-DESK = (
+BACKGROUND = (
     ":root{color-scheme:light dark;--desk:color-mix(in oklab,var(--ink) 10%,var(--paper));"
     "--edge:color-mix(in oklab,var(--ink) 16%,transparent)}\n"
     "@media screen and (prefers-color-scheme:dark){:root{--desk:color-mix(in oklab,black 42%,var(--paper))}}\n"
 )
-"""What a screen shows around a sheet, and the sheet's edge."""
+"""The colours of the background around a sheet, and of the sheet's edge."""
 
 
 @cache
 def fonts() -> str:
-    """The faces of Noto Sans and Noto Sans Mono, and of ``Noto Sans Signs``, which has the signs that they lack."""
+    """The ``@font-face`` rules of Noto Sans, Noto Sans Mono, and ``Noto Sans Signs`` for symbols that these lack."""
     return "".join(_font(*font) for font in _FONTS)
 
 
@@ -45,5 +45,5 @@ def properties(colors: Mapping[str, str]) -> str:
 
 
 def on_dark_screen(colors: Mapping[str, str]) -> str:
-    """The rule by which the colours are turned where the reader's screen is dark."""
+    """The media rule with the colours for a dark screen."""
     return f"@media screen and (prefers-color-scheme:dark){{:root{{{properties(dark(colors))}}}}}\n"

@@ -1,4 +1,4 @@
-"""The parts of a sheet as HTML: each an element in its frame, of a kind that says what it is."""
+"""The parts of a sheet as HTML elements in their frames."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from cardapp.layout.template import Layout
 
 
 class Parts:
-    """Draws the parts of one document: ``layout`` says how they look, ``titles`` maps every position to its title,
-    ``language`` is the card's."""
+    """Renders the parts of one document. ``titles`` maps each position to its title; ``language`` is the card's."""
 
     def __init__(self, layout: Layout, titles: Mapping[str, str], language: str) -> None:
         self._layout = layout
@@ -27,11 +26,11 @@ class Parts:
         self._ranks = _ranks(layout)
         is_english = language.partition("-")[0].lower() == "en"
         self._ours = "" if is_english else ' lang="en"'
-        """The attribute of words that are not the card's."""
+        """The attribute of English words that are not from the card."""
 
     def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
-        """The part in its frame. ``anchor`` is the position that it stands for, "" for none; ``further`` are positions
-        without a part of their own that are found here."""
+        """The part in its frame. ``anchor`` is the position of which it is the anchor, "" for none; ``further`` are
+        positions without a part of their own that have their anchor here."""
         name, inner, attributes = self._element(part)
         marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
         identity = f' id="{html(anchor)}"' if anchor else ""
@@ -42,11 +41,11 @@ class Parts:
         )
 
     def rank(self, level: Level) -> int:
-        """Of a position's heading: 1 for the card. What the layout does not show takes no rank, so none is skipped."""
+        """The rank (1 to 6) of a level's heading, 1 for the card; levels without titles are not counted."""
         return self._ranks[level]
 
     def _element(self, part: Part) -> tuple[str, str, str]:
-        """The element's name, what is in it, and further attributes."""
+        """The element's name, its content, and further attributes."""
         content = part.content
         match content:
             case Title():
@@ -77,20 +76,20 @@ class Parts:
             return self._words(part.caption, room, "label")
         label, end = self._layout.components[part.kind].label, CONTINUED if part.continued else ""
         subject = part.caption.removeprefix(label).removesuffix(end)
-        # A label that is not ours is a layout's for cards in another language.
-        said = (
+        # A layout's own label is in the card's language.
+        phrases = (
             (label, label == COMPONENTS[part.kind].label),
             (subject, isinstance(part.content, Code)),
             (end, True),
         )
-        return "".join(self._said(plain, room, ours=ours) for plain, ours in said if plain)
+        return "".join(self._phrase(plain, room, ours=ours) for plain, ours in phrases if plain)
 
-    def _said(self, plain: str, room: float, *, ours: bool) -> str:
+    def _phrase(self, plain: str, room: float, *, ours: bool) -> str:
         written = self._words(plain, room, "label")
         return f"<span{self._ours}>{written}</span>" if ours else written
 
     def _words(self, plain: str, room: float, size: str) -> str:
-        """Plain text in lines that are ``room`` mm long."""
+        """Plain text in lines of ``room`` mm."""
         return words(plain, longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _title(self, part: Part, title: Title) -> str:

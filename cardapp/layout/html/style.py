@@ -1,4 +1,4 @@
-"""The style sheet of a file: the layout's tokens as custom properties, its paper as ``@page``, and ``sheet.css``."""
+"""The style sheet of an HTML file: the layout's tokens as custom properties, ``@page``, and ``sheet.css``."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from cardapp.layout.measure import TICK_BOX
 from cardapp.layout.template import Component, Layout, Typography
 
 _CONTENTS_PX = 340
-"""The width of the contents beside the sheets, where a window has room for them."""
-_DESK_PX = 32
-"""What a window shows of the desk beside a whole sheet at least."""
+"""The width of the table of contents beside the sheets in a wide window."""
+_BACKGROUND_PX = 32
+"""The minimum width of the background beside a sheet."""
 _EDGES = ("header", "footer")
 _DISTANCES = {
     "caption-gap": metrics.CAPTION_GAP,
@@ -34,11 +34,11 @@ _FAMILY = re.compile('[^"\\\\\n]+')
 
 
 def style(layout: Layout) -> str:
-    """The whole style sheet, fonts included."""
+    """The style sheet, including fonts."""
     return "".join(
         (
             page_style.fonts(),
-            page_style.DESK,
+            page_style.BACKGROUND,
             *_tokens(layout),
             svg.style(layout.colors),
             _file("sheet.css"),
@@ -54,7 +54,7 @@ def _file(name: str) -> str:
 
 
 def _tokens(layout: Layout) -> Iterator[str]:
-    """The layout's tokens as custom properties; ``--u`` is a millimetre of the sheet on whatever shows it."""
+    """The layout's tokens as custom properties; ``--u`` is the length of a millimetre of the sheet."""
     page, type_ = layout.page, layout.typography
     yield f":root{{--u:{page.width_px / page.width:.5f}px;"
     yield f"--width:{page.width:g};--height:{page.height:g};{page_style.properties(layout.colors)}"
@@ -70,8 +70,8 @@ def _tokens(layout: Layout) -> Iterator[str]:
 
 
 def _family(type_: Typography, name: str) -> str:
-    """The families in their order, at last the embedded one of the sheets' widths unless a generic one of another kind
-    is named; the signs that they lack come from ours before the reader's."""
+    """The font families in order; then the embedded family, unless the layout names a generic family of another kind;
+    then the embedded symbols; then the generic families."""
     own, kind = layout_options.FAMILIES[name]
     named = [family for family in type_.families[name] if family not in _GENERIC and _FAMILY.fullmatch(family)]
     generic = [family for family in type_.families[name] if family in _GENERIC]
@@ -111,11 +111,11 @@ def _css(name: str) -> str:
 
 
 def _media(layout: Layout) -> Iterator[str]:
-    """The paper, the dark screen, and windows that have room for the contents beside a sheet or for no whole sheet."""
+    """The rules for paper, dark screens, and wide and narrow windows."""
     page = layout.page
-    # The sheet has its margins inside: with others around it, the browser would add lines of its own there.
+    # The sheet includes its margins. In page margins, the browser would print its own header and footer.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
     yield f"@media screen{{:root{{--height:{page.height_px * page.width / page.width_px:.5f}}}}}\n"
     yield page_style.on_dark_screen(layout.colors)
     yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
-    yield f"@media screen and (max-width:{page.width_px + _DESK_PX:g}px){{{_file('narrow.css')}}}\n"
+    yield f"@media screen and (max-width:{page.width_px + _BACKGROUND_PX:g}px){{{_file('narrow.css')}}}\n"

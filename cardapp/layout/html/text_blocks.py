@@ -1,4 +1,4 @@
-"""A card's text as HTML: from the blocks and spans of ``text.parse`` to elements, each string escaped on its way."""
+"""Renders parsed texts (``text.parse``) as HTML."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from cardapp.layout.text_fitting import Setting, indent
 _DEEPEST_HEADING = 6
 _BLANKS = re.compile(r"([ \t\n]+)")
 _BREAKABLE = re.compile("[-/?|}!]")
-"""Where a browser breaks a line within a word."""
+"""Characters at which a browser breaks a line within a word."""
 
 
 @dataclass(frozen=True)
 class TextWriter:
-    """How a text is written that stands below a heading of ``rank`` (1 to 6); ``keys`` are the positions that a link
-    may lead to."""
+    """Renders a text below a heading of ``rank`` (1 to 6); ``keys`` are the positions that links may lead to."""
 
     rank: int
     keys: Container[str]
 
     def blocks(self, blocks: Iterable[Block], setting: Setting) -> str:
-        """The blocks of a text in the room that the sheet model reckoned with."""
+        """The blocks of a text; ``setting`` is the one with which the sheet model measured them."""
         return "".join(self._block(block, setting) for block in blocks)
 
     def _block(self, block: Block, setting: Setting) -> str:
@@ -36,7 +35,7 @@ class TextWriter:
             case Paragraph(spans=spans, tight=tight):
                 return f'<p dir="auto"{" class=tight" if tight else ""}>{self._spans(spans, setting)}</p>\n'
             case Heading(level=level, spans=spans):
-                # The next rank for all, whatever the author wrote: none is skipped, none stands above the card's.
+                # All have the next rank, whatever the author's level: no rank is skipped.
                 name = f"h{min(self.rank + 1, _DEEPEST_HEADING)}"
                 attributes = f'dir="auto" class="inner" data-level="{level}"'
                 return f"<{name} {attributes}>{self._spans(spans, setting)}</{name}>\n"
@@ -76,9 +75,9 @@ class TextWriter:
 
 
 def words(text: str, longer: Collection[str] = (), *, code: bool = False) -> str:
-    """Plain text. What is in one of the words that are ``longer`` than their line may be broken anywhere: at the
-    hyphens and slashes of such a word a browser would break sooner than the sheet model. ``code`` is broken at no other
-    place than its blanks."""
+    """Plain text. A word in one of ``longer``, the words longer than their line, may be broken at any character;
+    otherwise a browser would break it at hyphens and slashes, earlier than the sheet model. ``code`` is broken only at
+    blanks."""
     if not longer and not code:
         return html(text)
     return "".join(_word(piece, longer, code) for piece in _BLANKS.split(text))

@@ -1,1 +1,1 @@
-"""A card's sheets as LaTeX for lualatex: the preamble from the layout's tokens, each part in its frame; pure."""
+"""The LaTeX emitter: a card's sheets for lualatex."""

@@ -1,4 +1,4 @@
-"""The whole LaTeX file of a card, for one run of lualatex: preamble, bookmarks, and every sheet with all its parts."""
+"""The LaTeX file of a card, for one run of lualatex: preamble, bookmarks, and the sheets with their parts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from cardapp.layout.template import Component, Frame
 from cardapp.layout.tex_escape import line
 
 CARD = "card"
-"""The name of the card's own anchor: its key is empty."""
+"""The name of the anchor of the card itself, whose key is empty."""
 _RULE, _RULE_GAP = 0.25, 1.4
-"""Of header and footer, in mm: how thick the rule is, and its distance from the text."""
+"""The rule of header and footer: its thickness and its distance to the text, in mm."""
 
 
 def render(document: Document) -> str:
-    """The file's text, to be written as UTF-8."""
+    """The LaTeX source, to be encoded as UTF-8."""
     body = "\n".join(_body(document))
     characters = sorted({char for char in body if ord(char) > 0x7E})
     head = preamble(document.card, document.identity, document.layout, characters)
@@ -28,7 +28,8 @@ def render(document: Document) -> str:
 
 
 def place_of(tex: str, number: int) -> str:
-    """The part (kind and key) that the line ``number`` (from 1) of a file by ``render`` belongs to; "" before all."""
+    """The part (kind and key) to which line ``number`` (from 1) of a file by ``render`` belongs; "" before the
+    first."""
     above = (each for each in reversed(tex.split("\n")[:number]) if each.startswith(MARK))
     return next(above, MARK).removeprefix(MARK)
 
@@ -62,7 +63,7 @@ def _anchor(key: str, frame: Frame) -> str:
 
 
 def _bookmarks(catalog: Catalog) -> Iterator[str]:
-    """The card's outline, down to the steps, with the numbers that the titles have."""
+    """The bookmarks of tasks, blocks, phases and steps, with the numbers of their titles."""
     numbers: list[int] = []
     for item in catalog.items:
         if item.level in ("card", "snapshot"):
@@ -79,13 +80,13 @@ def _bookmarks(catalog: Catalog) -> Iterator[str]:
 def _around(document: Document, sheet: Sheet, parts: Parts) -> Iterator[str]:
     shown, grid = document.layout.components, document.layout.grid
     if header := shown.get("header"):
-        yield from _band("header", grid.header, header, parts, _header(sheet.header))
+        yield from _edge_line("header", grid.header, header, parts, _header(sheet.header))
     if footer := shown.get("footer"):
-        yield from _band("footer", grid.footer, footer, parts, _footer(sheet.footer))
+        yield from _edge_line("footer", grid.footer, footer, parts, _footer(sheet.footer))
 
 
-def _band(kind: str, frame: Frame, component: Component, parts: Parts, three: str) -> Iterator[str]:
-    """A line of text along the outer edge of a frame, and the component's rule on its inner side."""
+def _edge_line(kind: str, frame: Frame, component: Component, parts: Parts, text: str) -> Iterator[str]:
+    """One line of text at the outer edge of a frame, and the component's rule at its inner edge."""
     yield f"{MARK}{kind}"
     line = parts.line(component.size)
     head = kind == "header"
@@ -96,7 +97,7 @@ def _band(kind: str, frame: Frame, component: Component, parts: Parts, three: st
     row = Frame(frame.x, top, frame.width, line)
     yield rf"\begin{{CardPart}}{{{kind}}}{numbers(row)}{{{component.color}}}"
     yield parts.type(component.size)
-    yield three
+    yield text
     yield r"\end{CardPart}"
 
 

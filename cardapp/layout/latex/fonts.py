@@ -1,7 +1,7 @@
-"""The fonts of a document: files of the layout's families, and of Noto's other scripts for the characters that occur.
+"""Selects the fonts of a document: files of the layout's families, and Noto fonts for other scripts that occur.
 
-Fonts are named by their files, which lualatex finds without its data base of names (making that takes half a minute).
-Which of them the machine has, and which characters they lack, is seen when the document is set (``fonts.tex``).
+Fonts are given as file names, which lualatex finds without its font name database (creating that takes half a minute).
+``fonts.tex`` finds out which of them are installed, and which characters they lack, when the document is typeset.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ FILES = {
     "serif": "NotoSerif",
     "monospace": "NotoSansMono",
 }
-"""Families whose files have names that are known; others are looked for by their own name."""
+"""Families with known file names; lualatex looks up others by the family name."""
 
 _STYLES = {100: "Thin", 200: "ExtraLight", 300: "Light", 400: "Regular", 500: "Medium", 600: "SemiBold", 700: "Bold",
            800: "ExtraBold", 900: "Black"}  # fmt: skip
@@ -37,7 +37,7 @@ _LAST_BASIC = 0x17F
 _SCRIPT = re.compile("(.+?) (?:LETTER|CHARACTER|VOWEL|SIGN|DIGIT|SYLLABLE|CONSONANT|LIGATURE|POINT|MARK|ACCENT|SYMBOL)")
 _JOINED = "+init;+medi;+fina;+isol;+rlig;+calt;"
 _FEATURES = {
-    # Words that run from the right are turned by babel, before a font of the other mode could shape them.
+    # babel reorders right-to-left words before a font in the other mode could shape them.
     "Arabic": f"{_PLAIN}script=arab;{_JOINED}",
     "Syriac": f"{_PLAIN}script=syrc;{_JOINED}",
     "Hebrew": f"{_PLAIN}script=hebr;",
@@ -50,16 +50,16 @@ _FEATURES = {
         }.items()
     },
 }  # fmt: skip
-"""Of the scripts whose letters change with their neighbours."""
+"""Font features of scripts whose letters depend on their context."""
 
 
 def styles(weight: int) -> Sequence[str]:
-    """The styles by their nearness to a weight, as the names of files have them: "Regular" is 400."""
+    """The styles as in file names ("Regular" is 400), ordered by their difference to a weight."""
     return tuple(_STYLES[each] for each in sorted(_STYLES, key=lambda each: abs(each - weight)))
 
 
 def fallbacks(characters: Iterable[str]) -> Sequence[tuple[str, str]]:
-    """Files of fonts, each with its features, for the characters that a text family may lack; scripts come first."""
+    """Font files with their features, for characters that a text family may lack; fonts for scripts come first."""
     beyond = {char for char in characters if ord(char) > _LAST_BASIC}
     scripts = sorted({script for char in beyond if (script := _script(char))})
     found = [
@@ -73,7 +73,8 @@ def fallbacks(characters: Iterable[str]) -> Sequence[tuple[str, str]]:
 
 
 def _script(char: str) -> str:
-    """The script of a letter, mark or digit as Noto writes it, from the character's name; "" where it needs none."""
+    """The script of a letter, mark or digit as in Noto's file names, from the character's name; "" if none is
+    needed."""
     name = unicodedata.name(char, "")
     if unicodedata.category(char)[0] not in "LMN" or name.startswith(_IN_THE_FAMILY + _HAN):
         return ""

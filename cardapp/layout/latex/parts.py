@@ -1,4 +1,4 @@
-"""The parts of a sheet as LaTeX: each in its frame, filled by the distances of the sheet model."""
+"""The parts of a sheet as LaTeX in their frames, with the distances of the sheet model."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cardapp.layout.tex_escape import code, text
 
 
 class Parts:
-    """Draws the parts of one document; ``keys`` are the positions that a link may lead to."""
+    """Renders the parts of one document; ``keys`` are the positions that links may lead to."""
 
     def __init__(self, layout: Layout, keys: Container[str]) -> None:
         self._layout = layout
@@ -23,21 +23,22 @@ class Parts:
         self._prose = TextWriter(keys, self.type("code"))
 
     def type(self, size: str) -> str:
-        """The command for the type of a size."""
+        """The command that selects a type size."""
         points = self._layout.typography.sizes_pt[size]
         return rf"\CardType{{{points:g}}}{{{points * self._layout.typography.line_height[size]:.4g}}}"
 
     def line(self, size: str) -> float:
-        """The distance of two lines of a size, in mm."""
+        """The line height of a type size in mm."""
         return self._measure.line(size)
 
     def draw(self, part: Part) -> Iterator[str]:
-        """The lines of a part. The first is a comment that says which, for who reads errors by their lines."""
+        """The source lines of a part. The first is a comment with kind and key, by which ``place_of`` locates
+        errors."""
         component = self._layout.components[part.kind]
         frame, padding = part.frame, self._measure.padding(part.kind)
         rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
         width, height = self._measure.width(part.kind), frame.height - 2 * padding
-        if part.kind == "colophon":  # its last sentence is known only when the fonts are
+        if part.kind == "colophon":  # its last sentence depends on the installed fonts
             height = self._layout.grid.body.y + self._layout.grid.body.height - frame.y
         yield f"{MARK}{part.kind} {part.key}"
         if component.background:
@@ -56,12 +57,12 @@ class Parts:
             yield rf"\CardGoesOn{self._label(part, part.mark)}"
         yield r"\end{CardPart}"
 
-    def _label(self, part: Part, said: str) -> str:
-        words = self._words(said, self._measure.width(part.kind), "label")
+    def _label(self, part: Part, plain: str) -> str:
+        words = self._words(plain, self._measure.width(part.kind), "label")
         return rf"{{{self.type('label')}}}{{{words}}}{{{metrics.CAPTION_GAP:g}}}"
 
     def _words(self, plain: str, room: float, size: str) -> str:
-        """Plain text in lines that are ``room`` mm long."""
+        """Plain text in lines of ``room`` mm."""
         return text(plain, metrics.longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
@@ -133,7 +134,7 @@ class Parts:
 
 
 MARK = "% part: "
-"""What the line before a part begins with; kind and key of the part follow."""
+"""The beginning of the comment before a part; its kind and key follow."""
 
 
 def numbers(frame: Frame) -> str:
@@ -142,7 +143,7 @@ def numbers(frame: Frame) -> str:
 
 
 def fill(color: str, frame: Frame) -> str:
-    """A frame filled with a colour of the layout."""
+    """A frame filled with one of the layout's colours."""
     return rf"\CardFill{{{color}}}{numbers(frame)}"
 
 

@@ -1,4 +1,4 @@
-"""The preamble: a layout's tokens as LaTeX, and the commands of ``fonts.tex`` and ``card.tex``."""
+"""The LaTeX preamble: a layout's tokens, and the commands of ``fonts.tex`` and ``card.tex``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _FAMILY_NAME = re.compile("[A-Za-z0-9][A-Za-z0-9 -]*")
 
 
 def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequence[str]) -> str:
-    """All that stands before ``\\begin{document}``; ``characters`` are those beyond ASCII that the sheets hold."""
+    """Everything before ``\\begin{document}``; ``characters`` are the non-ASCII characters of the sheets."""
     page = layout.page
     return "\n".join(
         (
-            "% Set this with lualatex, once; it wants TeX Live and the Noto fonts.",
+            "% Typeset this file with one run of lualatex. It requires TeX Live and the Noto fonts.",
             r"\documentclass{article}",
             rf"\paperwidth={page.width:g}mm \paperheight={page.height:g}mm",
             r"\usepackage{fontspec,luacode,xcolor,tikz}",
@@ -40,7 +40,7 @@ def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequenc
 
 
 def named_where_missing(characters: Sequence[str]) -> str:
-    """The first command of the document: looks which of the ``characters`` no font has."""
+    """The document's first command, which makes characters without a glyph show their code points."""
     return rf"\directlua{{card_name_missing({{{', '.join(str(ord(char)) for char in characters)}}})}}"
 
 
@@ -48,9 +48,11 @@ _FROM_THE_RIGHT = ("ar", "ckb", "dv", "fa", "he", "ps", "sd", "syr", "ug", "ur",
 
 
 def _language(tag: str) -> Iterator[str]:
-    """The card's language where babel knows it, and one for paragraphs that run from the right. The sheet itself always
-    runs from the left: its parts stand where the model has put them. The words of ours, which are English, have none of
-    their own: no word is hyphenated, and a PDF without tags says its language as a whole."""
+    """The card's language if babel supports it, and a language for right-to-left paragraphs.
+
+    The sheet itself always runs left to right, because the sheet model places its parts. English words that are not
+    from the card get no language of their own: nothing is hyphenated, and an untagged PDF has one language.
+    """
     primary = tag.partition("-")[0].lower()
     is_right = primary in _FROM_THE_RIGHT
     yield r"\usepackage[bidi=basic]{babel}"
@@ -79,7 +81,7 @@ def _families(typography: Typography, behind: Sequence[tuple[str, str]]) -> Iter
 
 
 def _first_family(command: str, names: Sequence[str], typography: Typography) -> str:
-    """Sets the first of the families that there is, and warns of those before it; the last one's files are known."""
+    """Selects the first installed family, and warns of the missing ones before it; the last one has known files."""
     name, *others = names
     if name in FILES:
         return _known_family(command, FILES[name], typography)
@@ -90,7 +92,7 @@ def _first_family(command: str, names: Sequence[str], typography: Typography) ->
 
 
 _FEATURES = "RawFeature={fallback=card},Ligatures=TeXOff"
-"""Without TeX's own ligatures two hyphens stay two hyphens."""
+"""TeX's own ligatures would turn two hyphens into a dash."""
 
 
 def _known_family(command: str, file: str, typography: Typography) -> str:

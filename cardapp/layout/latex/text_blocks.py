@@ -1,6 +1,6 @@
-"""A card's text as LaTeX: from the blocks and spans of ``text.parse`` to the commands of ``card.tex``.
+"""Renders parsed texts (``text.parse``) as LaTeX, with the commands of ``card.tex``.
 
-Distances are those by which the sheet model reckoned the text (``prose.Setting``), so it fills just its frame.
+Distances are those with which the sheet model measured the text (``text_fitting.Setting``), so that it fits its frame.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from cardapp.layout.text_fitting import Setting, indent
 
 @dataclass(frozen=True)
 class TextWriter:
-    """How texts are written: ``keys`` are the positions that a link may lead to, ``code_type`` is the command for the
-    type of a block of code."""
+    """Renders texts. ``keys`` are the positions that links may lead to; ``code_type`` selects the type of code
+    blocks."""
 
     keys: Container[str]
     code_type: str
@@ -89,14 +89,14 @@ class TextWriter:
 
 
 def paragraph(latex: str, plain: str) -> str:
-    """A paragraph that runs as the first letter of its ``plain`` text does."""
+    """A paragraph in the text direction of the first letter of its ``plain`` text."""
     strong = (unicodedata.bidirectional(char) for char in plain)
     first = next((kind for kind in strong if kind in ("L", "R", "AL")), "L")
     return rf"\CardParagraph{{{latex}}}" if first == "L" else rf"\CardRightParagraph{{{latex}}}"
 
 
 def gap_after(block: Block) -> str:
-    """The gap below a block, as a factor of the line's height."""
+    """The gap below a block, as a factor of the line height."""
     is_tight = isinstance(block, Paragraph) and block.tight
     return rf"\CardGap{{{metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP:g}}}"
 

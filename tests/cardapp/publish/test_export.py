@@ -28,7 +28,9 @@ def test_the_command_knows_every_format() -> None:
     assert tuple(EMITTERS) == FORMATS
 
 
-@pytest.mark.parametrize(("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Set this with lualatex")])
+@pytest.mark.parametrize(
+    ("form", "begins"), [("html", "<!DOCTYPE html>"), ("latex", "% Typeset this file with one run of lualatex")]
+)
 def test_a_format_goes_to_a_file_or_to_standard_output(
     form: str, begins: str, tmp_path: Path, capfdbinary: pytest.CaptureFixture[bytes]
 ) -> None:
@@ -56,7 +58,7 @@ def test_what_was_there_is_replaced_and_keeps_its_rights_and_links(tmp_path: Pat
     link.symlink_to(old)
     assert emit("-o", str(link)) == 0
     assert link.is_symlink()
-    assert old.read_text("utf-8").startswith("% Set this")
+    assert old.read_text("utf-8").startswith("% Typeset this")
     assert stat.S_IMODE(old.stat().st_mode) == 0o604
     assert sorted(os.listdir(tmp_path)) == ["link.tex", "old.tex"]
 
@@ -160,6 +162,6 @@ def test_an_ending_of_another_format_is_told(
 ) -> None:
     output = tmp_path / name
     assert emit("-o", str(output), form="LaTeX") == 0
-    assert output.read_text("utf-8").startswith("% Set this")
+    assert output.read_text("utf-8").startswith("% Typeset this")
     told = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
     assert capsys.readouterr().err == told

@@ -1,4 +1,4 @@
-"""What is known of an arena: as the debugger read it, as the card promises it, and zone by zone."""
+"""What is known of an arena: as the debugger read it, as the card promises it, and region by region."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot, Stop
-from cardapp.layout.diagram.arena import Arena, ArenaBlock, arena_from_card, arena_from_reading, zones
+from cardapp.layout.diagram.arena import Arena, ArenaBlock, arena_from_card, arena_from_reading, regions
 from cardapp.layout.diagram.memory import memory_map, strip
 from cardapp.layout.diagram.model import Room
 
@@ -30,7 +30,7 @@ def snapshot(**expect: str) -> Snapshot:
 def test_a_reading_is_sorted_and_shown_zone_by_zone() -> None:
     arena = arena_from_reading(READING)
     assert arena == Arena(4096, 64, 29, 40, (ArenaBlock(0, 8, "first", 1), ArenaBlock(16, 13, "", 0)), 2)
-    assert [(zone.use, zone.start, zone.end, zone.name) for zone in zones(arena)] == [
+    assert [(region.use, region.start, region.end, region.name) for region in regions(arena)] == [
         ("used", 0, 8, "first"),
         ("padding", 8, 16, "padding"),
         ("used", 16, 29, "block 0"),
@@ -84,7 +84,7 @@ def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none
     values = {f"a.{name}": number for name, number in expect.items()}
     arena = arena_from_card(RECIPE, snapshot(**{"a.used": "48", "a.n": "4"}, **values))
     assert arena is not None
-    found = [(zone.use, zone.end, zone.name) for zone in zones(arena)]
+    found = [(region.use, region.end, region.name) for region in regions(arena)]
     assert found == [*told, ("free", None, "free")]
     assert memory_map("k", "Some", arena, Room(60, 100)).description == "48 bytes used, 4 blocks"
 
@@ -107,11 +107,11 @@ def test_zones_have_no_hole_and_lose_no_block(
     blocks: list[ArenaBlock], size: int | None, used: int | None, water: int | None, count: int
 ) -> None:
     ordered = tuple(sorted(blocks, key=lambda block: block.offset))
-    found = zones(Arena(None, size, used, water, ordered, count))
+    found = regions(Arena(None, size, used, water, ordered, count))
     assert found[0].start == 0
     assert all(before.end == after.start for before, after in pairwise(found))
-    assert all(zone.size >= 0 for zone in found)
-    assert sum(zone.name.startswith("block") for zone in found) == len(blocks)
+    assert all(region.size >= 0 for region in found)
+    assert sum(region.name.startswith("block") for region in found) == len(blocks)
 
 
 def test_of_many_blocks_those_in_the_middle_are_folded() -> None:

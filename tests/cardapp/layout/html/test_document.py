@@ -112,7 +112,7 @@ def test_words_of_ours_are_english_in_a_card_of_another_language(language: str) 
         "Goal", "Memory", "Machine", "Stop", "(continued)", "continues on the next sheet", "a.c, lines 3–9",
         "Expression", "This file cannot be read.", "Before line 5 of a.c for the 2nd time", "Watch", "free", "Begin",
         "[else]", "[as predicted]",
-        "1 task with 1 block, in the order of work.", "To the sheets",
+        "1 task with 1 block, in the order of work.", "Skip to the sheets",
     ):  # fmt: skip
         assert spoken[ours] == {"en"}, ours
     assert {part.attributes["lang"] for part in page.all(within="colophon")} == {"en"}
