@@ -76,7 +76,7 @@ def test_nothing_reaches_out_of_the_window(shown: SheetPage, width: int) -> None
 
 
 def test_who_cannot_see_hears_where_the_card_is_open(shown: SheetPage) -> None:
-    section = shown.page.get_by_role("region", name="Where the card is open")
+    section = shown.page.get_by_role("region", name="Current position")
     shapes = section.get_by_role("group", name="Activity: An arena allocator in C")
     (marked,) = [link for link in shapes.get_by_role("link").all() if link.get_attribute("aria-current") == "location"]
     assert marked.aria_snapshot().startswith('- link "1.1 What an arena is made of"')

@@ -16,7 +16,7 @@ from cardapp.layout.escape import html, percent_encoded
 
 Address = Callable[[str], str]
 HERE = ' aria-current="location"'
-_OURS = ' lang="en"'
+_ENGLISH = ' lang="en"'
 """The attribute of English words that are not from the card."""
 _ROUND = ("initial", "final", "connector")
 
@@ -43,11 +43,11 @@ def render(diagram: Diagram, current: str | None = None, address: Address = on_t
     return "".join(
         (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="diagram {html(kind)}" id="{name}"',
-            f"{_OURS if kind in ('memory', 'strip') else ''} ",
+            f"{_ENGLISH if kind in ('memory', 'strip') else ''} ",
             f'viewBox="0 0 {size}" width="{width}mm" height="{height}mm" ',
             f'role="group" aria-labelledby="{name}.title {name}.desc">',
             f'<title id="{name}.title">{html(diagram.title)}</title>',
-            f'<desc id="{name}.desc"{_OURS}>{html(diagram.description)}</desc>',
+            f'<desc id="{name}.desc"{_ENGLISH}>{html(diagram.description)}</desc>',
             *(_partition(partition, address, current) for partition in diagram.partitions),
             *(_edge(edge, guarded=edge.source in decisions) for edge in diagram.edges),
             *(_node(node, name, address, current=node.id == marked) for node in diagram.nodes),
@@ -122,7 +122,7 @@ def _node(node: Node, diagram: str, address: Address, *, current: bool) -> str:
     strokes = "".join(f'<path class="stroke" d="{_path(stroke, 0)}"/>' for stroke in node.strokes)
     content = f"<title>{html(node.title)}</title>{_shape(node)}{strokes}{''.join(_texts(node.lines))}"
     name, marked = html(node.id), (" current", HERE) if current else ("", "")
-    more = marked[1] + (_OURS if node.shape in _ROUND else "")
+    more = marked[1] + (_ENGLISH if node.shape in _ROUND else "")
     attributes = f' class="node {node.shape}{marked[0]}" id="{diagram}.{name}" data-key="{name}"{more}'
     return _linked(node.href, address, content, attributes)
 
@@ -154,8 +154,8 @@ def _rectangle(box: Box, name: str, radius: float) -> str:
 
 def _edge(edge: Edge, *, guarded: bool) -> str:
     line, head = _path(edge.points, shape_styles.EDGE.radius), _path(edge.head, 0)
-    ours = _OURS if guarded else ""
-    return f'<g class="edge"{ours}><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
+    english = _ENGLISH if guarded else ""
+    return f'<g class="edge"{english}><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
 
 
 def _mark(mark: Mark) -> str:

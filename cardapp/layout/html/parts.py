@@ -25,7 +25,7 @@ class Parts:
         self._titles = titles
         self._ranks = _ranks(layout)
         is_english = language.partition("-")[0].lower() == "en"
-        self._ours = "" if is_english else ' lang="en"'
+        self._english = "" if is_english else ' lang="en"'
         """The attribute of English words that are not from the card."""
 
     def draw(self, part: Part, anchor: str, further: Iterable[str]) -> str:
@@ -51,7 +51,7 @@ class Parts:
             case Title():
                 return f"h{self.rank(content.level)}", self._title(part, content), ' dir="auto"'
             case Prose():
-                attributes = self._ours if part.kind == "colophon" else ""
+                attributes = self._english if part.kind == "colophon" else ""
                 return "div", self._captioned("p", part, self._prose(part, content)), attributes
             case Question():
                 lines = '<div class="answer"></div>' * content.answer_lines
@@ -68,11 +68,11 @@ class Parts:
     def _captioned(self, element: str, part: Part, inner: str) -> str:
         room = self._measure.width(part.kind)
         caption = self._caption(part, room)
-        mark = f'<p class="mark"{self._ours}>{self._words(part.mark, room, "label")}</p>\n' if part.mark else ""
+        mark = f'<p class="mark"{self._english}>{self._words(part.mark, room, "label")}</p>\n' if part.mark else ""
         return (f'<{element} class="caption">{caption}</{element}>\n' if caption else "") + inner + mark
 
     def _caption(self, part: Part, room: float) -> str:
-        if not self._ours:
+        if not self._english:
             return self._words(part.caption, room, "label")
         label, end = self._layout.components[part.kind].label, CONTINUED if part.continued else ""
         subject = part.caption.removeprefix(label).removesuffix(end)
@@ -82,11 +82,11 @@ class Parts:
             (subject, isinstance(part.content, Code)),
             (end, True),
         )
-        return "".join(self._phrase(plain, room, ours=ours) for plain, ours in phrases if plain)
+        return "".join(self._phrase(plain, room, english=english) for plain, english in phrases if plain)
 
-    def _phrase(self, plain: str, room: float, *, ours: bool) -> str:
+    def _phrase(self, plain: str, room: float, *, english: bool) -> str:
         written = self._words(plain, room, "label")
-        return f"<span{self._ours}>{written}</span>" if ours else written
+        return f"<span{self._english}>{written}</span>" if english else written
 
     def _words(self, plain: str, room: float, size: str) -> str:
         """Plain text in lines of ``room`` mm."""
@@ -105,23 +105,25 @@ class Parts:
         return TextWriter(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
 
     def _machine(self, machine: Machine) -> str:
-        blank = f'<code class="blank" aria-label="to be filled in"{self._ours}>&nbsp;</code>'
+        blank = f'<code class="blank" aria-label="to be filled in"{self._english}>&nbsp;</code>'
         rows = "".join(
             f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value) or blank}</td></tr>\n'
             for row in machine.rows
         )
-        head = f'<tr{self._ours}><th scope="col">Expression</th><th scope="col">Value</th></tr>'
+        head = f'<tr{self._english}><th scope="col">Expression</th><th scope="col">Value</th></tr>'
         columns = "<colgroup><col><col></colgroup>"
         return f'<table dir="ltr">{columns}<thead class="unseen">{head}</thead>\n<tbody>{rows}</tbody></table>\n'
 
     def _note(self, note: Note) -> str:
         size = self._layout.components["notes"].size
-        text = f"<p{self._ours}>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
+        text = (
+            f"<p{self._english}>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
+        )
         code = f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else ""
         return f'<div class="note">{text}{code}</div>\n'
 
     def _code(self, code: Code) -> str:
-        missing = f'<p class="missing"{self._ours}>{html(code.missing)}</p>\n' if code.missing else ""
+        missing = f'<p class="missing"{self._english}>{html(code.missing)}</p>\n' if code.missing else ""
         if not code.lines:
             return missing
         numbers = " numbered" if self._layout.components["code"].line_numbers else ""
