@@ -19,7 +19,7 @@ from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset
 from tests.cardapp.layout.hostile import ROOT
 
 TEX = "\\documentclass{article}\n% part: text t/b/p/s\nHello\n% part: code t/b/p/s\n\\oops\n"
-HANGS = 'echo $$ >"$TEXMFVAR/pid"; echo half >card.pdf; exec sleep 60'
+HANGS = 'echo $$ >"$TEXMFVAR/new"; mv "$TEXMFVAR/new" "$TEXMFVAR/pid"; echo half >card.pdf; exec sleep 60'
 
 
 class Machine:
