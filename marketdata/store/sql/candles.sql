@@ -55,7 +55,8 @@ DECLARE
 BEGIN
     IF seconds IS NULL OR $5 IS NULL OR $5 < 1 OR $6 NOT IN ('none', 'previous') OR $8 NOT IN ('include', 'exclude')
        OR $7 NOT BETWEEN -720 AND 840 THEN
-        RAISE EXCEPTION 'candles: invalid argument among bucket %, max_rows %, fill %, shift_minutes % and current %', $2, $5, $6, $7, $8
+        RAISE EXCEPTION 'candles: invalid argument among bucket %, max_rows %, fill %, shift_minutes % and current %',
+            $2, $5, $6, $7, $8
             USING ERRCODE = 'invalid_parameter_value';
     END IF;
     SELECT s.finalized_block INTO final FROM {symbols} s WHERE s.symbol = name;
@@ -144,9 +145,10 @@ BEGIN
     END IF;
     RETURN QUERY
     SELECT name, label, c.opened, c.opened + width,
-           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket >= c.opened ORDER BY r.bucket LIMIT 1)), c.high, c.low,
+           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket >= c.opened
+                           ORDER BY r.bucket LIMIT 1)), c.high, c.low,
            coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket < c.opened + width
-                             ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
+                           ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), c.opened + width <= now(),
            c.opened + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
@@ -217,7 +219,8 @@ DECLARE
     -- A level costs an index scan for each bound, which can be more than the rows it saves: half hours are used only as the last
     -- level, hours only where no half hours follow.
     levels CONSTANT integer[] := (SELECT array_agg(res ORDER BY res DESC) FROM (VALUES (60), (900), (1800), (3600), (14400), (86400)) AS l (res)
-                                  WHERE res * 2 <= seconds AND res >= fine AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
+                                  WHERE res * 2 <= seconds AND res >= fine
+                                    AND (res <> 1800 OR fine = 1800) AND (res <> 3600 OR fine <> 1800));
     spans  CONSTANT interval[] := (SELECT array_agg(make_interval(secs => res) ORDER BY res DESC) FROM unnest(levels) AS l (res));
     coarse CONSTANT integer := levels[1];
     span   CONSTANT interval := spans[1];
@@ -229,17 +232,27 @@ BEGIN
     -- Without gaps, wanted * per rows contain the wanted buckets. With gaps a bucket may extend into one more row, and the
     -- outermost row may contain nothing of them.
     IF forward THEN
-        near := (SELECT min(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
-        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * per LIMIT 1);
+        near := (SELECT min(bucket) FROM {rollups}
+            WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
+        far := (SELECT bucket FROM {rollups}
+            WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+            ORDER BY bucket OFFSET wanted * per LIMIT 1);
         IF far - near > wanted * per * span THEN
-            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket OFFSET wanted * (per + 1) LIMIT 1);
+            far := (SELECT bucket FROM {rollups}
+                WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+                ORDER BY bucket OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
         beyond := far + span;
     ELSE
-        near := (SELECT max(bucket) FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
-        far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * per LIMIT 1);
+        near := (SELECT max(bucket) FROM {rollups}
+            WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
+        far := (SELECT bucket FROM {rollups}
+            WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+            ORDER BY bucket DESC OFFSET wanted * per LIMIT 1);
         IF near - far > wanted * per * span THEN
-            far := (SELECT bucket FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest ORDER BY bucket DESC OFFSET wanted * (per + 1) LIMIT 1);
+            far := (SELECT bucket FROM {rollups}
+                WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest
+                ORDER BY bucket DESC OFFSET wanted * (per + 1) LIMIT 1);
         END IF;
         earliest := greatest(earliest, {bucket_of}(far, width, shift));
     END IF;
@@ -252,9 +265,10 @@ BEGIN
         WHERE r.at < r.bucket + span
     )
     SELECT name, label, c.opened, {bucket_end}(c.opened, width, shift),
-           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket >= c.opened ORDER BY r.bucket LIMIT 1)), c.high, c.low,
+           coalesce(c.open, (SELECT r.open FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket >= c.opened
+                           ORDER BY r.bucket LIMIT 1)), c.high, c.low,
            coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {bucket_end}(c.opened, width, shift)
-                             ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
+                           ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
            {bucket_end}(c.opened, width, shift) <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
@@ -263,28 +277,37 @@ BEGIN
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
         FROM (
             SELECT * FROM (
-                SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
+                SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, max_block,
+                       {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
             WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = levels[2] AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
+                SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, max_block,
+                       {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[2]
+                  AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = levels[3] AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
+                SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, max_block,
+                       {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[3]
+                  AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
                   AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = levels[4] AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
+                SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, max_block,
+                       {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[4]
+                  AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
                   AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, max_block, {bucket_of}(bucket, width, shift) AS opened
-                FROM {rollups} WHERE symbol = name AND res = levels[5] AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
+                SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, max_block,
+                       {bucket_of}(bucket, width, shift) AS opened
+                FROM {rollups} WHERE symbol = name AND res = levels[5]
+                  AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]
                   AND (bucket >= b.at OR bucket + spans[5] <= b.at) OFFSET 0) r WHERE levels[5] IS NOT NULL
         ) p
         WHERE p.opened >= earliest AND p.opened < latest
