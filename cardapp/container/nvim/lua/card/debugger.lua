@@ -56,7 +56,8 @@ function M.restart()
       vim.fn.jobstop(channel.id)
     end
   end
-  vim.wait(3000, function()
+  -- jobstop kills a gdb that ignores SIGHUP and SIGTERM after 4 s; the caller waits 15 s.
+  vim.wait(10000, function()
     return vim.fn.exists(':Gdb') == 0
   end, 10)
   for _, buffer in pairs({ layout.gdb, layout.program }) do
