@@ -1,7 +1,7 @@
-"""Errors as answers: one table from exception to status, one body (RFC 9457) for whatever goes wrong anywhere.
+"""Errors as responses: one table from exception to status, one body (RFC 9457) for every error.
 
-The router's 404 and 405, the gate's refusals, the domain's errors, a defect of ours (500) and what the listener cannot
-parse all pass through :func:`problem`. A client never sees a traceback; a defect is logged with one.
+The router's 404 and 405, the gate's refusals, the domain's errors, internal errors (500) and requests that the listener
+cannot parse all pass through :func:`problem`. A traceback is logged and never sent.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 class BadRequest(e.CardAppError):
-    """The request is not sound HTTP, or its form cannot be read."""
+    """The request is not valid HTTP, or its form cannot be read."""
 
     code = "bad_request"
 
@@ -44,13 +44,27 @@ class HeadersTooLarge(e.CardAppError):
 
 
 class UnknownCoding(e.CardAppError):
-    """The request uses a transfer coding that this service does not have."""
+    """The service does not support the transfer coding of the request."""
 
     code = "unknown_coding"
 
 
+class TooManyBodies(e.CardAppError):
+    """The request bodies that are arriving exceed what the service keeps at once: repeat the request after the seconds
+    in ``Retry-After``."""
+
+    code = "too_many_bodies"
+
+
+class ForeignUser(e.CardAppError):
+    """Another account of this machine made the connection; only the service's account and root may
+    (``CARD_API_PEERS``)."""
+
+    code = "foreign_user"
+
+
 class InternalError(e.CardAppError):
-    """A defect of the service itself; its log has the details."""
+    """An internal error of the service; its log has the details."""
 
     code = "internal_error"
 
@@ -59,6 +73,7 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.CardAppError: 500,
     BadRequest: 400,
     e.MalformedJson: 400,
+    ForeignUser: 403,
     e.ForbiddenOrigin: 403,
     e.NotFound: 404,
     MethodNotAllowed: 405,
@@ -76,11 +91,15 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.EditorUnavailable: 503,
     e.MissingRequirement: 503,
     e.StateError: 503,
+    TooManyBodies: 503,
     e.McpClosed: 503,
     e.TooSlow: 504,
     e.McpTimeout: 504,
 }
-"""The nearest class in an error's own line decides, so a subclass has a row only where it differs."""
+"""An error has the status of its nearest ancestor here, so a subclass needs a row only where it differs."""
+
+RETRY_SECONDS = 1
+"""What ``Retry-After`` says when too many bodies are arriving."""
 
 
 def status_of(kind: type[e.CardAppError]) -> int:
@@ -89,12 +108,12 @@ def status_of(kind: type[e.CardAppError]) -> int:
 
 
 def title_of(kind: type[e.CardAppError]) -> str:
-    """A class's name as words: ``LevelNotSyncable`` is "Level not syncable"."""
+    """A class's name in words: ``LevelNotSyncable`` is "Level not syncable"."""
     return re.sub(r"(?<!^)(?=[A-Z])", " ", kind.__name__).capitalize()
 
 
 def problem_types() -> dict[str, dict[str, Any]]:
-    """Every type of problem by its class's code; what the ``type`` reference of a problem points to."""
+    """Every type of problem by its class's code; the ``type`` of a problem points to one of them."""
     kinds: list[type[e.CardAppError]] = [e.CardAppError]
     for kind in kinds:
         kinds += kind.__subclasses__()
@@ -107,7 +126,7 @@ def _type_of(kind: type[e.CardAppError]) -> dict[str, Any]:
 
 
 def problem(error: e.CardAppError) -> Reply:
-    """The answer for ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
+    """The response to ``error``: ``type, title, status, detail, code``, ``errors`` and the error's own members.
 
     ``type`` names the class of the error (a reference into the API description), ``code`` may narrow it.
     """
@@ -126,27 +145,29 @@ def problem(error: e.CardAppError) -> Reply:
     headers: tuple[tuple[str, str], ...] = (("Cache-Control", "no-store"),)
     if isinstance(error, MethodNotAllowed):
         headers += (("Allow", error.allow),)
+    elif isinstance(error, TooManyBodies):
+        headers += (("Retry-After", str(RETRY_SECONDS)),)
     return Reply(encode(body), status, PROBLEM, headers)
 
 
 def problem_of(error: Exception, what: str) -> Reply:
-    """The answer for any exception; one that is not ours is a defect, logged under ``what`` with its traceback."""
+    """The response to any exception. One that is not a CardAppError is logged under ``what`` with its traceback."""
     if isinstance(error, e.CardAppError):
         reply = problem(error)
         if reply.status == 500 or isinstance(error, e.StateError):
             log.error("%s: %s", what, error.detail)
         return reply
     log.error("%s failed", what, exc_info=error)
-    return problem(InternalError("The service met a defect of its own: repeat the request, or look into its log."))
+    return problem(InternalError("An internal error occurred: repeat the request, or see the log of the service."))
 
 
 def status_line(status: int) -> str:
-    """``404 Not Found`` and its like."""
+    """The status with its phrase: ``404 Not Found``."""
     return f"{status} {http.HTTPStatus(status).phrase}"
 
 
 def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
-    """A reply as WSGI; ``bare`` leaves the body out (HEAD)."""
+    """Send a reply by WSGI; ``bare`` leaves the body out (HEAD)."""
     headers = list(reply.headers)
     if reply.status != 304:
         headers.append(("Content-Type", reply.media_type))
@@ -159,7 +180,7 @@ def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> 
 
 
 def reporting(app: WsgiApp) -> WsgiApp:
-    """``app`` with every exception that leaves it turned into a problem, as long as nothing was sent."""
+    """``app`` with every exception of it turned into a problem, as long as no response was started."""
 
     def reported(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         try:

@@ -10,7 +10,17 @@ import pytest
 
 from cardapp import errors as e
 from cardapp.web import failures, schemas
-from cardapp.web.failures import BadRequest, InternalError, MethodNotAllowed, problem, problem_of, reporting, status_of
+from cardapp.web.failures import (
+    BadRequest,
+    ForeignUser,
+    InternalError,
+    MethodNotAllowed,
+    TooManyBodies,
+    problem,
+    problem_of,
+    reporting,
+    status_of,
+)
 from cardapp.web.services import Services
 
 
@@ -24,6 +34,7 @@ EXPECTED = {
     e.MalformedJson: 400,
     BadRequest: 400,
     e.ForbiddenOrigin: 403,
+    ForeignUser: 403,
     e.NotFound: 404,
     MethodNotAllowed: 405,
     e.Conflict: 409,
@@ -46,6 +57,7 @@ EXPECTED = {
     e.TooSlow: 504,
     e.McpTimeout: 504,
     e.StateError: 503,
+    TooManyBodies: 503,
     InternalError: 500,
 }
 
@@ -92,6 +104,10 @@ def test_a_problem_carries_the_fields_and_the_members_of_its_error() -> None:
 
 def test_a_method_that_is_not_allowed_lists_those_that_are() -> None:
     assert ("Allow", "GET, HEAD") in problem(MethodNotAllowed("no", "GET, HEAD")).headers
+
+
+def test_too_many_bodies_say_when_to_come_back() -> None:
+    assert ("Retry-After", "1") in problem(TooManyBodies("later")).headers
 
 
 def test_a_defect_is_logged_and_told_without_its_insides(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,0 +1,186 @@
+"""Which account is at the other end of a TCP connection over loopback.
+
+Both ends are on this machine, so the kernel knows who owns the client's socket. It is asked by netlink (sock_diag(7),
+``struct inet_diag_req_v2``), which takes some microseconds, or where that is not available by ``/proc/net/tcp`` and
+``/proc/net/tcp6`` (proc(5)), which takes milliseconds.
+
+The answer counts only for an established connection whose socket a process still holds. The kernel reports uid 0 and
+inode 0 for a socket that its process has closed, so a client that sends, closes and is accepted later would pass for
+root.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import socket
+import struct
+from collections.abc import Callable, Iterable
+from contextlib import closing, suppress
+from itertools import count
+from pathlib import Path
+
+from cardapp.errors import CardAppError, MissingRequirement
+from cardapp.web.failures import ForeignUser
+
+MakeError = Callable[[], CardAppError]
+"""Makes an error later, in a thread that may wait: an account's name can come from the network."""
+Address = tuple[str, int]
+Lookup = Callable[[Address, Address], int | None]
+"""From the client's and the server's address to the uid of the client's socket; None when it is not known."""
+
+ROOT_UID = 0
+
+_ESTABLISHED = 1
+_NETLINK_SOCK_DIAG = 4
+_SOCK_DIAG_BY_FAMILY = 20
+_NLM_F_REQUEST = 1
+_NO_COOKIE = 0xFFFFFFFF
+_ALL_STATES = 0xFFFFFFFF
+_MESSAGE_HEADER = struct.Struct("=IHHII")
+"""Length, type, flags, sequence number, port."""
+_QUERY = struct.Struct("=BBBBI")
+"""Family, protocol, extensions, padding, states."""
+_STATE_AT = 17
+_OWNER_AT = 16 + 4 + 48 + 12
+"""After the message's header, four bytes, the socket's identity, and timers and queues: uid and inode."""
+
+_TABLES = {4: ("/proc/net/tcp", "/proc/net/tcp6"), 6: ("/proc/net/tcp6",)}
+"""By version of the address. A socket of IPv6 that is connected to an IPv4 address is in the table of IPv6."""
+
+
+class OwnerOnly:
+    """Refuses connections of other accounts than the service's and root. ``close`` when done."""
+
+    def __init__(self) -> None:
+        """:raises MissingRequirement: this machine tells no owners of connections."""
+        self._uid = os.geteuid()
+        self._account = account(self._uid)
+        self._netlink: Netlink | None = None
+        self._lookup: Lookup = self._available()
+
+    def refusal(self, client: Address, server: Address) -> MakeError | None:
+        """Why the connection is refused; None when it is admitted."""
+        uid = self._lookup(client, server)
+        return None if uid in (ROOT_UID, self._uid) else lambda: self._foreign(uid)
+
+    def close(self) -> None:
+        if self._netlink is not None:
+            self._netlink.close()
+
+    def _available(self) -> Lookup:
+        with suppress(OSError):
+            self._netlink = Netlink()
+            if _works(self._netlink.uid, self._uid):
+                return self._netlink.uid
+        self.close()
+        if _works(uid_in_tables, self._uid):
+            return uid_in_tables
+        raise MissingRequirement(
+            "neither sock_diag(7) nor /proc/net/tcp tells whose a connection is: set CARD_API_PEERS=any to let every "
+            "account of this machine in"
+        )
+
+    def _foreign(self, uid: int | None) -> ForeignUser:
+        if uid is None:
+            return ForeignUser(
+                "the account of this connection could not be determined, because the client closed its side: keep the "
+                "connection open until the answer is there. "
+                f"Only {self._account} and root may use this service (CARD_API_PEERS)"
+            )
+        return ForeignUser(
+            f"this connection comes from {account(uid)}; the service runs as {self._account} and takes only that "
+            "account and root: run the client as one of them, or start the service with CARD_API_PEERS=any to let "
+            "every account of this machine in"
+        )
+
+
+def account(uid: int) -> str:
+    """An account as messages name it: ``alice (uid 1000)``."""
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except KeyError:
+        return f"uid {uid}"
+
+
+class Netlink:
+    """One netlink socket for all lookups. The kernel answers within the call that sends, so nothing waits."""
+
+    def __init__(self) -> None:
+        self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK, _NETLINK_SOCK_DIAG)
+        self._sequences = count(1)
+
+    def uid(self, client: Address, server: Address) -> int | None:
+        sequence = next(self._sequences) & 0xFFFFFFFF
+        try:
+            self._socket.send(query(client, server, sequence))
+            while True:
+                answer = self._socket.recv(4096)
+                _, kind, _, answered, _ = _MESSAGE_HEADER.unpack_from(answer)
+                if answered == sequence:
+                    return uid_in_answer(answer) if kind == _SOCK_DIAG_BY_FAMILY else None
+        except OSError:
+            return None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+def query(client: Address, server: Address, sequence: int) -> bytes:
+    """The netlink message that asks for the one socket of ``client`` that is connected to ``server``."""
+    source, destination = (ipaddress.ip_address(address) for address, _ in (client, server))
+    family = socket.AF_INET6 if source.version == 6 else socket.AF_INET
+    identity = struct.pack(
+        "!HH16s16s", client[1], server[1], source.packed, destination.packed
+    ) + struct.pack("=III", 0, _NO_COOKIE, _NO_COOKIE)  # fmt: skip
+    body = _QUERY.pack(family, socket.IPPROTO_TCP, 0, 0, _ALL_STATES) + identity
+    return (
+        _MESSAGE_HEADER.pack(_MESSAGE_HEADER.size + len(body), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST, sequence, 0) + body
+    )
+
+
+def uid_in_answer(answer: bytes) -> int | None:
+    """The owner in an answer to :func:`query`."""
+    uid, inode = struct.unpack_from("=II", answer, _OWNER_AT)
+    return uid if answer[_STATE_AT] == _ESTABLISHED and inode else None
+
+
+def uid_in_tables(client: Address, server: Address) -> int | None:
+    """The owner by the tables of the kernel; a table that cannot be read has no rows."""
+    for table in _TABLES[ipaddress.ip_address(client[0]).version]:
+        with suppress(OSError), Path(table).open(encoding="ascii") as rows:
+            mapped = table.endswith("6")
+            found = uid_in_rows(rows, _hexadecimal(client, mapped=mapped), _hexadecimal(server, mapped=mapped))
+            if found is not None:
+                return found
+    return None
+
+
+def uid_in_rows(rows: Iterable[str], local: str, remote: str) -> int | None:
+    """The owner in rows of ``/proc/net/tcp``: number, local and remote address, state, three columns, uid, timeouts,
+    inode."""
+    for row in rows:
+        columns = row.split()
+        if columns[1:3] == [local, remote]:
+            is_held = int(columns[3], 16) == _ESTABLISHED and columns[9] != "0"
+            return int(columns[7]) if is_held else None
+    return None
+
+
+def _hexadecimal(address: Address, *, mapped: bool) -> str:
+    """An address as those tables write it: words of 32 bits as the machine reads them, and the port."""
+    host = ipaddress.ip_address(address[0])
+    packed = ipaddress.IPv6Address(f"::ffff:{host}").packed if mapped and host.version == 4 else host.packed
+    words = struct.unpack(f"={len(packed) // 4}I", packed)
+    return "".join(f"{word:08X}" for word in words) + f":{address[1]:04X}"
+
+
+def _works(lookup: Lookup, uid: int) -> bool:
+    """Whether ``lookup`` finds the owner of a connection of our own. A kernel without the module for sock_diag gives
+    the same answer as for a connection that does not exist, so only a try tells."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        closing(socket.create_connection(server.getsockname())) as client,
+    ):
+        return lookup(client.getsockname(), server.getsockname()) == uid
