@@ -50,6 +50,12 @@ def _loopback(text: str) -> str:
     return text
 
 
+def _peers(text: str) -> str:
+    if text not in ("owner", "any"):
+        raise ValueError("must be owner or any")
+    return text
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -78,6 +84,15 @@ class Settings:
 
     api_host: Annotated[str, Setting("CARD_API_HOST", _loopback, "127.0.0.1", "Address to listen on; loopback only.")]
     api_port: Annotated[int, Setting("CARD_API_PORT", _port, "8080", "TCP port; 0 selects a free one.")]
+    api_peers: Annotated[
+        str,
+        Setting(
+            "CARD_API_PEERS",
+            _peers,
+            "owner",
+            "Accounts that may use the TCP port: owner (the service's own and root) or any.",
+        ),
+    ]
     state_dir: Annotated[
         Path,
         Setting("CARD_STATE_DIR", _path, str(ROOT / ".state" / "card"), "Directory of all stored state (mode 0700)."),

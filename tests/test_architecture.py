@@ -57,7 +57,7 @@ CARD = House(
         "pynvim": ("neovim",),
         "simple_websocket": ("web.listener",),
         "sqlite3": ("state",),
-        "waitress": ("web.listener", "web.connections"),
+        "waitress": ("web.waitress_adapter",),
         "gdb": ("container.gdb_plugin",),
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
@@ -289,8 +289,8 @@ def test_a_circle_is_found() -> None:
         ("cardapp.private", "from cardapp.settings import load", "private may not import settings"),
         ("cardapp.web.app", "import sqlite3", "sqlite3 is imported only in state"),
         ("cardapp.session.editor", "import bottle", "bottle is imported only in web"),
-        ("cardapp.web.app", "from waitress.server import create_server", "waitress is imported only in web.listener"),
-        ("cardapp.web.listeners", "import waitress", "waitress is imported only in web.listener"),
+        ("cardapp.web.app", "from waitress import serve", "waitress is imported only in web.waitress_adapter"),
+        ("cardapp.web.listener", "import waitress", "waitress is imported only in web.waitress_adapter"),
         ("cardapp.card.navigation", "import threading", "a pure module may not import threading"),
         ("cardapp.mcp.jsonrpc", "from socket import socket", "a pure module may not import socket"),
         ("cardapp.state.events", "import time\ndef f():\n    time.sleep(1)", "do not sleep"),
@@ -334,7 +334,7 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
 @pytest.mark.parametrize(
     ("name", "source"),
     [
-        ("cardapp.web.listener", "import waitress\nfrom cardapp.errors import CardAppError"),
+        ("cardapp.web.waitress_adapter", "import waitress\nfrom cardapp.errors import CardAppError"),
         ("cardapp.state", "from . import database\nfrom ..card import model"),
         (
             "cardapp.container.mcp_server",

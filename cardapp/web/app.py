@@ -1,4 +1,4 @@
-"""The API's table of routes; routing, checking and the API description are all made from it."""
+"""The API's table of routes, from which routing, validation and the API description are made."""
 
 from __future__ import annotations
 
@@ -94,12 +94,12 @@ def _described() -> dict[str, Any]:
 
 
 def make_app(services: Services) -> WsgiApp:
-    """The API over ``services``; it still needs the gate in front (:mod:`cardapp.web.gate`)."""
+    """The API over ``services``; to be served behind :class:`cardapp.web.gate.Gate`."""
     return routed(ROUTES, services)
 
 
 def intakes(evidence_max_bytes: int) -> dict[str, Intake]:
-    """What the gate lets through beside small JSON: a picture within its limit, and room for a form around it."""
+    """The paths that accept another body than small JSON: a picture up to its limit, and the form around it."""
     return {
         route.path: Intake(route.body.media_types, evidence_max_bytes + JSON_LIMIT)
         for route in ROUTES

@@ -1,168 +1,192 @@
-"""A connection as this service keeps it: what it refuses to parse, when it is closed, and how its failures are told."""
+"""The limits of a connection: what it may send, how much is kept, how long it may idle, how fast it must read."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from time import monotonic
 from typing import Any, NamedTuple
 
-from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser, ParsingError
-from waitress.task import ErrorTask, WSGITask
-
-from cardapp.errors import CardAppError, TooLarge
-from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
-from cardapp.web.gate import secured
+from cardapp.web.failures import InternalError, TooManyBodies
+from cardapp.web.gate import Gate, too_large
+from cardapp.web.peer import Address, MakeError
 
 IDLE_SECONDS = 60
-"""A connection on which nothing moves for so long is closed, a client that does not read its answer too; likewise one
-that falls so far behind ``LEAST_RATE``."""
+"""A connection without traffic for this long is closed, also when its client does not read its response; and so is a
+client that falls this far behind ``LEAST_RATE``."""
 
 ARRIVAL_SECONDS = 120.0
-"""How long one request may take to arrive: a picture over a slow tunnel does it, a client that drips bytes does not."""
+"""Longest time for one request to arrive: enough for a picture through a slow tunnel."""
 
 UNREAD_BYTES = 1 << 30
-"""Bytes of all answers that may lie in temporary files until their clients take them. Only beyond this does a worker
-wait for a client, at waitress' 16 MiB: until then it, and the read transaction of a report, end at their own pace."""
+"""Maximum total of unsent response bytes; above it a worker blocks on its client. Below it workers, and the read
+transaction of a report, end without waiting for clients: waitress keeps the bytes in temporary files."""
 
 LEAST_RATE = 256 * 1024
-"""Bytes per second that a client has to take of its answer while a worker waits to write the rest."""
+"""Bytes per second that a client must read while a worker blocks on it."""
 
 CROWDED_SECONDS = 5.0
-"""In place of ``IDLE_SECONDS`` for a client that falls behind ``LEAST_RATE``, while requests queue for a worker. The
-system's buffers empty in bursts of up to a megabyte."""
+"""Replaces ``IDLE_SECONDS`` for a client behind ``LEAST_RATE`` while requests queue for a worker. Not shorter, because
+the buffers of the kernel empty in bursts of up to a megabyte."""
+
+LINGER_SECONDS = 30.0
+LINGER_BYTES = 64 * 1024 * 1024
+"""After a refusal the rest of the request is read and dropped up to these bounds. Closing at once would make the kernel
+reset the connection, and a client that is still writing would lose the response."""
+
+BODIES_BYTES = 64 * 1024 * 1024
+"""Maximum total of request bodies that are kept at once."""
+UNCOUNTED_BYTES = 16 * 1024
+"""A body up to this size does not count, so small requests are accepted while large uploads are refused."""
+
+_log = logging.getLogger(__name__)
 
 
 class Patience(NamedTuple):
-    """Seconds until a connection is closed: see the constants."""
+    """Seconds until a connection is closed; the constants of the same names say why."""
 
     arrival: float = ARRIVAL_SECONDS
     idle: float = IDLE_SECONDS
     crowded: float = CROWDED_SECONDS
+    linger: float = LINGER_SECONDS
 
 
-class Parser(HTTPRequestParser):
-    """Refuses what two readers could read in two ways: a request with both framings (RFC 9112, section 6.1)."""
+class Bodies:
+    """The bytes of all request bodies that are kept at once; safe to use from several threads."""
 
-    def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
-        if "TRANSFER_ENCODING" in self.headers:
-            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
-        if self.chunked and "CONTENT_LENGTH" in self.headers:
-            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+    def __init__(self, limit: int = BODIES_BYTES) -> None:
+        self._free = limit
+        self._lock = threading.Lock()
 
+    def reserve(self, size: int) -> bool:
+        """Whether there is room for ``size`` more bytes; if so they are reserved."""
+        with self._lock:
+            has_room = size <= self._free
+            if has_room:
+                self._free -= size
+        return has_room
 
-class _ProblemTask(ErrorTask):
-    """What waitress itself refuses, as the same problems with the same headers as everything else."""
-
-    _KINDS: Mapping[int, type[CardAppError]] = {
-        413: TooLarge,
-        431: HeadersTooLarge,
-        500: InternalError,
-        501: UnknownCoding,
-    }
-
-    def execute(self) -> None:
-        request: Any = self.request
-        error = request.error
-        kind = self._KINDS.get(error.code, BadRequest)
-        reply = problem(kind(f"the request cannot be read: {error.body}"))
-        assert isinstance(reply.body, bytes)
-        self.status = status_line(reply.status)
-        self.response_headers = secured([("Content-Type", reply.media_type), *reply.headers])
-        self.set_close_on_finish()
-        self.content_length = len(reply.body)
-        self.write(reply.body)
+    def release(self, size: int) -> None:
+        with self._lock:
+            self._free += size
 
 
-class _Task(WSGITask):
-    """Keeps the connection after an answer without a body (304), whose end needs no length (RFC 9112, section 6.3):
-    a page that polls with its entity tag would otherwise connect anew each time."""
+@dataclass(frozen=True)
+class Rules:
+    """What one listening socket applies to its connections. ``admit`` gets the address of a connection's client and
+    that of our end, and returns the error that answers every request of the connection, or None."""
 
-    def set_close_on_finish(self) -> None:
-        request: Any = self.request
-        asked = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
-        if self.has_body or asked:
-            super().set_close_on_finish()
+    gate: Gate
+    bodies: Bodies
+    unread_bytes: int = UNREAD_BYTES
+    admit: Callable[[Address, Address], MakeError | None] | None = None
+
+    def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
+        """What ``admit`` says of a connection; if it fails, the connection is refused."""
+        try:
+            return self.admit(client[:2], accepted.getsockname()[:2]) if self.admit is not None else None
+        except Exception:
+            _log.exception("internal error: the account of a connection could not be looked up")
+            return lambda: InternalError("the account of this connection could not be looked up: see the service's log")
 
 
-class Channel(HTTPChannel):
-    """One connection; knows for how long its request has been arriving, and how its client keeps up with an answer."""
+class Reception:
+    """One request as it arrives. ``close`` any number of times."""
 
-    parser_class = Parser
-    task_class = _Task
-    error_task_class = _ProblemTask
-    _arriving_since: float | None = None
-    _is_waited_for = False
-    _paid_until = 0.0
-    """The moment up to which the client has taken what ``LEAST_RATE`` asks for."""
+    def __init__(self, rules: Rules, foreign: MakeError | None) -> None:
+        self._rules = rules
+        self._foreign = foreign
+        self._limit = 0
+        self._reserved = 0
 
-    def __init__(self, unread_bytes: int, *rest: Any, **named: Any) -> None:
-        super().__init__(*rest, **named)
-        self._unread_bytes = unread_bytes
+    def judge(self, head: Mapping[str, Any], *, has_body: bool) -> MakeError | None:
+        """Why the request is refused, now that its head is complete. One without a body passes here, as the application
+        is behind the same gate: then the connection need not be closed."""
+        if self._foreign is not None or not has_body:
+            return self._foreign
+        self._limit = self._rules.gate.body_limit(head)
+        refused = self._rules.gate.refusal(head)
+        return None if refused is None else lambda: refused
 
-    def received(self, data: bytes) -> bool:
-        result: bool = super().received(data)
-        if self.request is None:
+    def keep(self, size: int) -> MakeError | None:
+        """Why the request is refused, now that ``size`` bytes of its body are kept."""
+        if size > self._limit:
+            return lambda: too_large(self._limit)
+        if size > UNCOUNTED_BYTES:
+            if not self._rules.bodies.reserve(size - self._reserved):
+                return lambda: TooManyBodies(
+                    "too many request bodies are arriving at once: send this one again a little later"
+                )
+            self._reserved = size
+        return None
+
+    def close(self) -> None:
+        self._rules.bodies.release(self._reserved)
+        self._reserved = 0
+
+
+class Activity:
+    """What happened on one connection and when, in monotonic seconds."""
+
+    def __init__(self) -> None:
+        self.moved = monotonic()
+        """Last traffic."""
+        self.is_blocking = False
+        """Whether a worker blocks on the client."""
+        self._arriving_since: float | None = None
+        self._read_until = 0.0
+        """The moment up to which the client has read what ``LEAST_RATE`` demands."""
+        self._lingering_since: float | None = None
+        self._dropped = 0
+
+    def arriving(self, *, is_partial: bool) -> None:
+        """Bytes of a request arrived; ``is_partial``: more of it is missing."""
+        self.moved = monotonic()
+        if not is_partial:
             self._arriving_since = None
         elif self._arriving_since is None:
             self._arriving_since = monotonic()
-        return result
+
+    def sending(self) -> None:
+        """Response bytes are about to be sent, and none was unsent before."""
+        self.moved = self._read_until = monotonic()
+
+    def sent(self, size: int) -> None:
+        """The client's side took so many bytes of the response."""
+        now = monotonic()
+        if size:
+            self.moved = now
+        self._read_until = min(self._read_until + size / LEAST_RATE, now)
+
+    def linger(self) -> None:
+        """The refusal is sent; what still arrives is dropped from now on."""
+        self._arriving_since = None
+        self._lingering_since = monotonic()
 
     @property
-    def last_activity(self) -> float:
-        """When something moved here, in monotonic seconds, whatever time waitress notes."""
-        return self._moved
+    def is_lingering(self) -> bool:
+        return self._lingering_since is not None
 
-    @last_activity.setter
-    def last_activity(self, _wall: float) -> None:
-        self._moved = monotonic()
-
-    def write_soon(self, data: bytes) -> int:
-        if not self.total_outbufs_len:
-            self._paid_until = monotonic()  # until now there was nothing to take
-        written: int = super().write_soon(data)
-        return written
-
-    def send(self, data: bytes, do_close: bool = True) -> int:
-        sent: int = super().send(data, do_close=do_close)
-        self._paid_until = min(self._paid_until + sent / LEAST_RATE, monotonic())
-        return sent
-
-    def _flush_outbufs_below_high_watermark(self) -> None:
-        """Where waitress lets a worker wait until its client has taken enough; here only with much unread by all."""
-        if self.total_outbufs_len <= self.adj.outbuf_high_watermark or self._unread() < self._unread_bytes:
-            return
-        inherited: Any = super()  # whose annotations leave this out
-        self._is_waited_for = True
-        try:
-            inherited._flush_outbufs_below_high_watermark()
-        finally:
-            self._is_waited_for = False
-
-    def _unread(self) -> int:
-        """Bytes of answers on all connections of this one's loop."""
-        connections: Any = vars(self)["_map"]  # which the annotations leave out too
-        return sum(found.total_outbufs_len for found in list(connections.values()) if isinstance(found, Channel))
-
-    def is_overdue(self, patience: Patience, *, crowded: bool) -> bool:
-        """Whether its request should have arrived by now, nothing moves on it, or its client does not read on."""
-        now = monotonic()
-        if self._arriving_since is not None and now - self._arriving_since > patience.arrival:
-            return True
-        if not self.total_outbufs_len:
-            return not self.requests and now - self._moved > patience.idle
-        if self._is_waited_for and now - self._paid_until > (patience.crowded if crowded else patience.idle):
-            return True
-        return now - self._moved > patience.idle
+    def drop(self, size: int) -> bool:
+        """``size`` bytes were dropped; False when that was the last that is read."""
+        self._dropped += size
+        return self._dropped < LINGER_BYTES
 
     def is_unused(self, seconds: float) -> bool:
-        """Whether for so long nothing moved on it, and no answer to it is under way."""
-        is_quiet = not (self.requests or self.total_outbufs_len)
-        return is_quiet and monotonic() - self._moved >= seconds
+        """Whether the connection, on which no response is under way, can be closed to make room for another one."""
+        return self.is_lingering or monotonic() - self.moved >= seconds
 
-    def handle_close(self) -> None:
-        super().handle_close()
-        if self.request is not None:
-            self.request.close()
-            self.request = None
+    def is_overdue(self, patience: Patience, *, crowded: bool, is_sending: bool, is_served: bool) -> bool:
+        """Whether the connection has to be closed. ``crowded``: requests queue for a worker; ``is_sending``: response
+        bytes are unsent; ``is_served``: a request has arrived whose response is not complete."""
+        now = monotonic()
+        if self._lingering_since is not None:
+            return now - self._lingering_since > patience.linger
+        if self._arriving_since is not None and now - self._arriving_since > patience.arrival:
+            return True
+        if self.is_blocking and now - self._read_until > (patience.crowded if crowded else patience.idle):
+            return True
+        return (is_sending or not is_served) and now - self.moved > patience.idle

@@ -1,14 +1,16 @@
-"""The one gate in front of everything: who may ask, how large, and which headers every answer carries.
+"""The gate: which requests are refused before any handler sees them, and the headers of every response.
 
-There is no login, so any page in the user's browser is a possible caller. What keeps it out (sources: the Fetch
-standard for ``Origin`` and ``Sec-Fetch-Site``; RFC 9110, section 15.5.20 for 421):
+There is no login, so a page of any site that is open in the user's browser can send requests. The rules against that
+(sources: the Fetch standard for ``Origin`` and ``Sec-Fetch-Site``; RFC 9110, section 15.5.20 for 421):
 
-- a fixed list of Host names with the bound port; a rebound DNS name shows its own name there and is refused,
-- ``Origin``, when present, must be one of our own; ``null`` is nobody's,
-- an unsafe method from another site, as the browser itself says, is refused, and so is a WebSocket without Origin,
-- JSON routes take ``application/json`` only, which a foreign page can send only after a preflight that nobody answers.
+- ``Host`` must be one of a fixed list with the bound port; after DNS rebinding a browser sends the attacker's name.
+- ``Origin``, when present, must be our own; ``null`` is refused.
+- An unsafe method that the browser marks as sent by another site is refused, and so is a WebSocket without ``Origin``.
+- JSON routes accept ``application/json`` only, which a page of another origin can send only after a preflight request,
+  and none is granted.
 
-The Unix socket is reachable by its owner alone, so Host and Origin say nothing there. Forwarding headers are not read.
+Only its owner can reach the Unix socket, so ``Host`` and ``Origin`` are not checked there. Forwarding headers are never
+read. All rules depend on the head of a request alone: the listener applies them before it keeps a body.
 """
 
 from __future__ import annotations
@@ -19,16 +21,19 @@ from functools import cached_property
 from typing import Any
 from urllib.parse import urlsplit
 
-from cardapp.errors import ForbiddenOrigin, TooLarge, UnsupportedMediaType, WrongHost
-from cardapp.web.failures import BadRequest, StartResponse, WsgiApp, problem_of, send
+from cardapp.errors import CardAppError, ForbiddenOrigin, TooLarge, UnsupportedMediaType, WrongHost
+from cardapp.web.failures import BadRequest, StartResponse, WsgiApp, problem, send
 from cardapp.web.http import JSON
 
 JSON_LIMIT = 64 * 1024
 
 ADDRESS = "cardapp.address"
-"""Where in the environment the gate leaves the URL of the service, as the client may use it."""
+"""The key under which the gate adds the service's URL, as this client can use it, to the WSGI environment."""
+CHUNKED = "HTTP_TRANSFER_ENCODING"
+"""In a head: the body comes in chunks, so its length is not known yet."""
 
 _SAFE_METHODS = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+_BARE_NAMES = frozenset({"CONTENT_LENGTH", "CONTENT_TYPE"})
 _FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 
 SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
@@ -45,7 +50,7 @@ SECURITY_HEADERS: tuple[tuple[str, str], ...] = (
 
 @dataclass(frozen=True)
 class Tcp:
-    """A TCP listener on loopback: ``host`` as configured, ``port`` as bound. ``names`` are its allowed Hosts."""
+    """TCP over loopback: ``host`` as configured, ``port`` as bound. ``names`` are the allowed Hosts."""
 
     host: str
     port: int
@@ -57,14 +62,14 @@ class Tcp:
 
     @cached_property
     def names(self) -> frozenset[str]:
-        """Every Host that means this listener, in lower case."""
+        """Every Host of this service, in lower case."""
         bare = {"127.0.0.1", "localhost", "[::1]", _bracketed(self.host)}
         return frozenset({f"{name}:{self.port}" for name in bare} | (bare if self.port == 80 else set()))
 
 
 @dataclass(frozen=True)
 class Unix:
-    """The Unix socket, private to its owner; ``address`` is where a browser finds the same service."""
+    """The Unix socket, private to its owner; ``address`` is the URL of the same service for a browser."""
 
     address: str
 
@@ -74,37 +79,73 @@ Transport = Tcp | Unix
 
 @dataclass(frozen=True)
 class Intake:
-    """What a path takes as a body: its media types and its size in bytes."""
+    """What a path accepts as a body: its media types and its size in bytes."""
 
     media_types: tuple[str, ...] = (JSON,)
     limit: int = JSON_LIMIT
 
 
+_SMALL_JSON = Intake()
+
+
+class Gate:
+    """The rules for one transport. ``intakes`` are the paths that accept another body than small JSON.
+
+    A head is a WSGI environment, or what :func:`head_of` makes of a request whose body has not arrived.
+    """
+
+    def __init__(self, transport: Transport, intakes: Mapping[str, Intake]) -> None:
+        self._transport = transport
+        self._intakes = intakes
+
+    def refusal(self, head: Mapping[str, Any]) -> CardAppError | None:
+        """Why the request is refused; None when it passes."""
+        try:
+            if isinstance(self._transport, Tcp):
+                _check_host(head, self._transport.names)
+                _check_origin(head, self._transport.names)
+            _check_body(head, self._intake(head))
+        except CardAppError as error:
+            return error
+        return None
+
+    def body_limit(self, head: Mapping[str, Any]) -> int:
+        """Bytes that the body of this request may have."""
+        return self._intake(head).limit
+
+    def guard(self, app: WsgiApp) -> WsgiApp:
+        """``app`` behind the gate. Every response gets the security headers."""
+
+        def guarded(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+                return start_response(status, secured(headers), *rest)
+
+            refused = self.refusal(environ)
+            if refused is not None:
+                return send(problem(refused), start, bare=environ["REQUEST_METHOD"] == "HEAD")
+            is_tcp = isinstance(self._transport, Tcp)
+            environ[ADDRESS] = f"http://{environ['HTTP_HOST']}" if is_tcp else self._transport.address
+            return app(environ, start)
+
+        return guarded
+
+    def _intake(self, head: Mapping[str, Any]) -> Intake:
+        return self._intakes.get(head["PATH_INFO"], _SMALL_JSON)
+
+
+def head_of(headers: Mapping[str, str], method: str, path: str, target: str, *, is_chunked: bool) -> dict[str, str]:
+    """A head with the keys and values that the WSGI environment will have; ``headers`` by WSGI names without HTTP_."""
+    head = {name if name in _BARE_NAMES else f"HTTP_{name}": value for name, value in headers.items()}
+    head["REQUEST_METHOD"] = method
+    head["PATH_INFO"] = "/" + path.lstrip("/") if path.startswith("/") else path
+    head["REQUEST_URI"] = target
+    if is_chunked:
+        head[CHUNKED] = "chunked"
+    return head
+
+
 def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
-
-
-def gated(app: WsgiApp, transport: Transport, intakes: Mapping[str, Intake]) -> WsgiApp:
-    """``app`` behind the gate of ``transport``; ``intakes`` are the paths that take something else than JSON."""
-
-    def guarded(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
-        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
-            return start_response(status, secured(headers), *rest)
-
-        try:
-            if isinstance(transport, Tcp):
-                _check_host(environ, transport.names)
-                _check_origin(environ, transport.names)
-                environ[ADDRESS] = f"http://{environ['HTTP_HOST']}"
-            else:
-                environ[ADDRESS] = transport.address
-            _check_body(environ, intakes.get(environ["PATH_INFO"], Intake()))
-        except Exception as error:
-            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
-            return send(problem_of(error, what), start, bare=environ["REQUEST_METHOD"] == "HEAD")
-        return app(environ, start)
-
-    return guarded
 
 
 def secured(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -114,15 +155,15 @@ def secured(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     return given + [(name, value) for name, value in SECURITY_HEADERS if name.lower() not in names]
 
 
-def _check_host(environ: Mapping[str, Any], names: frozenset[str]) -> None:
-    host = environ.get("HTTP_HOST", "")
+def _check_host(head: Mapping[str, Any], names: frozenset[str]) -> None:
+    host = head.get("HTTP_HOST", "")
     if host.lower() not in names:
         raise WrongHost(
             f"the Host header {host[:100]!r} does not name this service: use {_listed(names)}"
             " (through a tunnel: the same port on both ends)"
         )
-    # A request line may name the host too (RFC 9112, section 3.2.2), and then it goes before the header.
-    target = environ.get("REQUEST_URI", "/")
+    # A host in the request line overrides the header (RFC 9112, section 3.2.2).
+    target = head.get("REQUEST_URI", "/")
     if not target.startswith(("/", "*")) and _authority(target) not in names:
         raise WrongHost(f"the request line names another host: use {_listed(names)}")
 
@@ -134,41 +175,50 @@ def _authority(target: str) -> str:
         return ""
 
 
-def _check_origin(environ: Mapping[str, Any], names: frozenset[str]) -> None:
-    origin = environ.get("HTTP_ORIGIN")
+def _check_origin(head: Mapping[str, Any], names: frozenset[str]) -> None:
+    origin = head.get("HTTP_ORIGIN")
     if origin is not None and origin.lower() not in {f"http://{name}" for name in names}:
         raise ForbiddenOrigin(
-            f"a page of {origin[:100]!r} may not ask here: open {_listed(names)}, or use a client that is no browser"
+            f"pages of {origin[:100]!r} may not use this service: open {_listed(names)}, or use a client that is not "
+            "a browser"
         )
-    if origin is None and environ.get("HTTP_UPGRADE") is not None:
-        raise ForbiddenOrigin("an upgrade over TCP must say its Origin: connect from our own page or the Unix socket")
-    site = environ.get("HTTP_SEC_FETCH_SITE", "").strip().lower()
-    if environ["REQUEST_METHOD"] not in _SAFE_METHODS and site in _FOREIGN_SITES:
-        raise ForbiddenOrigin(f"a {site} page may not change anything here: send the request from our own page")
+    if origin is None and head.get("HTTP_UPGRADE") is not None:
+        raise ForbiddenOrigin(
+            "an upgrade over TCP needs an Origin header: connect from the service's own page or over the Unix socket"
+        )
+    site = head.get("HTTP_SEC_FETCH_SITE", "").strip().lower()
+    if head["REQUEST_METHOD"] not in _SAFE_METHODS and site in _FOREIGN_SITES:
+        raise ForbiddenOrigin(f"a {site} page may not change anything: send the request from the service's own page")
 
 
-def _check_body(environ: Mapping[str, Any], intake: Intake) -> None:
-    media_type = environ.get("CONTENT_TYPE", "")
-    length = _length(environ)
+def too_large(limit: int) -> TooLarge:
+    """The refusal of a body of more than ``limit`` bytes."""
+    return TooLarge(f"the body has more than {limit} bytes, which is the limit of this path: send less")
+
+
+def _check_body(head: Mapping[str, Any], intake: Intake) -> None:
+    media_type = head.get("CONTENT_TYPE", "")
+    length = _length(head)
     if length > intake.limit:
-        raise TooLarge(f"the body has {length} bytes, {intake.limit} are taken here: send less")
-    if environ["REQUEST_METHOD"] in _SAFE_METHODS or (not media_type and length == 0):
+        raise too_large(intake.limit)
+    has_body = length > 0 or CHUNKED in head
+    if head["REQUEST_METHOD"] in _SAFE_METHODS or not (media_type or has_body):
         return
     kind, _, parameters = media_type.partition(";")
     if kind.strip().lower() not in intake.media_types:
         raise UnsupportedMediaType(
-            f"{media_type[:100] or 'a body without Content-Type'} is not taken: send {', '.join(intake.media_types)}"
+            f"{media_type[:100] or 'a body without Content-Type'} is not accepted: send {', '.join(intake.media_types)}"
         )
     if intake.media_types == (JSON,) and not _says_utf8(parameters):
-        raise UnsupportedMediaType("JSON is UTF-8: leave the charset out of Content-Type, or say utf-8")
-    if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
-        raise UnsupportedMediaType("an encoded body is not taken here: send it without Content-Encoding")
+        raise UnsupportedMediaType("JSON is UTF-8: leave the charset out of Content-Type, or set it to utf-8")
+    if head.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() != "identity":
+        raise UnsupportedMediaType("encoded bodies are not accepted: send the body without Content-Encoding")
 
 
-def _length(environ: Mapping[str, Any]) -> int:
-    text = environ.get("CONTENT_LENGTH") or "0"
+def _length(head: Mapping[str, Any]) -> int:
+    text = head.get("CONTENT_LENGTH") or "0"
     if not (text.isascii() and text.isdigit()):
-        raise BadRequest("Content-Length is no number")
+        raise BadRequest("Content-Length is not a number")
     return int(text)
 
 

@@ -17,6 +17,7 @@ def test_defaults_follow_the_state_directory() -> None:
     assert settings.mcp_choice == Path("/tmp/s/mcp-choice.json")
     assert (settings.api_host, settings.api_port, settings.replay_timeout) == ("127.0.0.1", 8080, 30.0)
     assert settings.evidence_max_bytes == 10 * 1024 * 1024
+    assert settings.api_peers == "owner"
 
 
 def test_an_empty_value_means_the_default() -> None:

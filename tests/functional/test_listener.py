@@ -1,8 +1,9 @@
-"""The listener on real sockets: both transports, slow and rude clients, and a stop that lets running requests end."""
+"""The listener on real sockets: requests on both transports, slow clients, what blocks a start, and the stop."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
 import http.client
 import json
 import os
@@ -18,15 +19,20 @@ import pytest
 from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
-from cardapp.web import sockets
+from cardapp.web import connections, sockets
 from cardapp.web.connections import Patience
+from cardapp.web.gate import JSON_LIMIT
 from cardapp.web.listener import HEADER_BYTES, WORKERS, Listener
+from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
 
 WAIT = 10.0
 LONG = 16
 """Requests that wait for a replay while sixteen clients ask for other things."""
+
+JSON = ("Content-Type: application/json",)
+CHUNKED = "Transfer-Encoding: chunked"
 
 LARGE = 12_000_000
 """Bytes; more than the kernel buffers of a socket, less than what waitress holds before it lets the worker wait."""
@@ -216,7 +222,7 @@ def test_the_gate_stands_before_both(listener: Listener, settings: Settings) -> 
         assert (answer(unix)[0]) == 200
 
 
-# -- what waitress itself refuses --------------------------------------------------------------------------------------
+# -- refusals ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -230,15 +236,14 @@ def test_the_gate_stands_before_both(listener: Listener, settings: Settings) -> 
         (b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n", 400, "bad_request"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
         (b"GET / HTTP/1.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n", 400, "bad_request"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nx\r\n", 400, "bad_request"),
+        (b"GET /http://[/ HTTP/1.1\r\n\x00: x\r\n\r\n", 400, "bad_request"),
+        (b"GET http://[/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "bad_request"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 400, "bad_request"),
         (b"POST / HTTP/1.0\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400, "bad_request"),
         (b"GET / HTTP/1.1\r\nHost: x\r\nLong: " + b"x" * HEADER_BYTES + b"\r\n\r\n", 431, "headers_too_large"),
-        (b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 400000\r\n\r\n", 413, "too_large"),
     ],
 )  # fmt: skip
-def test_what_is_no_sound_http_is_a_problem(
-    client: socket.socket, request_bytes: bytes, status: int, code_: str
-) -> None:
+def test_invalid_http_is_a_problem(client: socket.socket, request_bytes: bytes, status: int, code_: str) -> None:
     client.sendall(request_bytes)
     found, headers, body = answer(client)
     assert (found, code(body)) == (status, code_)
@@ -249,18 +254,206 @@ def test_what_is_no_sound_http_is_a_problem(
     assert ended(client)
 
 
-def test_a_chunked_body_has_the_same_limits(client: socket.socket, listener: Listener) -> None:
-    json_body = ("Content-Type: application/json", "Transfer-Encoding: chunked")
-    piece = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
-    client.sendall(head(listener, "POST /x HTTP/1.1", *json_body) + piece + b"2\r\n{}\r\n0\r\n\r\n")
+PIECE = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+
+
+@pytest.mark.parametrize("rest", [b"2\r\n{}\r\n0\r\n\r\n", PIECE * 100])
+def test_a_chunked_body_has_the_same_limits(client: socket.socket, listener: Listener, rest: bytes) -> None:
+    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, CHUNKED) + PIECE + rest)
     status, _, body = answer(client)
     assert (status, code(body)) == (413, "too_large")
-    client.sendall(head(listener, "POST /x HTTP/1.1", *json_body))
-    with contextlib.suppress(ConnectionError):
-        for _ in range(20):
-            client.sendall(piece)
+    assert ended(client)
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        b"2\n\r\n{}\r\n0\r\n\r\n",
+        b"2\n{}\r\n0\r\n\r\n",
+        b"2;a=b\n\r\n{}\r\n0\r\n\r\n",
+        b"\r\n2\r\n{}\r\n0\r\n\r\n",
+        b"2\r\n{}\r\n0\r\nbad trailer\r\n\r\n",
+        b"x\r\n",
+    ],
+)
+def test_chunks_are_read_strictly(client: socket.socket, listener: Listener, chunks: bytes) -> None:
+    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, CHUNKED) + chunks)
     status, _, body = answer(client)
-    assert (status, code(body)) == (413, "too_large")
+    assert (status, code(body)) == (400, "bad_request")
+    assert ended(client)
+
+
+def test_a_refusal_does_not_wait_for_the_body(client: socket.socket, listener: Listener) -> None:
+    """Not a byte of the body is sent before the response is there."""
+    client.sendall(head(listener, "POST /x HTTP/1.1", "Content-Type: text/plain", "Content-Length: 60000"))
+    status, headers, body = answer(client)
+    assert (status, code(body), headers["connection"]) == (415, "unsupported_media_type", "close")
+
+
+def test_a_foreign_host_is_refused_before_its_body(listener: Listener, settings: Settings) -> None:
+    with connect(listener, settings, "tcp") as client:
+        upload = "Content-Type: image/png\r\nContent-Length: 300000\r\nExpect: 100-continue"
+        client.sendall(f"POST /api/evidence HTTP/1.1\r\nHost: evil.example\r\n{upload}\r\n\r\n".encode())
+        status, _, body = answer(client)
+        assert (status, code(body)) == (421, "wrong_host"), "and the body is not asked for"
+
+
+def test_a_request_without_a_body_is_refused_and_keeps_its_connection(listener: Listener, settings: Settings) -> None:
+    with connect(listener, settings, "tcp") as client:
+        for host, expected in ((b"evil.example", 421), (f"127.0.0.1:{listener.port}".encode(), 200)):
+            client.sendall(b"GET /x HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+            assert answer(client)[0] == expected
+
+
+def test_a_refused_head_request_gets_no_body(client: socket.socket, listener: Listener) -> None:
+    client.sendall(head(listener, "HEAD /x HTTP/1.1", *JSON, "Content-Length: 999999"))
+    assert client.recv(12) == b"HTTP/1.1 413"
+    received = b"".join(iter(lambda: client.recv(65536), b""))
+    assert received.endswith(b"\r\n\r\n")
+
+
+def test_a_request_without_a_body_may_expect_to_send_one(client: socket.socket, listener: Listener) -> None:
+    client.sendall(head(listener, "GET /x HTTP/1.1", "Expect: 100-continue"))
+    assert answer(client)[0] == 200
+
+
+# -- clients that write everything before they read --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [JSON_LIMIT + 1, 1_000_000, 20_000_000])
+def test_a_body_that_is_too_large_gets_its_answer(listener: Listener, size: int) -> None:
+    for _ in range(10):
+        connection = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=WAIT)
+        with contextlib.closing(connection):
+            connection.request("POST", "/x", b" " * size, {"Content-Type": "application/json"})
+            response = connection.getresponse()
+            assert (response.status, code(response.read())) == (413, "too_large")
+
+
+def test_a_chunked_body_that_grows_too_large_gets_its_answer(listener: Listener) -> None:
+    connection = http.client.HTTPConnection("127.0.0.1", listener.port, timeout=WAIT)
+    with contextlib.closing(connection):
+        pieces = iter([b" " * 100_000] * 50)
+        connection.request("POST", "/x", pieces, {"Content-Type": "application/json"}, encode_chunked=True)
+        assert connection.getresponse().status == 413
+
+
+def test_what_follows_a_refusal_is_read_up_to_a_bound(
+    client: socket.socket, listener: Listener, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connections, "LINGER_BYTES", 1_000_000)
+    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
+    assert answer(client)[0] == 413
+    with pytest.raises(ConnectionError):
+        client.sendall(b" " * 100_000_000)
+
+
+def test_what_follows_a_refusal_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
+    listener = Listener(settings, app, patience=Patience(linger=0.3))
+    listener.start()
+    try:
+        with connect(listener, settings, "tcp") as client:
+            client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
+            assert answer(client)[0] == 413
+            assert ended(client), "the response is complete"
+            with pytest.raises(ConnectionError):
+                send_on(client)
+    finally:
+        listener.stop()
+
+
+def send_on(client: socket.socket) -> None:
+    """Send a byte now and then, until the connection is broken or the patience of a test ends."""
+    pause = threading.Event()
+    for _ in range(100):
+        client.sendall(b" ")
+        pause.wait(WAIT / 100)
+
+
+# -- bodies under way together -----------------------------------------------------------------------------------------
+
+
+def held_bytes() -> int:
+    """The bytes of this process' temporary files that have no name."""
+    found = 0
+    for descriptor in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            status = os.stat(f"/proc/self/fd/{descriptor}")
+            found += status.st_size if stat.S_ISREG(status.st_mode) and status.st_nlink == 0 else 0
+    return found
+
+
+def send_what_is_taken(clients: list[socket.socket], data: bytes) -> None:
+    """Each client sends up to ``data`` and does not read."""
+    for client in clients:
+        with contextlib.suppress(ConnectionError):
+            client.sendall(data)
+
+
+LARGE_PICTURES = 10_000_000
+MANY = 12
+
+
+def large_uploads(state_dir: Path, app: App, host: str, **options: Any) -> tuple[int, list[int]]:
+    """``MANY`` clients send all but the end of a large picture: the bytes that are kept, and the statuses so far."""
+    settings = make_settings(state_dir, CARD_EVIDENCE_MAX_BYTES=str(LARGE_PICTURES))
+    listener = Listener(settings, app, **options)
+    listener.start()
+    try:
+        with contextlib.ExitStack() as stack:
+            clients = [stack.enter_context(connect(listener, settings, "tcp")) for _ in range(MANY)]
+            upload = f"Content-Type: image/png\r\nContent-Length: {LARGE_PICTURES}"
+            name = host or f"127.0.0.1:{listener.port}"
+            line = f"POST /api/evidence HTTP/1.1\r\nHost: {name}\r\n{upload}\r\n\r\n".encode()
+            send_what_is_taken(clients, line + b"x" * (LARGE_PICTURES - 1))
+            kept = held_bytes()
+            statuses = [status for client in clients if (status := early_status(client))]
+            with connect(listener, settings, "tcp") as small:
+                small.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 2") + b"{}")
+                assert answer(small)[0] == 200, "small requests are still accepted"
+        return kept, statuses
+    finally:
+        listener.stop()
+
+
+def early_status(client: socket.socket) -> int | None:
+    """The status of a response that is there, None of one that is not."""
+    client.settimeout(0.5)
+    try:
+        status, headers, _ = answer(client)
+    except TimeoutError:
+        return None
+    assert status != 503 or headers["retry-after"] == "1"
+    return status
+
+
+def test_bodies_of_refused_requests_are_not_kept(state_dir: Path, app: App) -> None:
+    kept, statuses = large_uploads(state_dir, app, "evil.example")
+    assert kept < LARGE_PICTURES
+    assert statuses == [421] * MANY
+
+
+def test_all_bodies_together_have_a_bound(state_dir: Path, app: App) -> None:
+    kept, statuses = large_uploads(state_dir, app, "", bodies_bytes=4 * LARGE_PICTURES)
+    assert kept <= 4 * LARGE_PICTURES
+    assert statuses == [503] * (MANY - 4)
+
+
+def test_the_space_of_bodies_is_free_again(state_dir: Path, app: App) -> None:
+    """After many uploads that ended, were cut off or refused, one more is taken."""
+    settings = make_settings(state_dir)
+    listener = Listener(settings, app, bodies_bytes=1)  # room for one picture
+    listener.start()
+    picture = ("Content-Type: image/png", "Content-Length: 300000")
+    try:
+        for size in (300_000, 200_000, 300_000, 100_000, 300_000):
+            with connect(listener, settings, "unix") as client:
+                client.sendall(head(listener, "POST /api/evidence HTTP/1.1", *picture) + b"x" * size)
+                if size == 300_000:
+                    assert answer(client)[0] == 200
+            until(lambda: listener._bodies._free >= 300_000)
+    finally:
+        listener.stop()
 
 
 def test_a_defect_tells_nothing(client: socket.socket, listener: Listener) -> None:
@@ -534,5 +727,84 @@ def test_only_loopback_is_bound() -> None:
     for host in ("0.0.0.0", "192.0.2.1", "::"):
         with pytest.raises(UsageError):
             sockets.bind_tcp(host, 0)
-    for host in ("127.0.0.1", "localhost"):
-        sockets.bind_tcp(host, 0).close()
+
+
+# -- IPv6 --------------------------------------------------------------------------------------------------------------
+
+
+def ipv6() -> bool:
+    try:
+        with socket.create_server(("::1", 0), family=socket.AF_INET6):
+            return True
+    except OSError:
+        return False
+
+
+needs_ipv6 = pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6 loopback address")
+
+
+def bound(host: str, port: int = 0) -> list[tuple[str, int]]:
+    with contextlib.ExitStack() as stack:
+        return [stack.enter_context(each).getsockname()[:2] for each in sockets.bind_tcp(host, port)]
+
+
+@needs_ipv6
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_both_addresses_of_localhost_are_bound(host: str) -> None:
+    (first, port), second = bound(host)
+    assert (first, second) == ("127.0.0.1", ("::1", port))
+
+
+@pytest.mark.parametrize("host", ["127.0.0.2", pytest.param("::1", marks=needs_ipv6)])
+def test_another_address_is_bound_alone(host: str) -> None:
+    assert [address for address, _ in bound(host)] == [host]
+
+
+@needs_ipv6
+def test_the_service_answers_on_ipv6(listener: Listener) -> None:
+    assert listener.addresses == (f"http://127.0.0.1:{listener.port}", f"http://[::1]:{listener.port}")
+    with socket.create_connection(("::1", listener.port), timeout=WAIT) as client:
+        client.sendall(f"GET /x HTTP/1.1\r\nHost: [::1]:{listener.port}\r\n\r\n".encode())
+        assert answer(client)[0] == 200
+
+
+@needs_ipv6
+def test_a_port_that_another_program_has_on_ipv6_is_refused(settings: Settings, state_dir: Path, app: App) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        error = refused(make_settings(state_dir, CARD_API_PORT=str(port)), app, "address_in_use")
+        assert "::1" in error.detail
+
+
+@needs_ipv6
+def test_a_free_port_is_free_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
+    real, tried = sockets._bound, []
+
+    def taken_once(address: str, port: int) -> socket.socket:
+        if address == "::1":
+            tried.append(port)
+            if len(tried) == 1:
+                raise StateError("taken", code="address_in_use")
+        return real(address, port)
+
+    monkeypatch.setattr(sockets, "_bound", taken_once)
+    (_, port), (_, port6) = bound("127.0.0.1")
+    assert port == port6 == tried[-1]
+    assert len(tried) == 2
+
+
+@pytest.mark.parametrize("number", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
+def test_without_ipv6_only_ipv4_is_bound(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    class OldSocket(socket.socket):
+        def __init__(self, family: int, kind: int) -> None:
+            if family == socket.AF_INET6 and number == errno.EAFNOSUPPORT:
+                raise OSError(number, os.strerror(number))
+            super().__init__(family, kind)
+
+        def bind(self, address: Any) -> None:
+            if self.family == socket.AF_INET6:
+                raise OSError(number, os.strerror(number))
+            super().bind(address)
+
+    monkeypatch.setattr(sockets.socket, "socket", OldSocket)
+    assert [address for address, _ in bound("127.0.0.1")] == ["127.0.0.1"]

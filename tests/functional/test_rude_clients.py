@@ -195,7 +195,7 @@ def test_few_descriptors_keep_nobody_out(card_environment: dict[str, str], state
             assert len(os.listdir(f"/proc/{server.process.pid}/fd")) < 450
     finally:
         server.kill()
-    assert (state_dir / "log").read_text() == ""
+    assert [line for line in (state_dir / "log").read_text().splitlines() if "started as root" not in line] == []
 
 
 @BOTH
@@ -348,6 +348,8 @@ def test_half_closed_and_reset_connections_leave_nothing(served: Served, transpo
         reset.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         reset.close()
     asked = served.rude(transport, "GET / HTTP/1.1")
+    assert status(asked) == 200, "so it was accepted before it is half closed"
+    asked.sendall(served.head("GET / HTTP/1.1"))
     asked.shutdown(socket.SHUT_WR)
     assert status(asked) == 200
     assert served.seconds() < QUICK

@@ -22,7 +22,7 @@ from cardapp.state import publication
 from cardapp.state.database import Database
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES, intakes, make_app
-from cardapp.web.gate import Tcp, gated
+from cardapp.web.gate import Gate, Tcp
 from cardapp.web.route import Route
 from cardapp.web.services import Services
 
@@ -254,8 +254,8 @@ class Api:
     """A client of the gated application. Every answer must be documented: its status, its headers, its body's shape."""
 
     def __init__(self, services: Services) -> None:
-        app = gated(make_app(services), Tcp("127.0.0.1", 8080), intakes(services.settings.evidence_max_bytes))
-        self.app = webtest.TestApp(app)
+        gate = Gate(Tcp("127.0.0.1", 8080), intakes(services.settings.evidence_max_bytes))
+        self.app = webtest.TestApp(gate.guard(make_app(services)))
 
     def __call__(
         self,

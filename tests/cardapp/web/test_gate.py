@@ -1,4 +1,4 @@
-"""The gate, as a matrix: who asks on which transport, with which method, and what comes of it."""
+"""The gate: which requests pass and which are refused, by transport, headers and method."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from cardapp.web.gate import ADDRESS, JSON_LIMIT, SECURITY_HEADERS, Intake, Tcp, Transport, Unix, gated
+from cardapp.web import gate as gate_module
+from cardapp.web.gate import ADDRESS, CHUNKED, JSON_LIMIT, SECURITY_HEADERS, Intake, Tcp, Transport, Unix, head_of
 
 TCP = Tcp("127.0.0.1", 8080)
 UNIX = Unix("http://127.0.0.1:8080")
@@ -16,7 +17,7 @@ UPLOAD = "/upload"
 
 
 class Behind:
-    """What stands behind the gate: counts who got through and keeps the last environment."""
+    """The application behind the gate: counts the requests that pass and keeps the last environment."""
 
     def __init__(self) -> None:
         self.through = 0
@@ -43,7 +44,7 @@ class Gate:
         def start_response(status: str, headers: list[tuple[str, str]]) -> None:
             seen.update(status=int(status.split()[0]), headers=dict(headers))
 
-        body = b"".join(gated(self.behind, transport, intakes)(whole, start_response))
+        body = b"".join(gate_module.Gate(transport, intakes).guard(self.behind)(whole, start_response))
         return seen["status"], json.loads(body) if body else {}, seen["headers"]
 
 
@@ -263,3 +264,31 @@ def test_the_address_is_the_one_the_client_may_use(gate: Gate) -> None:
     gate(UNIX, HTTP_HOST="evil.example")
     assert gate.behind.environ[ADDRESS] == "http://127.0.0.1:8080"
     assert Tcp("::1", 8080).address == "http://[::1]:8080"
+
+
+def test_a_body_in_chunks_needs_a_type_before_its_length_is_known(gate: Gate) -> None:
+    chunked = {"REQUEST_METHOD": "POST", CHUNKED: "chunked"}
+    refused(gate, 415, "unsupported_media_type", **chunked)
+    refused(gate, 415, "unsupported_media_type", **chunked, CONTENT_TYPE="text/plain")
+    passed(gate, **chunked, CONTENT_TYPE="application/json")
+
+
+def test_a_head_says_the_same_as_the_environment() -> None:
+    headers = {"HOST": "a", "CONTENT_TYPE": "b", "CONTENT_LENGTH": "1", "CONTENT_ENCODING": "gzip"}
+    head = head_of(headers, "PUT", "//x/y", "//x/y?q", is_chunked=False)
+    assert head == {
+        "HTTP_HOST": "a",
+        "CONTENT_TYPE": "b",
+        "CONTENT_LENGTH": "1",
+        "HTTP_CONTENT_ENCODING": "gzip",
+        "REQUEST_METHOD": "PUT",
+        "PATH_INFO": "/x/y",
+        "REQUEST_URI": "//x/y?q",
+    }
+    assert head_of({}, "GET", "/", "/", is_chunked=True)[CHUNKED]
+
+
+def test_each_path_has_its_limit() -> None:
+    gate = gate_module.Gate(TCP, {UPLOAD: Intake(("image/png",), 100_000)})
+    assert gate.body_limit({"PATH_INFO": UPLOAD}) == 100_000
+    assert gate.body_limit({"PATH_INFO": "/api/state"}) == JSON_LIMIT

@@ -1,0 +1,304 @@
+"""Every member of waitress that its documentation does not name; the rest of the product uses this module only.
+
+waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
+buffers both, so a slow client costs a connection and no worker. Changed here: a request is judged when its head is
+complete, its body is counted as it arrives, chunks are read strictly, errors are problems, the rest of a refused
+request is dropped before its connection is closed, and a worker blocks on its client only above a total of unsent
+bytes. ``tests/cardapp/web/test_waitress_adapter.py`` lists the members with their signatures.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import socket
+import threading
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from waitress import wasyncore
+from waitress.channel import HTTPChannel
+from waitress.parser import HTTPRequestParser, ParsingError
+from waitress.receiver import ChunkedReceiver
+from waitress.server import create_server
+from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.utilities import BadRequest as MalformedChunk
+from waitress.utilities import Error
+
+from cardapp.errors import CardAppError
+from cardapp.web.chunked import ChunkedDecoder
+from cardapp.web.connections import Activity, Patience, Reception, Rules
+from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
+from cardapp.web.gate import head_of, secured
+from cardapp.web.peer import MakeError
+
+RECEIVE_BYTES = 64 * 1024
+_ACCEPTED_AT_ONCE = 64
+
+
+class _Refusal(Error):
+    """An error of ours in the place of one of waitress."""
+
+    def __init__(self, make: MakeError) -> None:
+        super().__init__("")
+        self.make = make
+
+
+class _StrictChunks(ChunkedReceiver):
+    def __init__(self, buf: Any) -> None:
+        super().__init__(buf)
+        self._decoder = ChunkedDecoder(buf.append)
+
+    def received(self, s: bytes) -> int:
+        try:
+            used = self._decoder.feed(s)
+        except ValueError as error:
+            self.error = MalformedChunk(str(error))
+            return len(s)
+        self.completed = self._decoder.is_complete
+        return used
+
+
+class Parser(HTTPRequestParser):
+    """One request as it arrives. ``close`` any number of times."""
+
+    def __init__(self, rules: Rules, foreign: MakeError | None, adj: Any) -> None:
+        super().__init__(adj)
+        self._reception = Reception(rules, foreign)
+
+    def received(self, data: bytes) -> int:
+        was_head = not self.headers_finished
+        used: int = super().received(data)
+        body: Any = self.body_rcv
+        found: Any = self  # its annotations lack some attributes
+        if self.error is None and self.headers_finished and not self.empty:
+            if was_head:
+                head = head_of(self.headers, found.command, found.path, found.request_uri, is_chunked=self.chunked)
+                refused = self._reception.judge(head, has_body=body is not None)
+            else:
+                refused = self._reception.keep(len(body))
+            self.error = _Refusal(refused) if refused else None
+        if body is None:
+            self.expect_continue = False  # waitress would wait for a body
+        if self.error is None:
+            return used
+        self.completed = True
+        self.expect_continue = False  # waitress would ask for the body
+        self.close()
+        return len(data)  # the rest belongs to the refused request
+
+    def parse_header(self, header_plus: bytes) -> None:
+        """Refuse a request with both framings, which two readers could read in two ways (RFC 9112, section 6.1)."""
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # waitress does not expect brackets in a target, and a number of 4301 digits
+            raise ParsingError("the target or Content-Length is not valid") from error
+        if "TRANSFER_ENCODING" in self.headers:
+            raise ParsingError("Transfer-Encoding needs HTTP/1.1")
+        if self.chunked and "CONTENT_LENGTH" in self.headers:
+            raise ParsingError("Content-Length and Transfer-Encoding exclude each other")
+        if self.chunked:
+            receiver: Any = self.body_rcv
+            self.body_rcv = _StrictChunks(receiver.getbuf())
+
+    def close(self) -> None:
+        super().close()
+        self._reception.close()
+
+
+class _ProblemTask(ErrorTask):
+    """Answers a refused request by the same problems, with the same headers, as the application's errors."""
+
+    _KINDS: Mapping[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
+
+    def execute(self) -> None:
+        request: Any = self.request
+        channel: Any = self.channel
+        channel.is_refused = True
+        error = request.error
+        kind = self._KINDS.get(error.code, BadRequest)
+        cause = error.make() if isinstance(error, _Refusal) else kind(f"the request cannot be read: {error.body}")
+        reply = problem(cause)
+        assert isinstance(reply.body, bytes)
+        self.status = status_line(reply.status)
+        self.response_headers = secured([("Content-Type", reply.media_type), *reply.headers])
+        self.set_close_on_finish()
+        self.content_length = len(reply.body)
+        self.write(b"" if getattr(request, "command", "") == "HEAD" else reply.body)
+
+
+class _Task(WSGITask):
+    def set_close_on_finish(self) -> None:
+        """Keep the connection after a response without a body (304), which needs no length to have an end (RFC 9112,
+        section 6.3): a page that polls with an entity tag would connect anew each time."""
+        request: Any = self.request
+        is_asked_for = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or is_asked_for:
+            super().set_close_on_finish()
+
+
+class Channel(HTTPChannel):
+    """One connection. A worker calls ``service``, ``write_soon`` and what they call, the loop all other methods."""
+
+    task_class = _Task
+    error_task_class = _ProblemTask
+    is_refused = False
+
+    def __init__(self, rules: Rules, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:
+        self._rules = rules
+        self.activity = Activity()
+        self.parser_class: Any = partial(Parser, rules, rules.refusal(sock, addr))
+        super().__init__(server, sock, addr, adj, map=map)
+
+    def received(self, data: bytes) -> bool:
+        result: bool = super().received(data)
+        self.activity.arriving(is_partial=self.request is not None)
+        return result
+
+    def handle_read(self) -> None:
+        if not self.activity.is_lingering:
+            super().handle_read()
+        elif not self.activity.drop(len(self.recv(RECEIVE_BYTES))):
+            self.handle_close()
+
+    def handle_write(self) -> None:
+        if not (self.is_refused and self.close_when_flushed):
+            super().handle_write()
+            return
+        inherited: Any = self
+        inherited._flush_exception(inherited._flush_some)
+        if self.will_close:
+            self.handle_close()
+        elif self.connected and not self.total_outbufs_len:
+            self.close_when_flushed = False  # which makes the connection readable again
+            self.activity.linger()
+            with suppress(OSError):  # the connection is broken, which the next read finds out
+                inherited.socket.shutdown(socket.SHUT_WR)
+
+    def write_soon(self, data: bytes) -> int:
+        if not self.total_outbufs_len:
+            self.activity.sending()
+        return int(super().write_soon(data))
+
+    def send(self, data: bytes, do_close: bool = True) -> int:
+        sent: int = super().send(data, do_close=do_close)
+        self.activity.sent(sent)
+        return sent
+
+    def _flush_outbufs_below_high_watermark(self) -> None:
+        """Where waitress blocks a worker on its client."""
+        if self.total_outbufs_len <= self.adj.outbuf_high_watermark or self._unread() < self._rules.unread_bytes:
+            return
+        inherited: Any = super()
+        self.activity.is_blocking = True
+        try:
+            inherited._flush_outbufs_below_high_watermark()
+        finally:
+            self.activity.is_blocking = False
+
+    def _unread(self) -> int:
+        """Unsent response bytes of all connections."""
+        connections: Any = vars(self)["_map"]
+        return sum(found.total_outbufs_len for found in list(connections.values()) if isinstance(found, Channel))
+
+    def is_overdue(self, patience: Patience, *, crowded: bool) -> bool:
+        """Whether a limit of time is exceeded; ``crowded``: requests queue for a worker."""
+        is_sending, is_served = bool(self.total_outbufs_len), bool(self.requests)
+        return self.activity.is_overdue(patience, crowded=crowded, is_sending=is_sending, is_served=is_served)
+
+    def is_unused(self, seconds: float) -> bool:
+        """Whether no response is under way, and nothing has moved for this long."""
+        return not (self.requests or self.total_outbufs_len) and self.activity.is_unused(seconds)
+
+    def handle_close(self) -> None:
+        super().handle_close()
+        if self.request is not None:
+            self.request.close()
+            self.request = None
+
+
+class _Dispatcher(ThreadedTaskDispatcher):
+    def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
+        threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
+
+    def end(self, timeout: float) -> None:
+        """Wait at most ``timeout`` seconds, by the monotonic clock, for running requests; drop the queued ones."""
+        deadline = monotonic() + timeout
+        self.set_thread_count(0)
+        with self.lock:
+            while self.threads and (remaining := deadline - monotonic()) > 0:
+                self.thread_exit_cv.wait(remaining)
+            while self.queue:
+                queued: Any = self.queue.popleft()
+                queued.cancel()
+
+
+class Loop:
+    """The loop and its workers. One thread calls ``listen`` first, then ``turn`` again and again, and ``close``; other
+    threads may use ``call``, ``backlog`` and ``end_workers``."""
+
+    def __init__(self, workers: int) -> None:
+        # A queue is normal while replays run; waitress warns of each request in it.
+        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
+        self._map: dict[int, Any] = {}
+        self._servers: list[Any] = []
+        self._dispatcher = _Dispatcher()
+        self._dispatcher.set_thread_count(workers)
+
+    def listen(self, bound: socket.socket, app: Any, rules: Rules, **adjustments: Any) -> None:
+        """Serve ``app`` on ``bound``; ``adjustments`` are documented arguments of waitress."""
+        adjustments |= {"sockets": [bound], "recv_bytes": RECEIVE_BYTES}
+        adjustments["max_request_body_size"] = 1 << 62  # Reception has the limits
+        server: Any = create_server(app, map=self._map, _dispatcher=self._dispatcher, **adjustments)
+        server.channel_class = partial(Channel, rules)
+        server.next_channel_cleanup = math.inf  # it uses the wall clock; Channel.is_overdue replaces it
+        server.handle_accept = partial(self._accept_some, server.handle_accept)
+        self._servers.append(server)
+
+    def turn(self, seconds: float) -> None:
+        """Wait at most this long for something to do, and do it."""
+        wasyncore.poll2(seconds, self._map)
+
+    def __len__(self) -> int:
+        """Connections, and the few descriptors of the loop itself."""
+        return len(self._map)
+
+    def connections(self) -> list[Channel]:
+        return [found for found in list(self._map.values()) if isinstance(found, Channel)]
+
+    def unsent(self) -> bool:
+        return any(channel.total_outbufs_len for channel in self.connections())
+
+    def backlog(self) -> int:
+        """Requests that wait for a worker."""
+        return len(self._dispatcher.queue)
+
+    def call(self, action: Callable[[], object]) -> None:
+        """Have the loop's thread run ``action``."""
+        self._servers[0].trigger.pull_trigger(action)
+
+    def stop_accepting(self) -> None:
+        """In the loop's thread. The triggers, which wake the loop, stay open to its end."""
+        for server in self._servers:
+            wasyncore.dispatcher.close(server)
+
+    def end_workers(self, timeout: float) -> None:
+        self._dispatcher.end(timeout)
+
+    def close(self) -> None:
+        for channel in self.connections():
+            channel.handle_close()
+        wasyncore.close_all(self._map, ignore_all=True)
+        for server in self._servers:
+            server.trigger.close()
+
+    def _accept_some(self, accept_one: Callable[[], None]) -> None:
+        """Without this each waiting connection would cost a turn of the loop."""
+        for _ in range(_ACCEPTED_AT_ONCE):
+            before = len(self._map)
+            accept_one()
+            if len(self._map) == before:
+                return

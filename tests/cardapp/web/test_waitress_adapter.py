@@ -1,0 +1,211 @@
+"""Every undocumented member of waitress that the adapter relies on still exists with its signature.
+
+An update of waitress that changes one fails the test of that member, before anything goes wrong at run time.
+"""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import socket
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import pytest
+import waitress.channel
+import waitress.parser
+import waitress.receiver
+import waitress.server
+import waitress.task
+import waitress.utilities
+from waitress import wasyncore
+from waitress.adjustments import Adjustments
+from waitress.buffers import OverflowableBuffer
+
+from cardapp.web import waitress_adapter
+
+MEMBERS: dict[str, dict[str, str]] = {
+    "channel": {
+        "__init__": "(self, server, sock, addr, adj, map=None)",
+        "_flush_exception": "(self, flush, do_close=True)",
+        "_flush_outbufs_below_high_watermark": "(self)",
+        "_flush_some": "(self, do_close=True)",
+        "_map": "dict",
+        "adj": "Adjustments",
+        "cancel": "(self)",
+        "close_when_flushed": "bool",
+        "connected": "bool",
+        "error_task_class": "type",
+        "handle_close": "(self)",
+        "handle_read": "(self)",
+        "handle_write": "(self)",
+        "parser_class": "type",
+        "received": "(self, data)",
+        "recv": "(self, buffer_size)",
+        "request": "NoneType",
+        "requests": "list",
+        "send": "(self, data, do_close=True)",
+        "socket": "socket",
+        "task_class": "type",
+        "total_outbufs_len": "int",
+        "will_close": "bool",
+        "write_soon": "(self, data)",
+    },
+    "parser": {
+        "__init__": "(self, adj)",
+        "body_rcv": "FixedStreamReceiver",
+        "chunked": "bool",
+        "close": "(self)",
+        "command": "str",
+        "completed": "bool",
+        "empty": "bool",
+        "error": "NoneType",
+        "expect_continue": "bool",
+        "headers": "dict",
+        "headers_finished": "bool",
+        "parse_header": "(self, header_plus)",
+        "path": "str",
+        "received": "(self, data)",
+        "request_uri": "str",
+    },
+    "receiver": {
+        "__init__": "(self, buf)",
+        "__len__": "(self)",
+        "completed": "bool",
+        "error": "NoneType",
+        "getbuf": "(self)",
+        "received": "(self, s)",
+    },
+    "buffer": {"append": "(self, s)"},
+    "error": {"__init__": "(self, body)", "body": "str", "code": "int"},
+    "task": {
+        "channel": "HTTPChannel",
+        "content_length": "NoneType",
+        "execute": "(self)",
+        "has_body": "property",
+        "request": "HTTPRequestParser",
+        "response_headers": "list",
+        "set_close_on_finish": "(self) -> None",
+        "status": "str",
+        "version": "str",
+        "write": "(self, data)",
+    },
+    "dispatcher": {
+        "lock": "lock",
+        "queue": "deque",
+        "set_thread_count": "(self, count)",
+        "start_new_thread": "(self, target, thread_no)",
+        "thread_exit_cv": "Condition",
+        "threads": "set",
+    },
+    "server": {
+        "channel_class": "type",
+        "close": "(self)",
+        "handle_accept": "(self)",
+        "next_channel_cleanup": "int",
+        "trigger": "trigger",
+    },
+    "trigger": {"close": "(self)", "pull_trigger": "(self, thunk=None)"},
+    "adjustments": {"outbuf_high_watermark": "int"},
+    "wasyncore": {
+        "close_all": "(map=None, ignore_all=False)",
+        "dispatcher": "type",
+        "poll2": "(timeout=0.0, map=None)",
+    },
+    "waitress.server": {
+        "create_server": "(application, map=None, _start=True, _sock=None, _dispatcher=None, **kw)",
+    },
+    "waitress.parser": {"ParsingError": "type"},
+}
+
+NOT_OF_WAITRESS = {
+    "get", "lower", "popleft", "shutdown", "start", "values", "wait",  # of the standard library
+    "backlog", "connections", "listen",  # of this product
+}  # fmt: skip
+"""Names in the adapter that waitress has too, elsewhere."""
+
+
+@pytest.fixture(scope="module")
+def owners() -> Iterator[Mapping[str, Any]]:
+    """One real object for each part of waitress, since many members exist on instances only."""
+    loop: dict[int, Any] = {}
+    dispatcher = waitress.task.ThreadedTaskDispatcher()
+    bound = socket.socket()
+    bound.bind(("127.0.0.1", 0))
+    server: Any = waitress.server.create_server(print, map=loop, _dispatcher=dispatcher, sockets=[bound])
+    ours, other = socket.socketpair()
+    adjustments = Adjustments()
+    channel = waitress.channel.HTTPChannel(server, ours, ("127.0.0.1", 1), adjustments, map=loop)
+    parser = waitress.parser.HTTPRequestParser(adjustments)
+    parser.received(b"POST /path HTTP/1.1\r\nContent-Length: 5\r\n\r\n")
+    buffer = OverflowableBuffer(1)
+    yield {
+        "channel": channel,
+        "parser": parser,
+        "receiver": waitress.receiver.ChunkedReceiver(buffer),
+        "buffer": buffer,
+        "error": waitress.utilities.BadRequest("why"),
+        "task": waitress.task.WSGITask(channel, parser),
+        "dispatcher": dispatcher,
+        "server": server,
+        "trigger": server.trigger,
+        "adjustments": adjustments,
+        "wasyncore": wasyncore,
+        "waitress.server": waitress.server,
+        "waitress.parser": waitress.parser,
+    }
+    wasyncore.close_all(loop)
+    server.trigger.close()
+    other.close()
+
+
+def described(owner: Any, name: str) -> str:
+    """A callable's signature, any other member's type."""
+    shared = inspect.getattr_static(owner if inspect.ismodule(owner) else type(owner), name, None)
+    if inspect.isfunction(shared):
+        return str(inspect.signature(shared))
+    if isinstance(shared, property):
+        return "property"
+    assert hasattr(owner, name), f"waitress has no {name} any more"
+    return type(getattr(owner, name)).__name__
+
+
+@pytest.mark.parametrize(("part", "name"), [(part, name) for part, names in MEMBERS.items() for name in names])
+def test_the_member_is_as_the_adapter_expects(owners: Mapping[str, Any], part: str, name: str) -> None:
+    assert described(owners[part], name) == MEMBERS[part][name], f"{part}.{name} of waitress has changed"
+
+
+def test_a_change_is_found() -> None:
+    class Newer(waitress.channel.HTTPChannel):
+        def received(self, data: bytes, _more: bool) -> bool:  # type: ignore[override]
+            return True
+
+    changed = Newer.__new__(Newer)
+    assert described(changed, "received") != MEMBERS["channel"]["received"]
+    with pytest.raises(AssertionError, match="has no gone"):
+        described(changed, "gone")
+
+
+def test_every_member_in_use_is_listed(owners: Mapping[str, Any]) -> None:
+    """What the adapter names and waitress has; and what the adapter's classes override."""
+    tree = ast.parse(inspect.getsource(waitress_adapter))
+    used = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used |= {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name != "__len__"}
+    used |= {
+        target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ClassDef)
+        for statement in node.body
+        if isinstance(statement, ast.Assign)
+        for target in statement.targets
+        if isinstance(target, ast.Name)
+    }
+    known = {name for owner in owners.values() if not inspect.ismodule(owner) for name in dir(owner)}
+    listed = {name for names in MEMBERS.values() for name in names}
+    assert (used & known) - NOT_OF_WAITRESS <= listed
+
+
+def test_the_parts_of_the_adapter_replace_those_of_waitress() -> None:
+    assert issubclass(waitress_adapter.Parser, waitress.parser.HTTPRequestParser)
+    assert waitress.channel.HTTPChannel.error_task_class is waitress.task.ErrorTask
+    assert waitress_adapter.Channel.error_task_class is not waitress.task.ErrorTask
