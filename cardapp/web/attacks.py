@@ -1,6 +1,6 @@
-"""What the self-test throws at its own server: raw requests, and state directories that somebody prepared.
+"""The attacks of the self-test: raw requests, and state directories that somebody else prepared.
 
-Each is what a page, a program or a user of the same machine could really do; ``expected`` says how it must end.
+Each is something that a web page, a program or another user of the same machine could do.
 """
 
 from __future__ import annotations
@@ -19,20 +19,21 @@ _JSON = "Content-Type: application/json"
 
 @dataclass(frozen=True)
 class Attack:
-    """Bytes for one connection and the status that must answer them; nothing may come after that answer if
-    ``closes``."""
+    """The bytes of one connection, and the status of the response that they must get; with ``closes`` the connection
+    must end after that response."""
 
     name: str
     expected: int
     request: bytes
     over_unix: bool = False
     closes: bool = False
+    host: str = "127.0.0.1"
 
 
 @dataclass(frozen=True)
 class Trap:
-    """Something laid into a fresh state directory (first argument; the second is a place outside); a start must be
-    refused with ``expected`` as the error's code."""
+    """A fresh state directory that ``lay`` prepares; its second argument is a directory outside. The start must be
+    refused by an error with the code ``expected``."""
 
     name: str
     expected: str
@@ -40,7 +41,7 @@ class Trap:
 
 
 def attacks(settings: Settings, port: int) -> Iterator[Attack]:
-    """Every request, for a server on ``port``."""
+    """Every attack by a request, on a server on ``port``."""
     yield from _by_host(port)
     yield from _by_page(port)
     yield from _by_body(settings, port)
@@ -49,7 +50,7 @@ def attacks(settings: Settings, port: int) -> Iterator[Attack]:
 
 
 def message(line: str, *headers: str, body: bytes = b"") -> bytes:
-    """A request as it goes over the wire; a body brings its Content-Length unless it is framed already."""
+    """A request as bytes; Content-Length is added for a body unless a header frames it already."""
     framed = any(header.lower().startswith(("content-length:", "transfer-encoding:")) for header in headers)
     length = () if framed or not body else (f"Content-Length: {len(body)}",)
     return "\r\n".join([line, *headers, *length, "", ""]).encode("latin-1") + body
@@ -72,6 +73,10 @@ def _by_host(port: int) -> Iterator[Attack]:
     )
     yield Attack("our Host and another one", 421, message(state, own, evil))
     yield Attack("our Host without its port", 421, message(state, "Host: localhost"))
+    upload = ("Content-Type: image/png", "Content-Length: 1000000")
+    yield Attack(
+        "another Host, its body kept back", 421, message("POST /api/evidence HTTP/1.1", evil, *upload), closes=True
+    )
     yield Attack("another host in the request line", 421, message("GET http://evil.example/api/state HTTP/1.1", own))
     yield Attack("another Host, ours in X-Forwarded-Host", 421, message(state, evil, *forwarded))
 
@@ -164,6 +169,13 @@ def _by_framing(port: int) -> Iterator[Attack]:
     yield Attack(
         "chunks in HTTP/1.0", 400, message(old, own, _JSON, "Transfer-Encoding: chunked", body=chunked), closes=True
     )
+    chunks = {
+        "a bare line feed after a chunk's size": b"1a\n\r\n" + MOVE + b"\r\n0\r\n\r\n",
+        "an empty line before a chunk": b"\r\n1a\r\n" + MOVE + b"\r\n0\r\n\r\n",
+        "a chunk that is longer than its size": b"19\r\n" + MOVE + b"\r\n0\r\n\r\n",
+    }
+    for name, body in chunks.items():
+        yield Attack(name, 400, message(move, own, _JSON, "Transfer-Encoding: chunked", body=body), closes=True)
     yield Attack(
         "two lengths",
         400,
@@ -179,7 +191,7 @@ def _by_framing(port: int) -> Iterator[Attack]:
 
 
 def traps() -> tuple[Trap, ...]:
-    """Every prepared state directory."""
+    """Every attack by a prepared state directory."""
 
     def linked_directory(settings: Settings, elsewhere: Path) -> None:
         settings.state_dir.rmdir()

@@ -1,22 +1,25 @@
-"""The security self-test: starts a server of its own, attacks it over real sockets, and says what came of it.
+"""The security self-test: starts a server of its own, attacks it over real sockets, and prints the results.
 
-It must be able to fail: an attack counts as refused only by the very status that was expected, on a server that answers
-an honest request, and only when nothing was recorded in the end.
+An attack counts as refused only if the response has exactly the expected status, the same server answers an honest
+request, and no event was recorded in the end.
 """
 
 from __future__ import annotations
 
 import contextlib
 import http.client
+import io
 import json
 import os
 import socket
 import stat
+import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from cardapp import settings as settings_module
 from cardapp.errors import CardAppError
@@ -27,9 +30,28 @@ _TIMEOUT = 10.0
 _HEADERS = ("content-security-policy", "x-content-type-options", "referrer-policy", "cross-origin-resource-policy")
 
 
+_OTHER_UID = 65534
+"""``nobody``; any account but the service's and root would do."""
+_OTHER_CLIENT = """
+import os, socket, sys
+port, uid = map(int, sys.argv[1:])
+os.setgroups([])
+os.setgid(uid)
+os.setuid(uid)  # from here on the files of Python itself may be out of reach, so nothing is imported
+with socket.socket() as client:
+    client.connect(("127.0.0.1", port))
+    client.sendall(sys.stdin.buffer.read())
+    while data := client.recv(65536):
+        sys.stdout.buffer.write(data)
+"""
+"""A program, since a process cannot change its account and come back: sends its input, prints the response."""
+
+
 class _Listener(Protocol):
     @property
     def port(self) -> int: ...
+    @property
+    def addresses(self) -> tuple[str, ...]: ...
 
 
 class Service(Protocol):
@@ -46,35 +68,43 @@ Build = Callable[[Settings], Service]
 
 @dataclass(frozen=True)
 class Finding:
-    """One row of the result."""
+    """One row of the result. ``got`` is the reason when the attack was not tried."""
 
     attack: str
     expected: str
     got: str
+    is_tried: bool = True
 
     @property
-    def held(self) -> bool:
-        return self.got == self.expected
+    def verdict(self) -> str:
+        if not self.is_tried:
+            return "not tried"
+        return "held" if self.got == self.expected else "FAILED"
 
 
 def run(build: Build, say: Callable[[str], object] = print) -> bool:
-    """Attack a server made by ``build``, print a table, and tell whether everything held."""
+    """Attack a server made by ``build`` and print a table; False when a check failed."""
     findings = list(findings_of(build))
     widths = [max(len(text) for text in column) for column in zip(*map(_cells, findings), strict=True)]
     for cells in (("attack", "expected", "got", "verdict"), *map(_cells, findings)):
         say("  ".join(cell.ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip())
-    broken = sum(not finding.held for finding in findings)
-    say(f"{len(findings)} checks, {broken} of them failed" if broken else f"all {len(findings)} checks held")
-    return not broken
+    verdicts = [finding.verdict for finding in findings]
+    failed, missing = verdicts.count("FAILED"), verdicts.count("not tried")
+    tried = len(findings) - missing
+    say(
+        (f"{tried} checks, {failed} of them failed" if failed else f"all {tried} checks held")
+        + (f"; {missing} not tried" if missing else "")
+    )
+    return not failed
 
 
 def findings_of(build: Build) -> Iterator[Finding]:
-    """Every row, as it is found."""
+    """The rows, one by one."""
     with _state() as settings:
         service = build(settings)
         try:
             service.start()
-            yield from _on_server(settings, service.listener.port)
+            yield from _on_server(settings, service.listener)
         finally:
             service.stop()
     for trap in traps():
@@ -82,10 +112,14 @@ def findings_of(build: Build) -> Iterator[Finding]:
     yield _refused_host()
 
 
-def _on_server(settings: Settings, port: int) -> Iterator[Finding]:
+def _on_server(settings: Settings, listener: _Listener) -> Iterator[Finding]:
+    port = listener.port
     honest = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Origin: http://127.0.0.1:{port}")
     yield _thrown(Attack("(an honest request)", 200, honest), settings, port)
     yield _thrown(Attack("(an honest request over the Unix socket)", 200, honest, over_unix=True), settings, port)
+    if len(listener.addresses) > 1:
+        yield _thrown(Attack("(an honest request over [::1])", 200, honest, host="::1"), settings, port)
+    yield _of_another_account(port)
     yield Finding(
         "mode of socket and directory", "600 700", f"{_mode(settings.api_socket)} {_mode(settings.state_dir)}"
     )
@@ -94,12 +128,34 @@ def _on_server(settings: Settings, port: int) -> Iterator[Finding]:
     yield Finding("what all of it changed", "nothing", _recorded(settings, port))
 
 
+def _of_another_account(port: int) -> Finding:
+    request = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", "Connection: close")
+    name, expected = "a request of another account of this machine", "403"
+    if os.geteuid() != 0:
+        return Finding(name, expected, "only root can become another account", is_tried=False)
+    command = [sys.executable, "-I", "-c", _OTHER_CLIENT, str(port), str(_OTHER_UID)]
+    done = subprocess.run(command, input=request, capture_output=True, timeout=2 * _TIMEOUT, check=False)
+    if done.returncode != 0:
+        reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return Finding(name, expected, reason, is_tried=False)
+    return Finding(name, expected, _outcome(_Received(done.stdout), Attack(name, 403, request)))
+
+
+class _Received:
+    """A response that was received already, as a socket to read it from."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def makefile(self, _mode: str) -> io.BytesIO:
+        return io.BytesIO(self._data)
+
+
 def _thrown(attack: Attack, settings: Settings, port: int) -> Finding:
     expected = f"{attack.expected}, closed" if attack.closes else str(attack.expected)
     try:
         with contextlib.closing(_connected(attack, settings, port)) as client:
-            with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it may refuse before it has read all
-                client.sendall(attack.request)
+            client.sendall(attack.request)
             got = _outcome(client, attack)
     except (OSError, http.client.HTTPException) as error:
         got = f"{type(error).__name__}: {error}"
@@ -108,15 +164,15 @@ def _thrown(attack: Attack, settings: Settings, port: int) -> Finding:
 
 def _connected(attack: Attack, settings: Settings, port: int) -> socket.socket:
     if not attack.over_unix:
-        return socket.create_connection(("127.0.0.1", port), timeout=_TIMEOUT)
+        return socket.create_connection((attack.host, port), timeout=_TIMEOUT)
     client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     client.settimeout(_TIMEOUT)
     client.connect(str(settings.api_socket))
     return client
 
 
-def _outcome(client: socket.socket, attack: Attack) -> str:
-    """The status, and whatever else about the answer is not as it must be."""
+def _outcome(client: Any, attack: Attack) -> str:
+    """The status, and everything about the response that is wrong."""
     response = http.client.HTTPResponse(client, method=attack.request.split(b" ", 1)[0].decode())
     response.begin()
     body = response.read()
@@ -133,7 +189,7 @@ def _outcome(client: socket.socket, attack: Attack) -> str:
 
 
 def _at_end(client: socket.socket) -> bool:
-    """Whether nothing follows the answer: no second one to a request that was smuggled in."""
+    """Whether nothing follows the response: a smuggled request would get a second one."""
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
@@ -183,7 +239,7 @@ def _refused_host() -> Finding:
 
 @contextlib.contextmanager
 def _state() -> Iterator[Settings]:
-    """Settings with a state directory of their own; right under /tmp, for a socket's path is short."""
+    """Settings with a state directory of their own; directly under /tmp, because a socket's path must be short."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as parent:
         folder = Path(parent).resolve() / "state"
         folder.mkdir(mode=0o700)
@@ -195,4 +251,4 @@ def _mode(path: Path) -> str:
 
 
 def _cells(finding: Finding) -> Iterable[str]:
-    return finding.attack, finding.expected, finding.got, "held" if finding.held else "FAILED"
+    return finding.attack, finding.expected, finding.got, finding.verdict
