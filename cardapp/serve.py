@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import resource
 import signal
 import time
@@ -21,8 +22,8 @@ from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web.app import make_app
-from cardapp.web.gate import Tcp
 from cardapp.web.listener import CONNECTIONS, Listener
+from cardapp.web.peer import ROOT_UID, account
 from cardapp.web.services import Services
 
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -73,7 +74,7 @@ class Service:
 
     def start(self) -> None:
         self.listener.start()
-        # Only the instance that holds the listener's lock may tidy up.
+        # After the listener has the lock of the state directory: another instance's files must not be removed.
         with self._database.write() as tx:
             missing = evidence.sweep(self.settings.evidence_dir, tx)
         for name in missing:
@@ -81,7 +82,7 @@ class Service:
         self._sync_monitor.start()
 
     def stop(self) -> None:
-        """Stop in reverse: nothing new comes in, then what runs ends, then what it used closes."""
+        """Stop in reverse order: first accept nothing more, then end what runs, then close what it used."""
         self._checkpoints.stop()
         self.listener.stop()
         self._sync_monitor.stop()
@@ -92,13 +93,15 @@ class Service:
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP."""
-    # Waited for, not handled: a handler that sets an Event can interrupt another one inside its lock, and hang both.
-    # Blocked before any thread starts, so that none of them takes one; it stays so, and a second signal is no news.
+    # Waited for, not handled: a handler that sets an Event can interrupt another one while that holds the Event's lock,
+    # and both hang. Blocked before any thread starts, so no thread handles one; a second signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     _allow_descriptors()
     service = Service(settings)
     try:
         service.start()
+        for warning in warnings(settings, os.geteuid()):
+            _log.warning("cardapp: %s", warning)
         _announce(service)
         signal.sigwait(ENDINGS)
     finally:
@@ -106,7 +109,7 @@ def run(settings: Settings) -> None:
 
 
 def _allow_descriptors() -> None:
-    """As many as the listener can use, where the usual 1024 may be raised."""
+    """Raise the soft limit to what the listener can use, as far as the hard limit permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = 2 * CONNECTIONS
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -114,8 +117,22 @@ def _allow_descriptors() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
+def warnings(settings: Settings, uid: int) -> list[str]:
+    """What an operator should know at the start: who can run commands through the service."""
+    found = []
+    if uid == ROOT_UID:
+        users = " Only root can use this service." if settings.api_peers == "owner" else ""
+        found.append(f"started as root: programs of cards run as root.{users}")
+    if settings.api_peers == "any":
+        found.append(
+            "CARD_API_PEERS=any: every account of this machine can use this service, and so run commands as "
+            f"{account(uid)}."
+        )
+    return found
+
+
 def _announce(service: Service) -> None:
-    """The addresses, on standard output, once they answer."""
-    settings = service.settings
-    print(Tcp(settings.api_host, service.listener.port).address, flush=True)  # noqa: T201
-    print(f"unix:{settings.api_socket}", flush=True)  # noqa: T201
+    """The addresses, on standard output, once they answer. ``[::1]`` has the same port and goes without saying: scripts
+    read exactly two lines."""
+    print(service.listener.addresses[0], flush=True)  # noqa: T201
+    print(f"unix:{service.settings.api_socket}", flush=True)  # noqa: T201

@@ -27,9 +27,9 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
         "info": {
             "title": "Card application",
             "version": __version__,
-            "description": "State, navigation and replayed debugger checkpoints of one card. No authentication: the "
-            "service listens only on a loopback address and a private Unix socket, and refuses requests from pages of "
-            "other origins.",
+            "description": "State, navigation and replayed debugger checkpoints of one card. There is no login: the "
+            "service listens only on loopback addresses and a private Unix socket, admits its own account and root, and "
+            "refuses requests from pages of other origins.",
         },
         "paths": paths,
         "components": {

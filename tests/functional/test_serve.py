@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardapp import settings
-from cardapp.serve import Service
+from cardapp.serve import Service, warnings
 from tests.functional.serving import Api, make_card, picture
 from tests.functional.test_crash import Server
 
@@ -68,6 +68,7 @@ def test_a_second_instance_is_refused_and_disturbs_nothing(environment: dict[str
     [
         ("CARD_API_HOST", "0.0.0.0", 2, "loopback"),
         ("CARD_API_PORT", "eighty", 2, "CARD_API_PORT"),
+        ("CARD_API_PEERS", "all", 2, "must be owner or any"),
         ("CARD_REPLAY_TIMEOUT", "0", 2, "CARD_REPLAY_TIMEOUT"),
         ("CARD_API_SOCKET", "/tmp/" + "x" * 120, 2, "107"),
         ("CARD_SOURCE", "/nonexistent", 2, "there is no card"),
@@ -77,6 +78,46 @@ def test_a_bad_setting_is_named(environment: dict[str, str], name: str, value: s
     ended = refused(environment, **{name: value})
     assert (ended.returncode, said in ended.stderr) == (code, True), ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def started(environment: dict[str, str], state_dir: Path) -> tuple[list[str], str]:
+    """The lines on standard output and the text on standard error, until the service answers and is stopped."""
+    log = state_dir / "log"
+    with log.open("w") as errors:
+        server = Server(environment, log=errors)
+    assert server.api.get("/api/health")["status"] == "ok"
+    server.process.terminate()
+    server.process.wait(10)
+    with server.process.stdout as output:  # type: ignore[union-attr]
+        return [server.address, *output.read().splitlines()], log.read_text()
+
+
+def test_it_prints_the_addresses_it_listens_on(environment: dict[str, str], state_dir: Path) -> None:
+    (first, *others), _ = started(environment, state_dir)
+    assert first.startswith("http://127.0.0.1:")
+    assert others == [f"unix:{environment['CARD_STATE_DIR']}/card-api.sock"]
+
+
+def test_it_says_who_can_run_commands(environment: dict[str, str], state_dir: Path) -> None:
+    """One line for each thing that is out of the ordinary."""
+    is_root = os.geteuid() == 0
+    _, errors = started(environment, state_dir)
+    assert errors.splitlines() == ["cardapp: " + warnings(settings.load(environment), 0)[0]] * is_root
+    _, errors = started({**environment, "CARD_API_PEERS": "any"}, state_dir)
+    assert len(errors.splitlines()) == 1 + is_root
+    assert "CARD_API_PEERS=any: every account of this machine can" in errors
+
+
+def test_what_it_says_fits_the_account_and_the_setting(environment: dict[str, str]) -> None:
+    owner, anybody = settings.load(environment), settings.load({**environment, "CARD_API_PEERS": "any"})
+    assert warnings(owner, 1000) == []
+    (root,) = warnings(owner, 0)
+    assert "programs of cards run as root" in root
+    assert "Only root can use this service" in root
+    programs, everybody = warnings(anybody, 0)
+    assert "Only root" not in programs
+    assert "run commands as root (uid 0)" in everybody
+    assert len(warnings(anybody, 1000)) == 1
 
 
 def test_an_unknown_setting_is_warned_about(environment: dict[str, str]) -> None:
