@@ -132,7 +132,7 @@ def warnings(settings: Settings, uid: int) -> list[str]:
 
 
 def _announce(service: Service) -> None:
-    """The addresses, on standard output, once they answer. ``[::1]`` has the same port and goes without saying: scripts
-    read exactly two lines."""
-    print(service.listener.addresses[0], flush=True)  # noqa: T201
-    print(f"unix:{service.settings.api_socket}", flush=True)  # noqa: T201
+    """Print the addresses once they answer: the configured one, the Unix socket, and ``[::1]`` if it is bound."""
+    first, *others = service.listener.addresses
+    for address in (first, f"unix:{service.settings.api_socket}", *others):
+        print(address, flush=True)  # noqa: T201

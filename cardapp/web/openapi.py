@@ -28,8 +28,8 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
             "title": "Card application",
             "version": __version__,
             "description": "State, navigation and replayed debugger checkpoints of one card. There is no login: the "
-            "service listens only on loopback addresses and a private Unix socket, admits its own account and root, and "
-            "refuses requests from pages of other origins.",
+            "service listens only on loopback addresses and a private Unix socket, admits its own account and root, "
+            "and refuses requests from pages of other origins.",
         },
         "paths": paths,
         "components": {
