@@ -238,7 +238,7 @@ class Replay:
         return relative_place(place, self.session)
 
     def _take_checkpoint(self) -> None:
-        """Have gdb take the checkpoint for the next replay. Its reply is not awaited: gdb does later requests after."""
+        """Have gdb take the checkpoint for the next replay, without waiting for its reply."""
         with contextlib.suppress(DebuggerGone), self.session.gdb.begin("checkpoint"):
             pass
 

@@ -116,6 +116,8 @@ def test_the_program_continues_from_a_checkpoint_and_the_checkpoint_is_taken_aga
     replayed(session, FIRST)
     for _ in range(3):
         assert replayed(session, MARKED) == ("fork", before)
+        # The checkpoint is taken after the reply; a program that has moved by then gets none.
+        eventually(lambda: within(session, "replays._last_stop[0] in replays._checkpoints") == "True")
         session.gdb("finish")
         eventually(lambda: session.state()["function"] == "main")
         stop_id = session.state()["stop_id"]
