@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from cardapp.web.failures import InternalError, TooManyBodies
 from cardapp.web.gate import Gate, too_large
-from cardapp.web.peer import Address, MakeError
+from cardapp.web.peer import Address, MakeError, closed_by_client, is_established
 
 IDLE_SECONDS = 60
 """A connection without traffic for this long is closed, also when its client does not read its response; and so is a
@@ -86,8 +86,12 @@ class Rules:
 
     def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
         """What ``admit`` says of a connection; if it fails, the connection is refused."""
+        if self.admit is None:
+            return None
         try:
-            return self.admit(client[:2], accepted.getsockname()[:2]) if self.admit is not None else None
+            refused = self.admit(client[:2], accepted.getsockname()[:2])
+            # A client that has reset this connection may have left its port to the one that was looked up.
+            return refused or (None if is_established(accepted) else closed_by_client)
         except Exception:
             _log.exception("internal error: the account of a connection could not be looked up")
             return lambda: InternalError("the account of this connection could not be looked up: see the service's log")

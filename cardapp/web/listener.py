@@ -99,7 +99,9 @@ class Listener:
             owner_only = OwnerOnly() if settings.api_peers == "owner" else None
             if owner_only is not None:
                 undo.callback(owner_only.close)
-            self._serve(tcp, unix, owner_only)
+            with contextlib.ExitStack() as unserved:
+                self._serve(tcp, unix, owner_only, unserved)
+                unserved.pop_all()
             self._resources = undo.pop_all()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -117,8 +119,12 @@ class Listener:
             self._thread = None
             self._resources.close()
 
-    def _serve(self, tcp: list[socket.socket], unix: socket.socket, owner_only: OwnerOnly | None) -> None:
+    def _serve(
+        self, tcp: list[socket.socket], unix: socket.socket, owner_only: OwnerOnly | None, undo: contextlib.ExitStack
+    ) -> None:
         self._loop = Loop(WORKERS)
+        undo.callback(self._loop.close)
+        undo.callback(self._loop.end_workers, 0.0)
         allowed = intakes(self._settings.evidence_max_bytes)
         loopback = Tcp(self._settings.api_host, self.port)
         for bound in (*tcp, unix):

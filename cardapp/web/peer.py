@@ -84,11 +84,7 @@ class OwnerOnly:
 
     def _foreign(self, uid: int | None) -> ForeignUser:
         if uid is None:
-            return ForeignUser(
-                "the account of this connection could not be determined, because the client closed its side: keep the "
-                "connection open until the answer is there. "
-                f"Only {self._account} and root may use this service (CARD_API_PEERS)"
-            )
+            return closed_by_client()
         return ForeignUser(
             f"this connection comes from {account(uid)}; the service runs as {self._account} and takes only that "
             "account and root: run the client as one of them, or start the service with CARD_API_PEERS=any to let "
@@ -102,6 +98,20 @@ def account(uid: int) -> str:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except KeyError:
         return f"uid {uid}"
+
+
+def is_established(accepted: socket.socket) -> bool:
+    """Whether both sides of the connection are open (tcp(7), ``TCP_INFO``, whose first byte is the state)."""
+    return accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
+
+
+def closed_by_client() -> ForeignUser:
+    """The refusal of a connection whose account is not known any more."""
+    return ForeignUser(
+        "the account of this connection could not be determined, because the client closed its side: keep the "
+        f"connection open until the answer is there. Only {account(os.geteuid())} and root may use this service "
+        "(CARD_API_PEERS)"
+    )
 
 
 class Netlink:

@@ -1,8 +1,7 @@
 """Every member of waitress that its documentation does not name, behind names that are documented here.
 
 waitress documents ``create_server`` and its options. The listener also needs its parser, tasks, connections and event
-loop: it subclasses what this module offers and reads without knowledge of waitress. A test holds the members used here
-to their signatures in the release that ``setup.cfg`` names.
+loop, and subclasses what this module offers. A test compares the members used here with their signatures.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from typing import Any
 
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
-from waitress.parser import HTTPRequestParser
+from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 from waitress.server import create_server
 from waitress.task import ErrorTask, WSGITask
@@ -25,8 +24,6 @@ from waitress.utilities import BadRequest, Error
 from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.api.failures import WsgiApp
 from marketdata.api.response_head import ordinary_head
-
-_create_server: Any = create_server  # annotated as giving one of two classes
 
 Cause = Any
 """Why a request is refused: what ``RequestParser.fail`` was given, or the status and reason that waitress chose."""
@@ -48,7 +45,6 @@ class _StrictChunks(ChunkedReceiver):
 
 
 def _named(name: str, doc: str) -> Any:
-    """A property that reads and sets the attribute ``name`` of waitress."""
     return property(attrgetter(name), lambda self, value: setattr(self, name, value), doc=doc)
 
 
@@ -64,6 +60,7 @@ class RequestParser(HTTPRequestParser):
     is_blank = _named("empty", "Whether nothing but blank lines has arrived.")
     is_complete = _named("completed", "Whether the request goes to a worker, refused or not.")
     wants_continue = _named("expect_continue", "Whether to send 100 Continue.")
+    has_body = property(lambda self: self.body_rcv is not None, doc="Whether a body follows the head.")
     is_refused = property(lambda self: self.error is not None, doc="Whether waitress or ``fail`` refused the request.")
 
     parse = HTTPRequestParser.received
@@ -86,7 +83,10 @@ class RequestParser(HTTPRequestParser):
         return self.receive(data)
 
     def parse_header(self, header_plus: bytes) -> None:
-        super().parse_header(header_plus)
+        try:
+            super().parse_header(header_plus)
+        except ValueError as error:  # of urlsplit, or of a number of more than 4300 digits
+            raise ParsingError("the request line or Content-Length is malformed") from error
         if self.body_rcv is not None and self.chunked:
             self.body_rcv = _StrictChunks(self.body_rcv.getbuf())
 
@@ -99,12 +99,12 @@ class _ErrorAnswer(ErrorTask):
         self.status, self.response_headers, body = connection.refusal(request.cause)
         self.set_close_on_finish()
         self.content_length = len(body)
-        self.write(body)
+        self.write(b"" if getattr(request, "command", "") == "HEAD" else body)
 
 
 class _Answer(WSGITask):
-    """Sends head and body in one call, and keeps the connection after an answer without a body (304), which needs no
-    length (RFC 9112, section 6.3): a client that polls with its entity tag would otherwise connect anew."""
+    """Sends head and body in one call. Keeps the connection after an answer without a body (304), which needs no length
+    (RFC 9112, section 6.3), so that a client that polls with its entity tag need not connect again."""
 
     def write(self, data: bytes) -> None:
         if self.wrote_header or self.content_length is None or not self.has_body:
@@ -132,8 +132,8 @@ class _Answer(WSGITask):
 
 
 class _ServerOfConnection:
-    """The server as one connection sees it. The loop is woken only when there is something to do for it: a wake-up
-    costs both threads a switch of the GIL, which is more than the request itself."""
+    """The server as one connection sees it. It wakes the loop only when needed: a wake-up costs both threads a switch
+    of the GIL, more than the request itself."""
 
     def __init__(self, server: Any, connection: Connection) -> None:
         self._server = server
@@ -213,9 +213,8 @@ class Connection(HTTPChannel):
     def resume(self) -> None:
         """Go on with the held request, which may have been refused since."""
         with self.requests_lock:
-            request = self.request
-            if request is None or self.will_close:
-                return  # closed meanwhile
+            if (request := self.request) is None or self.will_close:
+                return
             aside = request.release()
             if request.completed:
                 self.requests.append(request)
@@ -289,8 +288,9 @@ class Server:
     ) -> None:
         """``workers.add_task`` queues a connection for a thread that calls its ``service``; ``connect`` makes one."""
         self._map: dict[int, Any] = {}
-        self._server = _create_server(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
-        self._server.channel_class = connect
+        server: Any = create_server(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
+        server.channel_class = connect
+        self._server = server
         self._server.next_channel_cleanup = math.inf  # waitress would find idle connections by the wall clock
 
     def __len__(self) -> int:

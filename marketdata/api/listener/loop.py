@@ -11,6 +11,7 @@ import resource
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from heapq import nsmallest
 from time import monotonic
@@ -83,10 +84,11 @@ class Listener:
 
     def start(self) -> None:
         """Bind and serve; raises :class:`StateError` when the address cannot be bound."""
-        with self._lifecycle:
-            bound = _bind(*self._address)
+        with self._lifecycle, ExitStack() as undo:
+            bound = undo.enter_context(_bind(*self._address))
             self.port = bound.getsockname()[1]
             self._workers = Workers(WORKERS)
+            undo.callback(self._workers.end, 0.0)
             self._server = Server(
                 self._app,
                 bound,
@@ -102,6 +104,7 @@ class Listener:
             )
             self._thread = threading.Thread(target=self._loop, args=(self._server,), name="api-listener", daemon=True)
             self._thread.start()
+            undo.pop_all()
 
     def backlog(self) -> int:
         """Requests that have arrived and wait for a worker."""

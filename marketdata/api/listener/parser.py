@@ -97,6 +97,8 @@ class Parser(RequestParser):
         self._taken = 0
 
     def _check_head(self, following: int) -> None:
+        if not self.has_body:
+            self.wants_continue = False  # waitress would send 100 Continue in place of the answer
         fault = self._ambiguity()
         if fault is not None:
             self._refuse(problem(fault))

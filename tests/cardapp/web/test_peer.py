@@ -10,7 +10,9 @@ from collections.abc import Iterator
 import pytest
 
 from cardapp.web import peer
-from cardapp.web.peer import Lookup, Netlink, account, query, uid_in_answer, uid_in_rows, uid_in_tables
+from cardapp.web.connections import Bodies, Rules
+from cardapp.web.gate import Gate, Tcp
+from cardapp.web.peer import Lookup, Netlink, OwnerOnly, account, query, uid_in_answer, uid_in_rows, uid_in_tables
 
 ROW = "  22: 0100007F:1F90 0100007F:C350 {state} 00000000:00000000 00:00000000 00000000  {uid}   0 {inode} 1 0 20 4\n"
 
@@ -126,3 +128,25 @@ def test_the_tables_replace_netlink_where_it_finds_nothing(monkeypatch: pytest.M
     owner_only = peer.OwnerOnly()
     assert owner_only._lookup is uid_in_tables
     owner_only.close()
+
+
+def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> None:
+    """The lookup finds the later connection from the same port, not the one that was accepted."""
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as first, socket.socket() as second:
+        for client in (first, second):
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        first.connect(server.getsockname())
+        port = first.getsockname()[1]
+        first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        first.close()
+        second.bind(("127.0.0.1", port))
+        second.connect(server.getsockname())
+        accepted, address = server.accept()
+        owner_only = OwnerOnly()
+        with accepted:
+            assert owner_only.refusal(address, accepted.getsockname()) is None
+            rules = Rules(Gate(Tcp("127.0.0.1", 1), {}), Bodies(), admit=owner_only.refusal)
+            refused = rules.refusal(accepted, address)
+        owner_only.close()
+    assert refused is not None
+    assert "closed its side" in refused().detail

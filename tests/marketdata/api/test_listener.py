@@ -32,6 +32,8 @@ from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening,
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", 400, "bad_request"),
         (b"GET /healthz HTTP/1.1\r\nHost: a b/@\r\n\r\n", 400, "bad_request"),
         (b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n", 400, "bad_request"),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nContent-Length: " + b"1" * 4400 + b"\r\n\r\n", 400, "bad_request"),
+        (b"GET http://[::1/healthz HTTP/1.1\r\nHost: a\r\n\r\n", 400, "bad_request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n", 400, "bad_request"),
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431, "headers_too_large"),
@@ -320,3 +322,30 @@ def test_the_total_of_arriving_bodies_is_bounded(framing: str) -> None:
             eventually(lambda: status_of(port, post(100 * KIB, framing)) == 200)  # an answered one is no longer counted
         eventually(lambda: status_of(port, post(280 * KIB, framing)) == 200)  # nor one whose client left
         assert status_of(port, post(310 * KIB, framing)) == 429
+
+
+def test_a_request_without_a_body_gets_its_answer_whatever_it_expects() -> None:
+    with listening(quick) as listener, connected(listener.port) as client:
+        for _ in range(2):
+            client.sendall(HEALTH.replace(b"\r\n\r\n", b"\r\nExpect: 100-continue\r\n\r\n"))
+            assert answer(client)[::2] == (200, b"ok")
+
+
+def test_the_refusal_of_a_head_request_has_no_body(service: Service) -> None:
+    with connected(service.port) as client:
+        client.sendall(b"HEAD /v1/symbols HTTP/1.1\r\nHost: a\r\nContent-Length: 20000\r\n\r\n")
+        client.shutdown(socket.SHUT_WR)
+        received = b"".join(iter(lambda: client.recv(65536), b""))
+    head, _, body = received.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 4")
+    assert body == b""
+
+
+def test_a_failed_start_leaves_no_worker_and_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.api.listener.loop.Server", lambda *_: 1 / 0)
+    before = threading.active_count()
+    listener = Listener(quick, "127.0.0.1", 0, body_bytes=1, admit=lambda _head, _may_block: 1)
+    with pytest.raises(TypeError):
+        listener.start()
+    eventually(lambda: threading.active_count() == before)
+    socket.create_server(("127.0.0.1", listener.port)).close()
