@@ -1,4 +1,4 @@
-"""The limits of a connection: what it may send, how much is kept, how long it may idle, how fast it must read."""
+"""Limits of connections: request size, total size of kept bodies, timeouts, and the minimum read rate of a client."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from cardapp.web.gate import Gate, too_large
 from cardapp.web.peer import Address, MakeError, closed_by_client, is_established
 
 IDLE_SECONDS = 60
-"""A connection without traffic for this long is closed, also when its client does not read its response; and so is a
-client that falls this far behind ``LEAST_RATE``."""
+"""A connection is closed after this long without traffic, even if a response is unsent, and when its client is this
+far behind ``MIN_RATE``."""
 
 ARRIVAL_SECONDS = 120.0
 """Longest time for one request to arrive: enough for a picture through a slow tunnel."""
@@ -25,11 +25,11 @@ UNREAD_BYTES = 1 << 30
 """Maximum total of unsent response bytes; above it a worker blocks on its client. Below it workers, and the read
 transaction of a report, end without waiting for clients: waitress keeps the bytes in temporary files."""
 
-LEAST_RATE = 256 * 1024
+MIN_RATE = 256 * 1024
 """Bytes per second that a client must read while a worker blocks on it."""
 
 CROWDED_SECONDS = 5.0
-"""Replaces ``IDLE_SECONDS`` for a client behind ``LEAST_RATE`` while requests queue for a worker. Not shorter, because
+"""Replaces ``IDLE_SECONDS`` for a client behind ``MIN_RATE`` while requests queue for a worker. Not shorter, because
 the buffers of the kernel empty in bursts of up to a megabyte."""
 
 LINGER_SECONDS = 30.0
@@ -45,8 +45,8 @@ UNCOUNTED_BYTES = 16 * 1024
 _log = logging.getLogger(__name__)
 
 
-class Patience(NamedTuple):
-    """Seconds until a connection is closed; the constants of the same names say why."""
+class Timeouts(NamedTuple):
+    """Seconds until a connection is closed. Each field is explained at its default, for example ``ARRIVAL_SECONDS``."""
 
     arrival: float = ARRIVAL_SECONDS
     idle: float = IDLE_SECONDS
@@ -54,15 +54,15 @@ class Patience(NamedTuple):
     linger: float = LINGER_SECONDS
 
 
-class Bodies:
-    """The bytes of all request bodies that are kept at once; safe to use from several threads."""
+class BodyBudget:
+    """Limits the total size of all request bodies that are kept at once. Thread-safe."""
 
     def __init__(self, limit: int = BODIES_BYTES) -> None:
         self._free = limit
         self._lock = threading.Lock()
 
     def reserve(self, size: int) -> bool:
-        """Whether there is room for ``size`` more bytes; if so they are reserved."""
+        """Reserve ``size`` bytes; returns False and reserves nothing if fewer are free."""
         with self._lock:
             has_room = size <= self._free
             if has_room:
@@ -76,16 +76,19 @@ class Bodies:
 
 @dataclass(frozen=True)
 class Rules:
-    """What one listening socket applies to its connections. ``admit`` gets the address of a connection's client and
-    that of our end, and returns the error that answers every request of the connection, or None."""
+    """The rules for the connections of one listening socket.
+
+    ``admit(client, local)`` gets both addresses of a new connection. It returns None, or a function that makes the
+    error with which every request of the connection is refused.
+    """
 
     gate: Gate
-    bodies: Bodies
+    bodies: BodyBudget
     unread_bytes: int = UNREAD_BYTES
     admit: Callable[[Address, Address], MakeError | None] | None = None
 
     def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
-        """What ``admit`` says of a connection; if it fails, the connection is refused."""
+        """The result of ``admit`` for a connection. If ``admit`` raises, every request is refused with 500."""
         if self.admit is None:
             return None
         try:
@@ -97,8 +100,8 @@ class Rules:
             return lambda: InternalError("the account of this connection could not be looked up: see the service's log")
 
 
-class Reception:
-    """One request as it arrives. ``close`` any number of times."""
+class RequestLimits:
+    """Checks one request while it arrives. ``close`` releases its bytes and may be called repeatedly."""
 
     def __init__(self, rules: Rules, foreign: MakeError | None) -> None:
         self._rules = rules
@@ -106,17 +109,20 @@ class Reception:
         self._limit = 0
         self._reserved = 0
 
-    def judge(self, head: Mapping[str, Any], *, has_body: bool) -> MakeError | None:
-        """Why the request is refused, now that its head is complete. One without a body passes here, as the application
-        is behind the same gate: then the connection need not be closed."""
+    def check_head(self, head: Mapping[str, Any], *, has_body: bool) -> MakeError | None:
+        """The error that refuses the request, or None. Call it when the head is complete.
+
+        A request without a body is checked only for the client's account: the gate in front of the application
+        refuses it for the other reasons, and then the connection can stay open.
+        """
         if self._foreign is not None or not has_body:
             return self._foreign
         self._limit = self._rules.gate.body_limit(head)
         refused = self._rules.gate.refusal(head)
         return None if refused is None else lambda: refused
 
-    def keep(self, size: int) -> MakeError | None:
-        """Why the request is refused, now that ``size`` bytes of its body are kept."""
+    def count_body(self, size: int) -> MakeError | None:
+        """The error that refuses the request, or None, now that ``size`` bytes of its body have arrived."""
         if size > self._limit:
             return lambda: too_large(self._limit)
         if size > UNCOUNTED_BYTES:
@@ -133,7 +139,7 @@ class Reception:
 
 
 class Activity:
-    """What happened on one connection and when, in monotonic seconds."""
+    """The times of the last events on one connection, in monotonic seconds."""
 
     def __init__(self) -> None:
         self.moved = monotonic()
@@ -141,8 +147,8 @@ class Activity:
         self.is_blocking = False
         """Whether a worker blocks on the client."""
         self._arriving_since: float | None = None
-        self._read_until = 0.0
-        """The moment up to which the client has read what ``LEAST_RATE`` demands."""
+        self._rate_met_until = 0.0
+        """The client has read at ``MIN_RATE`` up to this time; when it is in the past, the client is behind."""
         self._lingering_since: float | None = None
         self._dropped = 0
 
@@ -156,14 +162,14 @@ class Activity:
 
     def sending(self) -> None:
         """Response bytes are about to be sent, and none was unsent before."""
-        self.moved = self._read_until = monotonic()
+        self.moved = self._rate_met_until = monotonic()
 
     def sent(self, size: int) -> None:
-        """The client's side took so many bytes of the response."""
+        """The kernel accepted ``size`` bytes of the response."""
         now = monotonic()
         if size:
             self.moved = now
-        self._read_until = min(self._read_until + size / LEAST_RATE, now)
+        self._rate_met_until = min(self._rate_met_until + size / MIN_RATE, now)
 
     def linger(self) -> None:
         """The refusal is sent; what still arrives is dropped from now on."""
@@ -175,7 +181,7 @@ class Activity:
         return self._lingering_since is not None
 
     def drop(self, size: int) -> bool:
-        """``size`` bytes were dropped; False when that was the last that is read."""
+        """Count ``size`` dropped bytes; returns False when ``LINGER_BYTES`` is reached."""
         self._dropped += size
         return self._dropped < LINGER_BYTES
 
@@ -183,14 +189,14 @@ class Activity:
         """Whether the connection, on which no response is under way, can be closed to make room for another one."""
         return self.is_lingering or monotonic() - self.moved >= seconds
 
-    def is_overdue(self, patience: Patience, *, crowded: bool, is_sending: bool, is_served: bool) -> bool:
+    def is_overdue(self, timeouts: Timeouts, *, crowded: bool, is_sending: bool, is_served: bool) -> bool:
         """Whether the connection has to be closed. ``crowded``: requests queue for a worker; ``is_sending``: response
         bytes are unsent; ``is_served``: a request has arrived whose response is not complete."""
         now = monotonic()
         if self._lingering_since is not None:
-            return now - self._lingering_since > patience.linger
-        if self._arriving_since is not None and now - self._arriving_since > patience.arrival:
+            return now - self._lingering_since > timeouts.linger
+        if self._arriving_since is not None and now - self._arriving_since > timeouts.arrival:
             return True
-        if self.is_blocking and now - self._read_until > (patience.crowded if crowded else patience.idle):
+        if self.is_blocking and now - self._rate_met_until > (timeouts.crowded if crowded else timeouts.idle):
             return True
-        return (is_sending or not is_served) and now - self.moved > patience.idle
+        return (is_sending or not is_served) and now - self.moved > timeouts.idle

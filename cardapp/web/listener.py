@@ -20,7 +20,7 @@ from cardapp import unix_socket
 from cardapp.settings import Settings
 from cardapp.web import sockets
 from cardapp.web.app import intakes
-from cardapp.web.connections import BODIES_BYTES, UNREAD_BYTES, Bodies, Patience, Rules
+from cardapp.web.connections import BODIES_BYTES, UNREAD_BYTES, BodyBudget, Rules, Timeouts
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Gate, Intake, Tcp, Transport, Unix
 from cardapp.web.peer import OwnerOnly
@@ -37,7 +37,7 @@ CONNECTIONS = 4096
 was idle longest is closed."""
 BEGIN_SECONDS = 1.0
 """A connection that is idle for less than this is not closed for another one."""
-_CROWD = 64
+_SPARED_CONNECTIONS = 64
 """Exception to ``BEGIN_SECONDS``: with so many connections above the maximum, any idle one is closed."""
 _OTHER_DESCRIPTORS = 256
 """Descriptors that connections leave to files, the database and the rest."""
@@ -59,7 +59,7 @@ class Listener:
         app: WsgiApp,
         *,
         make_gate: MakeGate = Gate,
-        patience: Patience | None = None,
+        timeouts: Timeouts | None = None,
         connections: int = CONNECTIONS,
         unread_bytes: int = UNREAD_BYTES,
         bodies_bytes: int = BODIES_BYTES,
@@ -67,11 +67,11 @@ class Listener:
         self._settings = settings
         self._app = app
         self._make_gate = make_gate
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or Timeouts()
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._unread_bytes = unread_bytes
         # The largest picture must fit in when nothing else arrives.
-        self._bodies = Bodies(max(bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
+        self._bodies = BodyBudget(max(bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
         self._lifecycle = threading.Lock()
         self._stopping = threading.Event()
         self._resources = contextlib.ExitStack()
@@ -147,7 +147,7 @@ class Listener:
     def _run(self, loop: Loop) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(loop, min(_TURN_SECONDS, *self._patience))
+                self._turn(loop, min(_TURN_SECONDS, *self._timeouts))
             while loop.unsent() and monotonic() < self._flush_until:
                 self._turn(loop, _DRAIN_SECONDS)
         finally:
@@ -159,7 +159,7 @@ class Listener:
             if len(loop) > self._room:
                 self._make_room(loop)
             if monotonic() >= self._sweep_at:
-                self._sweep_at = monotonic() + min(_SWEEP_SECONDS, *self._patience)
+                self._sweep_at = monotonic() + min(_SWEEP_SECONDS, *self._timeouts)
                 self._close_overdue(loop)
         except Exception:
             # One broken connection must not end the service for all.
@@ -168,7 +168,7 @@ class Listener:
 
     def _make_room(self, loop: Loop) -> None:
         """Close idle connections, those that were idle longest first, so that held connections keep no client out."""
-        for more, seconds in ((0, BEGIN_SECONDS), (_CROWD, 0.0)):
+        for more, seconds in ((0, BEGIN_SECONDS), (_SPARED_CONNECTIONS, 0.0)):
             surplus = len(loop) - self._room - more
             if surplus > 0:
                 unused = [channel for channel in loop.connections() if channel.is_unused(seconds)]
@@ -178,7 +178,7 @@ class Listener:
     def _close_overdue(self, loop: Loop) -> None:
         crowded = loop.backlog() > 0
         for channel in loop.connections():
-            if channel.is_overdue(self._patience, crowded=crowded):
+            if channel.is_overdue(self._timeouts, crowded=crowded):
                 channel.handle_close()
 
     # -- from other threads ------------------------------------------------------------------------------------------

@@ -1,10 +1,15 @@
-"""Every member of waitress that its documentation does not name; the rest of the product uses this module only.
+"""Adapts waitress. No other module uses undocumented members of waitress.
 
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
-buffers both, so a slow client costs a connection and no worker. Changed here: a request is judged when its head is
-complete, its body is counted as it arrives, chunks are read strictly, errors are problems, the rest of a refused
-request is dropped before its connection is closed, and a worker blocks on its client only above a total of unsent
-bytes. ``tests/cardapp/web/test_waitress_adapter.py`` lists the members with their signatures.
+buffers requests and responses, so a slow client occupies a connection but no worker. This module changes that:
+
+- A request is checked as soon as its head is complete, and its body is counted while it arrives.
+- Invalid chunked coding is refused. waitress accepts some of it.
+- Error responses are problem documents (RFC 9457).
+- After a refusal the rest of the request is read and dropped before the connection is closed.
+- A worker blocks on a slow client only while the unsent bytes of all connections exceed a limit.
+
+``tests/cardapp/web/test_waitress_adapter.py`` lists the undocumented members and checks their signatures.
 """
 
 from __future__ import annotations
@@ -30,7 +35,7 @@ from waitress.utilities import Error
 
 from cardapp.errors import CardAppError
 from cardapp.web.chunked import ChunkedDecoder
-from cardapp.web.connections import Activity, Patience, Reception, Rules
+from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from cardapp.web.gate import head_of, secured
 from cardapp.web.peer import MakeError
@@ -40,7 +45,7 @@ _ACCEPTED_AT_ONCE = 64
 
 
 class _Refusal(Error):
-    """An error of ours in the place of one of waitress."""
+    """Stored as ``parser.error``: waitress then answers with the application's error that ``make`` returns."""
 
     def __init__(self, make: MakeError) -> None:
         super().__init__("")
@@ -63,38 +68,38 @@ class _StrictChunks(ChunkedReceiver):
 
 
 class Parser(HTTPRequestParser):
-    """One request as it arrives. ``close`` any number of times."""
+    """Parses one request while it arrives. ``close`` may be called repeatedly."""
 
     def __init__(self, rules: Rules, foreign: MakeError | None, adj: Any) -> None:
         super().__init__(adj)
-        self._reception = Reception(rules, foreign)
+        self._limits = RequestLimits(rules, foreign)
 
     def received(self, data: bytes) -> int:
         was_head = not self.headers_finished
         used: int = super().received(data)
         body: Any = self.body_rcv
-        found: Any = self  # its annotations lack some attributes
+        found: Any = self  # the type stubs of waitress lack some attributes
         if self.error is None and self.headers_finished and not self.empty:
             if was_head:
                 head = head_of(self.headers, found.command, found.path, found.request_uri, is_chunked=self.chunked)
-                refused = self._reception.judge(head, has_body=body is not None)
+                refused = self._limits.check_head(head, has_body=body is not None)
             else:
-                refused = self._reception.keep(len(body))
+                refused = self._limits.count_body(len(body))
             self.error = _Refusal(refused) if refused else None
         if body is None:
-            self.expect_continue = False  # waitress would wait for a body
+            self.expect_continue = False  # else waitress would wait for a body that never comes
         if self.error is None:
             return used
         self.completed = True
-        self.expect_continue = False  # waitress would ask for the body
+        self.expect_continue = False  # else waitress would send 100 Continue
         self.close()
-        return len(data)  # the rest belongs to the refused request
+        return len(data)  # drop the rest: it must not be parsed as a new request
 
     def parse_header(self, header_plus: bytes) -> None:
-        """Refuse a request with both framings, which two readers could read in two ways (RFC 9112, section 6.1)."""
+        """Refuse a request with both Content-Length and Transfer-Encoding (smuggling: RFC 9112, section 6.1)."""
         try:
             super().parse_header(header_plus)
-        except ValueError as error:  # waitress does not expect brackets in a target, and a number of 4301 digits
+        except ValueError as error:  # from urlsplit() for brackets in the target, from int() for over 4300 digits
             raise ParsingError("the target or Content-Length is not valid") from error
         if "TRANSFER_ENCODING" in self.headers:
             raise ParsingError("Transfer-Encoding needs HTTP/1.1")
@@ -106,11 +111,11 @@ class Parser(HTTPRequestParser):
 
     def close(self) -> None:
         super().close()
-        self._reception.close()
+        self._limits.close()
 
 
 class _ProblemTask(ErrorTask):
-    """Answers a refused request by the same problems, with the same headers, as the application's errors."""
+    """Answers a refused request with a problem document and the same headers as the application's errors."""
 
     _KINDS: Mapping[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
 
@@ -132,8 +137,8 @@ class _ProblemTask(ErrorTask):
 
 class _Task(WSGITask):
     def set_close_on_finish(self) -> None:
-        """Keep the connection after a response without a body (304), which needs no length to have an end (RFC 9112,
-        section 6.3): a page that polls with an entity tag would connect anew each time."""
+        """Keep the connection open after a response without a body (304). waitress closes it, as if the missing
+        Content-Length were needed (RFC 9112, section 6.3); a page that polls with an entity tag would reconnect."""
         request: Any = self.request
         is_asked_for = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
         if self.has_body or is_asked_for:
@@ -141,7 +146,7 @@ class _Task(WSGITask):
 
 
 class Channel(HTTPChannel):
-    """One connection. A worker calls ``service``, ``write_soon`` and what they call, the loop all other methods."""
+    """One connection. Workers call ``service`` and ``write_soon``, the loop's thread all other methods."""
 
     task_class = _Task
     error_task_class = _ProblemTask
@@ -173,9 +178,9 @@ class Channel(HTTPChannel):
         if self.will_close:
             self.handle_close()
         elif self.connected and not self.total_outbufs_len:
-            self.close_when_flushed = False  # which makes the connection readable again
+            self.close_when_flushed = False  # waitress does not read while this is set
             self.activity.linger()
-            with suppress(OSError):  # the connection is broken, which the next read finds out
+            with suppress(OSError):  # if the connection is broken, the next read reports it
                 inherited.socket.shutdown(socket.SHUT_WR)
 
     def write_soon(self, data: bytes) -> int:
@@ -189,7 +194,7 @@ class Channel(HTTPChannel):
         return sent
 
     def _flush_outbufs_below_high_watermark(self) -> None:
-        """Where waitress blocks a worker on its client."""
+        """Block the worker until its client has read enough, but only above ``unread_bytes`` unsent bytes in total."""
         if self.total_outbufs_len <= self.adj.outbuf_high_watermark or self._unread() < self._rules.unread_bytes:
             return
         inherited: Any = super()
@@ -204,13 +209,13 @@ class Channel(HTTPChannel):
         connections: Any = vars(self)["_map"]
         return sum(found.total_outbufs_len for found in list(connections.values()) if isinstance(found, Channel))
 
-    def is_overdue(self, patience: Patience, *, crowded: bool) -> bool:
-        """Whether a limit of time is exceeded; ``crowded``: requests queue for a worker."""
+    def is_overdue(self, timeouts: Timeouts, *, crowded: bool) -> bool:
+        """Whether a timeout has expired; ``crowded``: requests queue for a worker."""
         is_sending, is_served = bool(self.total_outbufs_len), bool(self.requests)
-        return self.activity.is_overdue(patience, crowded=crowded, is_sending=is_sending, is_served=is_served)
+        return self.activity.is_overdue(timeouts, crowded=crowded, is_sending=is_sending, is_served=is_served)
 
     def is_unused(self, seconds: float) -> bool:
-        """Whether no response is under way, and nothing has moved for this long."""
+        """Whether no request is being served and there was no traffic for ``seconds``."""
         return not (self.requests or self.total_outbufs_len) and self.activity.is_unused(seconds)
 
     def handle_close(self) -> None:
@@ -237,11 +242,11 @@ class _Dispatcher(ThreadedTaskDispatcher):
 
 
 class Loop:
-    """The loop and its workers. One thread calls ``listen`` first, then ``turn`` again and again, and ``close``; other
-    threads may use ``call``, ``backlog`` and ``end_workers``."""
+    """The loop and its workers. One thread calls ``listen``, then ``turn`` repeatedly, then ``close``. Other threads
+    may call ``call``, ``backlog`` and ``end_workers``."""
 
     def __init__(self, workers: int) -> None:
-        # A queue is normal while replays run; waitress warns of each request in it.
+        # waitress logs a warning for each queued request, but queueing is normal while replays run.
         logging.getLogger("waitress.queue").setLevel(logging.ERROR)
         self._map: dict[int, Any] = {}
         self._servers: list[Any] = []
@@ -251,19 +256,19 @@ class Loop:
     def listen(self, bound: socket.socket, app: Any, rules: Rules, **adjustments: Any) -> None:
         """Serve ``app`` on ``bound``; ``adjustments`` are documented arguments of waitress."""
         adjustments |= {"sockets": [bound], "recv_bytes": RECEIVE_BYTES}
-        adjustments["max_request_body_size"] = 1 << 62  # Reception has the limits
+        adjustments["max_request_body_size"] = 1 << 62  # no limit: RequestLimits checks the size
         server: Any = create_server(app, map=self._map, _dispatcher=self._dispatcher, **adjustments)
         server.channel_class = partial(Channel, rules)
-        server.next_channel_cleanup = math.inf  # it uses the wall clock; Channel.is_overdue replaces it
+        server.next_channel_cleanup = math.inf  # disabled, it uses the wall clock; see Channel.is_overdue
         server.handle_accept = partial(self._accept_some, server.handle_accept)
         self._servers.append(server)
 
     def turn(self, seconds: float) -> None:
-        """Wait at most this long for something to do, and do it."""
+        """Wait up to ``seconds`` for ready connections; read from them and write to them."""
         wasyncore.poll2(seconds, self._map)
 
     def __len__(self) -> int:
-        """Connections, and the few descriptors of the loop itself."""
+        """The number of open connections, plus the few descriptors that the loop needs itself."""
         return len(self._map)
 
     def connections(self) -> list[Channel]:
@@ -277,11 +282,11 @@ class Loop:
         return len(self._dispatcher.queue)
 
     def call(self, action: Callable[[], object]) -> None:
-        """Have the loop's thread run ``action``."""
+        """Run ``action`` in the loop's thread; does not wait for it."""
         self._servers[0].trigger.pull_trigger(action)
 
     def stop_accepting(self) -> None:
-        """In the loop's thread. The triggers, which wake the loop, stay open to its end."""
+        """Close the listening sockets (loop's thread only). The triggers stay open: they wake the loop."""
         for server in self._servers:
             wasyncore.dispatcher.close(server)
 
@@ -296,7 +301,7 @@ class Loop:
             server.trigger.close()
 
     def _accept_some(self, accept_one: Callable[[], None]) -> None:
-        """Without this each waiting connection would cost a turn of the loop."""
+        """Accept up to 64 connections at once. waitress accepts one per turn of the loop."""
         for _ in range(_ACCEPTED_AT_ONCE):
             before = len(self._map)
             accept_one()

@@ -20,7 +20,7 @@ from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
 from cardapp.web import connections, sockets
-from cardapp.web.connections import Patience
+from cardapp.web.connections import Timeouts
 from cardapp.web.gate import JSON_LIMIT
 from cardapp.web.listener import HEADER_BYTES, WORKERS, Listener
 from tests.functional.serving import until
@@ -349,7 +349,7 @@ def test_what_follows_a_refusal_is_read_up_to_a_bound(
 
 
 def test_what_follows_a_refusal_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, patience=Patience(linger=0.3))
+    listener = Listener(settings, app, timeouts=Timeouts(linger=0.3))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:
@@ -490,7 +490,7 @@ def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, set
 
 
 def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, patience=Patience(arrival=0.2))
+    listener = Listener(settings, app, timeouts=Timeouts(arrival=0.2))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:

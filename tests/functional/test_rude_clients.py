@@ -27,7 +27,7 @@ from cardapp import settings as settings_module
 from cardapp.settings import Settings
 from cardapp.web import connections, schemas
 from cardapp.web import listener as listener_module
-from cardapp.web.connections import Patience
+from cardapp.web.connections import Timeouts
 from cardapp.web.listener import WORKERS, Listener
 from tests.functional.serving import Api, make_card, until
 from tests.functional.test_crash import Server
@@ -200,7 +200,7 @@ def test_few_descriptors_keep_nobody_out(card_environment: dict[str, str], state
 
 @BOTH
 def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
-    served = serve(patience=Patience(crowded=0.5))
+    served = serve(timeouts=Timeouts(crowded=0.5))
     before = counts()
     for _ in range(WORKERS + 8):
         served.rude(transport, "GET /endless HTTP/1.1")
@@ -268,8 +268,8 @@ def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_clients_that_drip_give_their_workers_back(
     serve: Callable[..., Served], transport: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LEAST_RATE", 4 * RATE)
-    served = serve(patience=Patience(crowded=0.5))
+    monkeypatch.setattr(connections, "MIN_RATE", 4 * RATE)
+    served = serve(timeouts=Timeouts(crowded=0.5))
     drippers = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(6)]
     with slowly(drippers) as ended:
         assert served.seconds() < 5 * QUICK
@@ -280,8 +280,8 @@ def test_clients_that_drip_give_their_workers_back(
 def test_a_client_that_drips_is_closed_even_if_nobody_waits(
     serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LEAST_RATE", 4 * RATE)
-    served = serve(patience=Patience(idle=0.5))
+    monkeypatch.setattr(connections, "MIN_RATE", 4 * RATE)
+    served = serve(timeouts=Timeouts(idle=0.5))
     with slowly([served.rude("unix", "GET /endless HTTP/1.1")]) as ended:
         until(lambda: ended)
 
@@ -289,7 +289,7 @@ def test_a_client_that_drips_is_closed_even_if_nobody_waits(
 @BOTH
 @pytest.mark.usefixtures("shallow")
 def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served], transport: str) -> None:
-    served = serve(patience=Patience(crowded=0.5))
+    served = serve(timeouts=Timeouts(crowded=0.5))
     slow = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(4)]
     assert all(client.recv(10) for client in slow)
     with slowly(slow) as ended:
@@ -313,7 +313,7 @@ def test_answers_longer_than_a_worker_waits_for_are_written_aside(serve: Callabl
 
 @pytest.mark.usefixtures("shallow")
 def test_what_is_written_aside_has_a_bound(serve: Callable[..., Served]) -> None:
-    served = serve(unread_bytes=32 * len(PIECE), patience=Patience(crowded=0.5))
+    served = serve(unread_bytes=32 * len(PIECE), timeouts=Timeouts(crowded=0.5))
     for _ in range(4):
         served.rude("unix", "GET /endless HTTP/1.1")
     assert served.seconds() < WAIT, "beyond it who does not read loses the worker"
@@ -403,7 +403,7 @@ def wall(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 def test_a_wall_clock_that_jumps_neither_cuts_nor_keeps_connections(
     serve: Callable[..., Served], wall: list[float], jump: float
 ) -> None:
-    served = serve(patience=Patience(idle=1.5))
+    served = serve(timeouts=Timeouts(idle=1.5))
     client = served.rude("tcp", "GET / HTTP/1.1")
     assert status(client) == 200
     wall[0] = jump

@@ -9,7 +9,7 @@ import pytest
 
 from cardapp.errors import CardAppError, TooLarge, WrongHost
 from cardapp.web import connections
-from cardapp.web.connections import UNCOUNTED_BYTES, Activity, Bodies, Patience, Reception, Rules
+from cardapp.web.connections import UNCOUNTED_BYTES, Activity, BodyBudget, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import ForeignUser, TooManyBodies
 from cardapp.web.gate import Gate, Intake, Tcp
 
@@ -17,13 +17,13 @@ LARGE = 100_000
 OWN = {"HTTP_HOST": "localhost:1", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "CONTENT_TYPE": "image/png"}
 
 
-def rules(bodies: Bodies) -> Rules:
+def rules(bodies: BodyBudget) -> Rules:
     return Rules(Gate(Tcp("127.0.0.1", 1), {"/": Intake(("image/png",), LARGE)}), bodies)
 
 
-def reception(bodies: Bodies) -> Reception:
-    found = Reception(rules(bodies), None)
-    assert found.judge(OWN, has_body=True) is None
+def reception(bodies: BodyBudget) -> RequestLimits:
+    found = RequestLimits(rules(bodies), None)
+    assert found.check_head(OWN, has_body=True) is None
     return found
 
 
@@ -32,41 +32,41 @@ def kind(make: Any) -> type[CardAppError]:
 
 
 def test_a_body_larger_than_the_limit_of_its_path_is_refused() -> None:
-    found = reception(Bodies(10 * LARGE))
-    assert found.keep(LARGE) is None
-    assert kind(found.keep(LARGE + 1)) is TooLarge
+    found = reception(BodyBudget(10 * LARGE))
+    assert found.count_body(LARGE) is None
+    assert kind(found.count_body(LARGE + 1)) is TooLarge
 
 
 def test_bodies_share_one_bound() -> None:
-    bodies = Bodies(2 * LARGE)
+    bodies = BodyBudget(2 * LARGE)
     first, second, third = (reception(bodies) for _ in range(3))
     for size in (UNCOUNTED_BYTES + 1, LARGE // 2, LARGE):
-        assert first.keep(size) is None
-        assert second.keep(size) is None
-    assert third.keep(UNCOUNTED_BYTES) is None, "small bodies do not count"
-    assert kind(third.keep(UNCOUNTED_BYTES + 1)) is TooManyBodies
+        assert first.count_body(size) is None
+        assert second.count_body(size) is None
+    assert third.count_body(UNCOUNTED_BYTES) is None, "small bodies do not count"
+    assert kind(third.count_body(UNCOUNTED_BYTES + 1)) is TooManyBodies
     first.close()
     first.close()
-    assert third.keep(LARGE) is None
-    assert kind(reception(bodies).keep(UNCOUNTED_BYTES + 1)) is TooManyBodies
+    assert third.count_body(LARGE) is None
+    assert kind(reception(bodies).count_body(UNCOUNTED_BYTES + 1)) is TooManyBodies
 
 
 def test_the_gate_judges_requests_with_a_body_only() -> None:
-    found = Reception(rules(Bodies(LARGE)), None)
+    found = RequestLimits(rules(BodyBudget(LARGE)), None)
     foreign = {**OWN, "HTTP_HOST": "evil.example"}
-    assert kind(found.judge(foreign, has_body=True)) is WrongHost
-    assert found.judge(foreign, has_body=False) is None
+    assert kind(found.check_head(foreign, has_body=True)) is WrongHost
+    assert found.check_head(foreign, has_body=False) is None
 
 
 def test_a_foreign_account_is_refused_first() -> None:
-    found = Reception(rules(Bodies(LARGE)), lambda: ForeignUser("why"))
+    found = RequestLimits(rules(BodyBudget(LARGE)), lambda: ForeignUser("why"))
     for has_body in (True, False):
-        assert kind(found.judge({**OWN, "HTTP_HOST": "evil.example"}, has_body=has_body)) is ForeignUser
+        assert kind(found.check_head({**OWN, "HTTP_HOST": "evil.example"}, has_body=has_body)) is ForeignUser
 
 
 # -- time --------------------------------------------------------------------------------------------------------------
 
-PATIENCE = Patience(arrival=100.0, idle=10.0, crowded=2.0, linger=5.0)
+TIMEOUTS = Timeouts(arrival=100.0, idle=10.0, crowded=2.0, linger=5.0)
 
 
 class Clock:
@@ -84,7 +84,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[Clock]:
 
 
 def overdue(activity: Activity, *, crowded: bool = False, is_sending: bool = False, is_served: bool = False) -> bool:
-    return activity.is_overdue(PATIENCE, crowded=crowded, is_sending=is_sending, is_served=is_served)
+    return activity.is_overdue(TIMEOUTS, crowded=crowded, is_sending=is_sending, is_served=is_served)
 
 
 def test_an_idle_connection_is_overdue(clock: Clock) -> None:
@@ -115,11 +115,11 @@ def test_a_client_that_a_worker_blocks_on_has_to_read(clock: Clock) -> None:
     activity.is_blocking = True
     for _ in range(10):
         clock.now += 1.0
-        activity.sent(connections.LEAST_RATE)
+        activity.sent(connections.MIN_RATE)
     assert not overdue(activity, is_sending=True, crowded=True)
     for _ in range(5):
         clock.now += 1.0
-        activity.sent(connections.LEAST_RATE // 2)
+        activity.sent(connections.MIN_RATE // 2)
     assert overdue(activity, is_sending=True, crowded=True)
     assert not overdue(activity, is_sending=True), "while no request waits for a worker"
 
