@@ -14,7 +14,7 @@ from time import monotonic
 from marketdata import token
 from marketdata.api.caller import Caller, Scope
 from marketdata.errors import Forbidden, InvalidRequest, Unauthorized
-from marketdata.store.tokens import Holder
+from marketdata.store.tokens import ValidToken
 
 CACHE_SECONDS = 30.0
 _CACHE_MAX = 10_000
@@ -28,7 +28,7 @@ class Authenticator:
 
     def __init__(
         self,
-        find: Callable[[bytes], Holder | None],
+        find: Callable[[bytes], ValidToken | None],
         admin_digest: bytes | None = None,
         clock: Callable[[], float] = monotonic,
     ) -> None:

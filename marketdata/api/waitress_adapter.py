@@ -1,4 +1,4 @@
-"""Every member of waitress that its documentation does not name, behind names that are documented here.
+"""Adapts waitress. No other module uses undocumented members of waitress.
 
 waitress documents ``create_server`` and its options. The listener also needs its parser, tasks, connections and event
 loop, and subclasses what this module offers. A test compares the members used here with their signatures.
@@ -26,7 +26,7 @@ from marketdata.api.failures import WsgiApp
 from marketdata.api.response_head import ordinary_head
 
 Cause = Any
-"""Why a request is refused: what ``RequestParser.fail`` was given, or the status and reason that waitress chose."""
+"""Why a request is refused: the argument of ``RequestParser.fail``, or ``(status, reason)`` of an error of waitress."""
 
 
 class _StrictChunks(ChunkedReceiver):
@@ -49,29 +49,29 @@ def _named(name: str, doc: str) -> Any:
 
 
 class RequestParser(HTTPRequestParser):
-    """One request as it arrives. A subclass implements ``receive``, and has from waitress: ``version``, ``command``,
-    ``path``, ``headers`` (upper-case names with underscores), ``chunked``, ``content_length``, ``body_bytes_received``,
-    and ``close``, which drops the body and may be called any number of times."""
+    """Parses one request while it arrives. A subclass implements ``receive`` and ``release``. It inherits from waitress
+    ``version``, ``command``, ``path``, ``headers`` (upper-case names with underscores), ``chunked``,
+    ``content_length``, ``body_bytes_received``, and ``close`` (drops the body; may be called repeatedly)."""
 
     path: str
     is_held = False
-    """Nothing more is parsed until :meth:`Connection.resume`."""
-    has_head = _named("headers_finished", "Whether the head is parsed; until then 100 Continue is not sent.")
-    is_blank = _named("empty", "Whether nothing but blank lines has arrived.")
-    is_complete = _named("completed", "Whether the request goes to a worker, refused or not.")
+    """Whether parsing is paused until :meth:`Connection.resume`."""
+    has_head = _named("headers_finished", "Whether the head is parsed. 100 Continue is sent only after that.")
+    is_blank = _named("empty", "Whether only blank lines have arrived.")
+    is_complete = _named("completed", "Whether parsing has ended and a worker can answer.")
     wants_continue = _named("expect_continue", "Whether to send 100 Continue.")
     has_body = property(lambda self: self.body_rcv is not None, doc="Whether a body follows the head.")
     is_refused = property(lambda self: self.error is not None, doc="Whether waitress or ``fail`` refused the request.")
 
     parse = HTTPRequestParser.received
-    """Parse ``data``, the head of a request or the rest of it; how many of its bytes belong to that."""
+    """Parse ``data`` as the next part of the request; returns how many of its bytes belong to this request."""
 
     def receive(self, data: bytes) -> int:
-        """``parse`` what has arrived, and check it; how many bytes were taken."""
+        """Parse ``data`` with ``parse`` and check the request; returns how many bytes were consumed."""
         raise NotImplementedError
 
     def fail(self, cause: Cause) -> None:
-        """Refuse the request."""
+        """Refuse the request; ``cause`` is passed to :meth:`Connection.refusal`."""
         self.error = Error(cause)
 
     @property
@@ -120,7 +120,7 @@ class _Answer(WSGITask):
         head: bytes | None = None
         if not self.close_on_finish and not self._is_last():
             head = ordinary_head(self.status, self.response_headers, self.start_time)
-        return head or super().build_response_header()  # whose checks cost more than an ordinary answer
+        return head or super().build_response_header()  # slower: its checks take longer than serving a small answer
 
     def set_close_on_finish(self) -> None:
         if self.has_body or self._is_last():
@@ -143,22 +143,22 @@ class _ServerOfConnection:
         return getattr(self._server, name)
 
     def add_task(self, connection: Connection) -> None:
-        if not connection.attended:
-            connection.attended = True
+        if not connection.is_in_worker:
+            connection.is_in_worker = True
             self._server.add_task(connection)
 
     def pull_trigger(self) -> None:
-        if self._connection.writable() or not self._connection.attended:
+        if self._connection.writable() or not self._connection.is_in_worker:
             self._server.pull_trigger()
 
 
 class Connection(HTTPChannel):
-    """One connection. The loop's thread reads from it until a request is complete or held; then a worker calls
-    ``attend``, and the loop does not read until ``leave``. Only the loop's thread closes it.
+    """One connection. The loop's thread reads from it until a request is complete or held. Then a worker calls
+    ``run_in_worker``, and the loop does not read until ``return_to_loop``. Only the loop's thread closes it.
 
-    A subclass implements ``new_request`` to ``wait_for_client``, may extend ``received``, ``send`` and ``write_soon``
-    (to the buffers), and has from waitress: ``connected``, ``socket``, ``will_close`` (set it to let the loop close the
-    connection), and ``outbuf_lock`` (held while sending).
+    A subclass implements ``new_request``, ``run_in_worker``, ``refusal``, ``discard``, ``write_now`` and
+    ``wait_for_client``. It may extend ``received``, ``send`` and ``write_soon`` (into the buffers). It inherits from
+    waitress ``connected``, ``socket``, ``will_close`` (makes the loop close it), ``outbuf_lock`` (held while sending).
     """
 
     task_class = _Answer
@@ -168,34 +168,34 @@ class Connection(HTTPChannel):
     server: Any
     socket: Any
 
-    attended = False
+    is_in_worker = False
     lingers = False
-    """Its last answer refuses a request. Closing would reset the connection, and a client that is still writing would
-    lose the answer: once that is sent (``is_discarding``), what arrives is dropped (RFC 9112, section 9.6)."""
+    """Whether a request was refused. Closing at once would reset the connection, and a client that is still writing
+    would lose the answer. After the answer is sent (``is_discarding``), input is dropped (RFC 9112, section 9.6)."""
     is_discarding = False
 
-    unsent = property(attrgetter("total_outbufs_len"), doc="Bytes of answers that the system has not taken yet.")
+    unsent = property(attrgetter("total_outbufs_len"), doc="Bytes of answers that the kernel has not accepted yet.")
     arriving = property(attrgetter("request"), doc="The parser of a request that has arrived in part, or None.")
     is_held = property(lambda self: getattr(self.request, "is_held", False), doc="Whether ``arriving`` is held.")
     has_request = property(lambda self: bool(self.requests), doc="Whether a complete request is not answered yet.")
-    has_output = property(lambda self: bool(self.writable()), doc="Whether the loop has to send something or to close.")
+    has_output = property(lambda self: bool(self.writable()), doc="Whether the loop has to send or close.")
 
     def __init__(self, server: Any, accepted: socket.socket, *rest: Any, **named: Any) -> None:
         super().__init__(server, accepted, *rest, **named)
-        # Taken before outbuf_lock, and again by handle_close, which any failure to send may call.
+        # Lock order: requests_lock before outbuf_lock. Reentrant, because a failed send may call handle_close.
         self.requests_lock = threading.RLock()
         self.workers: Any = server.task_dispatcher
         self.server = _ServerOfConnection(server, self)
 
     def new_request(self, options: Any) -> RequestParser:
-        """A parser for the next request; ``options`` are for its constructor."""
+        """Create the parser of the next request with ``options``."""
         raise NotImplementedError
 
-    def attend(self) -> None:
-        """In a worker: ``serve`` and ``resume`` what has arrived, then ``leave``."""
+    def run_in_worker(self) -> None:
+        """In a worker: call ``serve`` or ``resume`` for each request that has arrived, then ``return_to_loop``."""
 
     def refusal(self, cause: Cause) -> tuple[str, list[tuple[str, str]], bytes]:
-        """Status line, fields and body of the answer to a refused request."""
+        """Status line, header fields and body of the answer to a refused request."""
         raise NotImplementedError
 
     def discard(self, data: bytes) -> None:
@@ -205,29 +205,29 @@ class Connection(HTTPChannel):
         """Send a whole answer."""
 
     def wait_for_client(self, wait: Callable[[], None]) -> None:
-        """In a worker: call ``wait``, which returns when the client has taken enough of its answer."""
+        """In a worker: call ``wait``, which blocks until the client has read enough of its answer."""
 
     serve = HTTPChannel.service
     """In a worker: answer the first complete request."""
 
     def resume(self) -> None:
-        """Go on with the held request, which may have been refused since."""
+        """Continue to parse the held request; if it was refused in the meantime, queue its answer."""
         with self.requests_lock:
             if (request := self.request) is None or self.will_close:
                 return
-            aside = request.release()
+            held = request.release()
             if request.completed:
                 self.requests.append(request)
                 self.request = None
                 return
             if request.expect_continue:
                 self.send_continue()
-        self.received(aside)
+        self.received(held)
 
-    def leave(self) -> None:
-        """Give the connection back to the loop, or to the end of the workers' queue when there is more to serve."""
+    def return_to_loop(self) -> None:
+        """In a worker: let the loop read again. If a request is waiting, also queue the connection for a worker."""
         with self.requests_lock:
-            self.attended = False
+            self.is_in_worker = False
             if self.requests or self.is_held:
                 self.server.add_task(self)
         if self.connected:
@@ -237,13 +237,13 @@ class Connection(HTTPChannel):
         return self.new_request(options)
 
     def service(self) -> None:
-        self.attend()
+        self.run_in_worker()
 
     def readable(self) -> bool:
-        return not self.attended and bool(super().readable())
+        return not self.is_in_worker and bool(super().readable())
 
     def received(self, data: bytes) -> bool:
-        """Parse what has arrived; a request that is then complete or held goes to a worker."""
+        """Parse ``data``; queue the connection for a worker when a request is complete or held."""
         if self.lingers:
             self.discard(data)
             return False
@@ -254,10 +254,10 @@ class Connection(HTTPChannel):
         return result
 
     def handle_write(self) -> None:
-        with self.requests_lock, self.outbuf_lock:  # a worker may begin the next answer at any moment
+        with self.requests_lock, self.outbuf_lock:  # a worker may start another answer meanwhile
             is_ending = self.lingers and self.close_when_flushed and not self.will_close
             if is_ending:
-                self.close_when_flushed = False  # flush, and do not close
+                self.close_when_flushed = False  # else waitress would close after the flush
             super().handle_write()
             if is_ending and self.connected and not self.will_close:
                 self.close_when_flushed = self.total_outbufs_len > 0
@@ -266,13 +266,13 @@ class Connection(HTTPChannel):
                     self.socket.shutdown(socket.SHUT_WR)
 
     def _flush_outbufs_below_high_watermark(self) -> None:
-        inherited: Any = super()  # whose annotations leave this out
+        inherited: Any = super()  # the type stubs lack this method
         if self.total_outbufs_len > self.adj.outbuf_high_watermark:
             self.wait_for_client(inherited._flush_outbufs_below_high_watermark)
 
     def handle_close(self) -> None:
         """Close the connection now."""
-        self.will_close = True  # a worker that is receiving drops what it got
+        self.will_close = True  # a worker that has just received data drops it
         super().handle_close()
         with self.requests_lock:  # a worker may be parsing
             if self.request is not None:
@@ -281,39 +281,39 @@ class Connection(HTTPChannel):
 
 
 class Server:
-    """A listening socket and its connections, served by the thread that calls ``turn`` again and again."""
+    """A listening socket and its connections. One thread, the loop's thread, calls ``turn`` repeatedly."""
 
     def __init__(
         self, app: WsgiApp, bound: socket.socket, workers: Any, connect: Callable[..., Connection], **options: Any
     ) -> None:
-        """``workers.add_task`` queues a connection for a thread that calls its ``service``; ``connect`` makes one."""
+        """``workers.add_task`` queues a connection; a worker then calls its ``service``. ``connect`` makes one."""
         self._map: dict[int, Any] = {}
         server: Any = create_server(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
         server.channel_class = connect
         self._server = server
-        self._server.next_channel_cleanup = math.inf  # waitress would find idle connections by the wall clock
+        self._server.next_channel_cleanup = math.inf  # disabled: it measures idle time by the wall clock
 
     def __len__(self) -> int:
-        """Open descriptors: those of the connections, and two of its own."""
+        """The number of open connections plus two (the listening socket and the trigger)."""
         return len(self._map)
 
     def connections(self) -> list[Connection]:
         return [each for each in list(self._map.values()) if isinstance(each, Connection)]
 
     def turn(self, seconds: float) -> None:
-        """Wait for at most ``seconds`` for connections to read from or write to, and do so."""
+        """Wait up to ``seconds`` for ready connections; read from them and write to them."""
         wasyncore.poll2(seconds, self._map)
 
     def wake(self, action: Callable[[], None] | None = None) -> None:
-        """End the waiting of ``turn``, which then calls ``action``; from any thread."""
+        """Make a waiting ``turn`` call ``action`` and return; may be called in any thread."""
         self._server.trigger.pull_trigger(action)
 
     def stop_accepting(self) -> None:
-        """Close the listening socket; in the loop's thread."""
+        """Close the listening socket (loop's thread only)."""
         wasyncore.dispatcher.close(self._server)
 
     def close(self) -> None:
-        """Close everything; in the loop's thread, after its last turn."""
+        """Close all sockets (loop's thread only, after the last ``turn``)."""
         for connection in self.connections():
             connection.handle_close()
         wasyncore.close_all(self._map, ignore_all=True)

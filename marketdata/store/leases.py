@@ -1,4 +1,4 @@
-"""Leases (``market_leases``): at most one holder at a time, by the clock of the database.
+"""Leases (``market_leases``): each has at most one holder at a time. Expiry is measured by the database's clock.
 
 Rows are never deleted, so that the fencing number of a lease only increases.
 """
@@ -13,7 +13,7 @@ from psycopg.rows import class_row
 from marketdata.errors import Conflict
 from marketdata.store.pool import Connection
 
-# clock_timestamp, not now: the statement may have waited for another one on the same row.
+# clock_timestamp() instead of now(): the statement may have waited for a lock on the row.
 _TAKE = """
     INSERT INTO market_leases AS l (name, holder, fencing, expires_at)
     VALUES (%(name)s, %(holder)s, 1, clock_timestamp() + make_interval(secs => %(seconds)s))
@@ -35,7 +35,7 @@ _CURRENT = """
 
 @dataclass(frozen=True)
 class Lease:
-    """``fencing`` increases with every new holder: a request with a lower number is from a former holder."""
+    """``fencing`` is a fencing token: it increases with every new holder, so a lower number is from a former holder."""
 
     name: str
     holder: str

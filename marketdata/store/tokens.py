@@ -29,7 +29,7 @@ _COLUMNS = "id::text AS id, name, scope, hint, created_at, expires_at, revoked_a
 
 @dataclass(frozen=True)
 class Token:
-    """A row without its secret."""
+    """A row of ``api_tokens`` without ``token_sha256``."""
 
     id: str
     name: str
@@ -46,8 +46,8 @@ class Token:
 
 
 @dataclass(frozen=True)
-class Holder:
-    """The row of a usable token; ``seconds_left`` until it expires is infinite without an expiry."""
+class ValidToken:
+    """A token that is neither expired nor revoked; ``seconds_left`` is infinite if it has no expiry."""
 
     id: str
     name: str
@@ -102,9 +102,9 @@ def rotate(conn: Connection[Any], identity: str) -> tuple[Token, str]:
     return create(conn, old.name, "write" if old.scope == "write" else "read", old.expires_at)
 
 
-def find(conn: Connection[Any], digest: bytes) -> Holder | None:
-    """The usable token with this SHA-256; None when it is unknown, expired or revoked."""
-    with conn.cursor(row_factory=class_row(Holder)) as cursor:
+def find(conn: Connection[Any], digest: bytes) -> ValidToken | None:
+    """The valid token with this SHA-256; None when it is unknown, expired or revoked."""
+    with conn.cursor(row_factory=class_row(ValidToken)) as cursor:
         return cursor.execute(
             "SELECT id::text AS id, name, scope, "
             "coalesce(extract(epoch FROM expires_at - now()), 'infinity')::float8 AS seconds_left "
@@ -114,10 +114,10 @@ def find(conn: Connection[Any], digest: bytes) -> Holder | None:
         ).fetchone()
 
 
-def finder(pool: Pool) -> Callable[[bytes], Holder | None]:
+def finder(pool: Pool) -> Callable[[bytes], ValidToken | None]:
     """:func:`find` on a connection of ``pool``."""
 
-    def find_on_pool(digest: bytes) -> Holder | None:
+    def find_on_pool(digest: bytes) -> ValidToken | None:
         with pool.connection() as connection:
             return find(connection, digest)
 
@@ -125,7 +125,7 @@ def finder(pool: Pool) -> Callable[[bytes], Holder | None]:
 
 
 def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
-    """The SHA-256 of the token with this id, usable or not; None for an unknown id."""
+    """The SHA-256 of the token with this id, valid or not; None for an unknown id."""
     row = conn.execute("SELECT token_sha256 FROM api_tokens WHERE id::text = %s", (identity,)).fetchone()
     return None if row is None else row[0]
 
@@ -145,7 +145,7 @@ class Revocations:
         self._wake_writer, self._wake_reader = socket.socketpair()
 
     def wait(self, seconds: float) -> list[str]:
-        """Wait up to ``seconds``; the ids revoked since the last call; OSError when the connection is lost."""
+        """Wait up to ``seconds``; returns the ids revoked since the last call. OSError when the connection is lost."""
         try:
             found = [each.payload for each in self._conn.notifies(timeout=0)]
             if not found:

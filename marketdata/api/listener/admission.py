@@ -1,4 +1,4 @@
-"""What the listener asks of the application before it keeps the body of a request."""
+"""The type of the callback that decides, from the head of a request, whether its body is accepted."""
 
 from __future__ import annotations
 
@@ -7,5 +7,8 @@ from collections.abc import Callable, Mapping
 from marketdata.api.http import Reply
 
 Admit = Callable[[Mapping[str, str], bool], int | Reply | None]
-"""``admit(head, may_block)``: how many bytes the body may have, or the reply that refuses the request. ``head`` is the
-WSGI environment as far as the head gives it. None when the answer needs the database and ``may_block`` is False."""
+"""``admit(head, may_block)`` returns the maximum size of the body in bytes, or the reply that refuses the request.
+
+It returns None if the decision needs the database and ``may_block`` is False. ``head`` contains the variables of the
+WSGI environment that come from the head of the request.
+"""

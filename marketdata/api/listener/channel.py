@@ -1,4 +1,4 @@
-"""One connection: a worker stays with it for the next request, and slow or idle clients are cut off."""
+"""One connection: its worker also receives the next request; connections of slow or idle clients are closed."""
 
 from __future__ import annotations
 
@@ -20,30 +20,29 @@ from marketdata.api.failures import (
 )
 from marketdata.api.http import Reply
 from marketdata.api.listener.admission import Admit
-from marketdata.api.listener.parser import Bodies, Parser
+from marketdata.api.listener.parser import BodyBudget, Parser
 from marketdata.api.waitress_adapter import Cause, Connection
 from marketdata.errors import MarketError, TooLarge
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60
-"""How long a connection may stay without any bytes sent or received, and how far a client may fall behind
-``LEAST_RATE``."""
+"""A connection is closed after this long without traffic, and when its client is this far behind ``MIN_RATE``."""
 
-LEAST_RATE = 256 * 1024
-"""Bytes per second that a client must take of an answer while a worker waits to write the rest. A stream beyond
-waitress' buffer of 16 MiB occupies a worker, a database connection and its transaction until it ends."""
+MIN_RATE = 256 * 1024
+"""Bytes per second that a client must read while a worker blocks on it. An answer that exceeds waitress' buffer of
+16 MiB occupies a worker, a database connection and a transaction until it ends."""
 
 CROWDED_SECONDS = 5.0
-"""Replaces ``IDLE_SECONDS`` for a client that falls behind ``LEAST_RATE`` while requests queue for a worker. Shorter
-would be unfair: the system's buffers empty in bursts of up to a megabyte."""
+"""Replaces ``IDLE_SECONDS`` for a client behind ``MIN_RATE`` while requests queue for a worker. Not shorter, because
+the buffers of the kernel empty in bursts of up to a megabyte."""
 
-STAY_MS = 2
-"""How long a worker waits for the next request on the connection that it has just served, when no request queues and
-another worker is idle. The kernel rounds it up to its clock ticks, 4 to 10 milliseconds."""
+NEXT_REQUEST_MS = 2
+"""How long a worker waits for the next request on the connection that it has just served, if no request is queued and
+another worker is idle. The kernel rounds this up to its tick of 4 to 10 milliseconds."""
 
 LINGER_BYTES = 64 * 1024 * 1024
 LINGER_SECONDS = 30.0
-"""How much is read and dropped, and for how long, after a request was refused before it was read to its end."""
+"""After a refusal the rest of the request is read and dropped up to these bounds."""
 
 _PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {
     413: TooLarge,
@@ -54,17 +53,19 @@ _PROTOCOL_ERRORS: Mapping[int, type[MarketError]] = {
 
 
 class _Socket(socket.socket):
-    """The worker reads with a 2 ms receive timeout, which saves one switch of the GIL. All other calls are
-    non-blocking."""
+    """A blocking socket with a receive timeout of 2 ms, used by ``receive``. All other methods do not block.
+
+    Waiting in recv(2) instead of poll(2) and recv(2) saves one switch of the GIL.
+    """
 
     @classmethod
     def of(cls, accepted: socket.socket) -> Self:
         made = cls(accepted.family, accepted.type, accepted.proto, accepted.detach())
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, STAY_MS * 1000))
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, NEXT_REQUEST_MS * 1000))
         return made
 
     def receive(self, size: int) -> bytes:
-        """What arrives within ``STAY_MS``; BlockingIOError when nothing does."""
+        """Wait up to ``NEXT_REQUEST_MS`` for data; BlockingIOError if none arrives."""
         return super().recv(size)
 
     def recv(self, size: int, flags: int = 0) -> bytes:
@@ -78,19 +79,21 @@ class _Socket(socket.socket):
 
 
 class Channel(Connection):
-    """From the arrival of a request on, the worker that serves it also reads the next one: a client that keeps its
-    connection usually sends it at once, and no thread has to wake another."""
+    """A connection whose worker also reads the next request.
+
+    Most clients send the next request at once, so no thread has to wake another one for it.
+    """
 
     _arriving_since: float | None = None
-    _is_waited_for = False
-    _paid_until = 0.0
-    """Until when the bytes that the client has taken satisfy ``LEAST_RATE``."""
+    _is_blocking = False
+    _rate_met_until = 0.0
+    """The client has read at ``MIN_RATE`` up to this time; when it is in the past, the client is behind."""
     _discarded = 0
     _discarding_since: float | None = None
 
     def __init__(
         self,
-        bodies: Bodies,
+        bodies: BodyBudget,
         body_bytes: int,
         admit: Admit,
         server: Any,
@@ -105,7 +108,7 @@ class Channel(Connection):
         self._body_bytes = body_bytes
         self._admit = admit
         self.moved_at = monotonic()
-        """When bytes were last sent or received, in monotonic seconds."""
+        """The time of the last traffic, in monotonic seconds."""
 
     def new_request(self, options: Any) -> Parser:
         return Parser(options, self._bodies, self._admit)
@@ -123,16 +126,16 @@ class Channel(Connection):
             return internal_error()
         return kind(f"the request cannot be read: {reason}")
 
-    # -- a worker's turn -----------------------------------------------------------------------------------------------
+    # -- in a worker ---------------------------------------------------------------------------------------------------
 
-    def attend(self) -> None:
+    def run_in_worker(self) -> None:
         self._advance()
         while self._has_next():
             self._advance()
-        self.leave()
+        self.return_to_loop()
 
     def _advance(self) -> None:
-        """Answer one request, or decide on one whose caller the loop's thread could not check."""
+        """Answer one complete request, or authenticate a held one: the loop's thread must not block on the database."""
         request = self.arriving
         if self.has_request:
             self.serve()
@@ -142,9 +145,9 @@ class Channel(Connection):
             self.resume()
 
     def _has_next(self) -> bool:
-        """Whether there is more to do here, now or within a moment, while nothing else needs this worker."""
+        """Whether a request has arrived, or arrives within ``NEXT_REQUEST_MS``. False if a task is queued."""
         workers = self.workers
-        while self.connected and not (self.lingers or self.has_output or workers.is_wanted):
+        while self.connected and not (self.lingers or self.has_output or workers.has_pending):
             if self.has_request or self.is_held:
                 return True
             if not workers.has_idle or not self._receive():
@@ -152,12 +155,12 @@ class Channel(Connection):
         return False
 
     def _receive(self) -> bool:
-        """Receive what the client sends within ``STAY_MS``; False when it sends nothing."""
+        """Receive data for up to ``NEXT_REQUEST_MS``; False if none arrives."""
         try:
             data = self.socket.receive(RECEIVE_BYTES)
         except BlockingIOError:
             return False
-        except (OSError, AttributeError):  # ended by the client, or closed by the loop, which removes the socket
+        except (OSError, AttributeError):  # reset by the client, or closed by the loop, which deletes the attribute
             data = b""
         if data:
             self.received(data)
@@ -182,12 +185,14 @@ class Channel(Connection):
             self.handle_close()
 
     def write_now(self, head: bytes, body: bytes) -> None:
-        """Send a whole answer. Only what the system does not take at once is buffered: the copies of the buffers cost
-        more than a cached answer."""
+        """Send a whole answer and buffer only the part that the kernel does not accept at once.
+
+        Copying into waitress' buffers takes longer than producing an answer from the cache.
+        """
         sent = 0
         with self.outbuf_lock:
             if self.connected and not self.unsent:
-                with suppress(OSError):  # write_soon meets the same error and handles it
+                with suppress(OSError):  # write_soon gets the same error and handles it
                     sent = self.socket.send_parts(head, body)
                 self.moved_at = monotonic()
             if sent < len(head) + len(body):
@@ -195,7 +200,7 @@ class Channel(Connection):
 
     def write_soon(self, data: bytes) -> int:
         if not self.unsent:
-            self._paid_until = monotonic()  # until now there was nothing to take
+            self._rate_met_until = monotonic()  # there was nothing to read before
         written: int = super().write_soon(data)
         return written
 
@@ -203,25 +208,28 @@ class Channel(Connection):
         sent: int = super().send(data, do_close=do_close)
         if sent:
             self.moved_at = monotonic()
-        self._paid_until = min(self._paid_until + sent / LEAST_RATE, monotonic())
+        self._rate_met_until = min(self._rate_met_until + sent / MIN_RATE, monotonic())
         return sent
 
     def wait_for_client(self, wait: Callable[[], None]) -> None:
-        self._is_waited_for = True
+        self._is_blocking = True
         try:
             wait()
         finally:
-            self._is_waited_for = False
+            self._is_blocking = False
 
-    # -- limits of time ------------------------------------------------------------------------------------------------
+    # -- timeouts ------------------------------------------------------------------------------------------------------
 
     def is_overdue(self, arrival_seconds: float, *, crowded: bool) -> bool:
-        """Whether the connection is to be closed: its request takes too long to arrive, no bytes move, its client does
-        not take its answer, or ignores a refusal."""
+        """Whether the connection has to be closed.
+
+        Reasons: its request takes too long to arrive, there is no traffic, its client reads the answer too slowly, or
+        its client keeps sending after a refusal. ``crowded``: requests queue for a worker.
+        """
         now = monotonic()
         if self._arriving_since is not None and now - self._arriving_since > arrival_seconds:
             return True
-        if self._is_waited_for and now - self._paid_until > (CROWDED_SECONDS if crowded else IDLE_SECONDS):
+        if self._is_blocking and now - self._rate_met_until > (CROWDED_SECONDS if crowded else IDLE_SECONDS):
             return True
         if self.is_discarding:
             self._discarding_since = self._discarding_since or now
@@ -230,6 +238,6 @@ class Channel(Connection):
         return is_waiting and now - self.moved_at > IDLE_SECONDS
 
     def is_unused(self, seconds: float) -> bool:
-        """Whether for so long no bytes moved, and no answer is under way."""
-        is_quiet = not (self.has_request or self.attended or self.unsent)
+        """Whether no request is being served and there was no traffic for ``seconds``."""
+        is_quiet = not (self.has_request or self.is_in_worker or self.unsent)
         return is_quiet and monotonic() - self.moved_at >= seconds

@@ -1,7 +1,7 @@
 """The HTTP listener: one thread that reads and writes all connections, and a fixed number of workers.
 
-Requests, and up to 16 MiB of each answer, are buffered, so a slow client costs a connection. A longer answer also
-occupies a worker, and its client must keep a least rate meanwhile.
+Requests and up to 16 MiB of each answer are buffered, so a slow client occupies a connection but no worker. A larger
+answer also occupies a worker, so its client must read at a minimum rate.
 """
 
 from __future__ import annotations
@@ -19,29 +19,30 @@ from time import monotonic
 from marketdata.api.failures import WsgiApp
 from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
-from marketdata.api.listener.parser import BODIES_BYTES, Bodies
+from marketdata.api.listener.parser import BODIES_BYTES, BodyBudget
 from marketdata.api.listener.workers import Workers
 from marketdata.api.waitress_adapter import Server
 from marketdata.errors import StateError
 
 WORKERS = 44
-"""Requests that run at once: 8 more than concurrent ingests may occupy, so reads and health checks always find a
-worker. Nearly all of them wait: ingests for the commit that they share, so that more workers make larger transactions
-(32 clients: twice the ticks of 8 workers), reads for one of the pool's 16 connections."""
+"""Requests that run at once: 8 more than the maximum of concurrent ingests, so reads and health checks always find a
+worker. Most workers only wait. Ingests wait for a shared commit, so more workers make larger transactions (with 32
+clients, twice the ticks per second of 8 workers). Reads wait for one of the pool's 16 connections."""
 
 CONNECTIONS = 4096
-"""Connections at once, as far as the process may have descriptors; beyond them the longest idle are closed."""
+"""Maximum number of connections, if the process may have as many descriptors. Above it, those that were idle longest
+are closed."""
 _OTHER_DESCRIPTORS = 256
 """Descriptors left for files and database connections."""
-_CROWD = 64
-"""So many new connections beyond the limit may wait until one that is in use ends."""
+_SPARED_CONNECTIONS = 64
+"""Exception to ``BEGIN_SECONDS``: with so many connections above the maximum, any idle one is closed."""
 BEGIN_SECONDS = 1.0
-"""How long a new connection may take until its first request while others wait for its place."""
+"""A connection that is idle for less than this is not closed for another one."""
 
 HEADER_BYTES = 16 * 1024
 ARRIVAL_SECONDS = 120.0
-"""How long one request may take to arrive: enough for a batch over a slow line, too little for a client that sends
-single bytes."""
+"""Longest time for one request to arrive: enough for a batch over a slow line, too short for a client that sends single
+bytes."""
 
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
@@ -50,8 +51,11 @@ _log = logging.getLogger(__name__)
 
 
 class Listener:
-    """Serves ``app`` on one address, and asks ``admit`` before it keeps a body. ``start`` once; ``stop`` any number of
-    times. ``body_bytes`` is the largest body, ``bodies_bytes`` the most that all bodies take together."""
+    """Serves ``app`` on one address.
+
+    Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
+    is the maximum size of one body, ``bodies_bytes`` that of all bodies together.
+    """
 
     def __init__(
         self,
@@ -68,7 +72,7 @@ class Listener:
         self._app = app
         self._address = (host, port)
         self._body_bytes = body_bytes
-        self._bodies = Bodies(bodies_bytes)
+        self._bodies = BodyBudget(bodies_bytes)
         self._connect = partial(Channel, self._bodies, body_bytes, admit)
         self._arrival_seconds = arrival_seconds
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
@@ -95,12 +99,12 @@ class Listener:
                 self._workers,
                 self._connect,
                 ident=None,
-                connection_limit=self._room + _OTHER_DESCRIPTORS,  # a backstop: _make_room keeps below it
+                connection_limit=self._room + _OTHER_DESCRIPTORS,  # never reached: _make_room closes connections before
                 recv_bytes=RECEIVE_BYTES,
                 max_request_header_size=HEADER_BYTES,
-                max_request_body_size=self._body_bytes + 1,  # the smallest size that waitress refuses
+                max_request_body_size=self._body_bytes + 1,  # waitress refuses a body of this size or more
                 log_socket_errors=False,
-                clear_untrusted_proxy_headers=False,  # nothing reads them
+                clear_untrusted_proxy_headers=False,  # the application does not use them
             )
             self._thread = threading.Thread(target=self._loop, args=(self._server,), name="api-listener", daemon=True)
             self._thread.start()
@@ -119,7 +123,7 @@ class Listener:
             self._in_loop(self._server, self._server.stop_accepting)
             self._workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
-            # Set in the loop's thread: the loop ends by it, and cannot be woken afterwards.
+            # Set it in the loop's thread. Set here, the loop could end and close its trigger before it is woken.
             self._in_loop(self._server, self._stopping.set)
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
@@ -152,9 +156,12 @@ class Listener:
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
     def _make_room(self, server: Server) -> None:
-        """Close the longest unused connections beyond the limit. New ones are spared for ``BEGIN_SECONDS``, unless very
-        many arrive at once."""
-        for spared, seconds in ((0, BEGIN_SECONDS), (_CROWD, 0.0)):
+        """Close unused connections above the maximum, those that were idle longest first.
+
+        A connection that was idle for less than ``BEGIN_SECONDS`` is closed only if ``_SPARED_CONNECTIONS`` is
+        exceeded.
+        """
+        for spared, seconds in ((0, BEGIN_SECONDS), (_SPARED_CONNECTIONS, 0.0)):
             surplus = len(server) - self._room - spared
             if surplus > 0:
                 unused = [channel for channel in self.channels() if channel.is_unused(seconds)]
@@ -200,6 +207,6 @@ def _bind(host: str, port: int) -> socket.socket:
 
 
 def _descriptors() -> int:
-    """How many this process may have open at once."""
+    """The maximum number of open descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft

@@ -1,5 +1,5 @@
-"""One request as it arrives: ambiguous ones are refused, the caller is checked before a body is kept, and all bodies
-together are bounded."""
+"""Checks a request while it arrives: refuses ambiguous framing, authenticates before the body is kept, and limits the
+total size of all bodies."""
 
 from __future__ import annotations
 
@@ -14,50 +14,50 @@ from marketdata.api.listener.admission import Admit
 from marketdata.api.waitress_adapter import RequestParser
 from marketdata.errors import MarketError, Saturated, TooLarge
 
-FREE_BYTES = 16 * 1024
-"""A body up to this size is not counted, like the head before it: single ticks pass while big batches are refused."""
+UNCOUNTED_BYTES = 16 * 1024
+"""A body up to this size does not count, so single ticks are accepted while large batches are refused."""
 
 BODIES_BYTES = 128 * 1024 * 1024
-"""Maximum total of the larger bodies that are arriving or being handled: 16 of the largest."""
+"""Maximum total of the counted bodies that are arriving or being handled: 16 bodies of the maximum size."""
 
 _HOST = re.compile(r"[^\s,/?#@\\]*")
-"""The values of a repeated Host header arrive joined by a comma and a space."""
+"""One host. waitress joins the values of a repeated Host header with a comma, which does not match."""
 
 
-class Bodies:
-    """The bytes that all bodies of one listener together may still take."""
+class BodyBudget:
+    """Limits the total size of all request bodies of a listener. Thread-safe."""
 
     def __init__(self, limit: int) -> None:
         self._left = limit
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> bool:
-        """Take ``size`` bytes; False, and nothing is taken, when fewer are left."""
+    def reserve(self, size: int) -> bool:
+        """Reserve ``size`` bytes; returns False and reserves nothing if fewer are free."""
         with self._lock:
             has_room = size <= self._left
             if has_room:
                 self._left -= size
         return has_room
 
-    def give_back(self, size: int) -> None:
+    def release(self, size: int) -> None:
         with self._lock:
             self._left += size
 
 
 class Parser(RequestParser):
-    """``admit`` decides on a request when its head is complete, unless its body is small and arrived with the head."""
+    """Calls ``admit`` when the head is complete, unless the body is small and arrived together with the head."""
 
-    def __init__(self, options: Any, bodies: Bodies, admit: Admit) -> None:
+    def __init__(self, options: Any, bodies: BodyBudget, admit: Admit) -> None:
         super().__init__(options)
         self._bodies = bodies
         self._admit = admit
-        self._most = FREE_BYTES
-        self._taken = 0
-        self._aside = b""
+        self._body_limit = UNCOUNTED_BYTES
+        self._reserved = 0
+        self._held_bytes = b""
 
     def receive(self, data: bytes) -> int:
         if self.is_held:
-            self._aside += data
+            self._held_bytes += data
             return len(data)
         is_body = self.has_head
         consumed = self.parse(data)
@@ -69,32 +69,32 @@ class Parser(RequestParser):
         if not self.is_refused:
             return consumed
         self.wants_continue = False
-        return len(data)  # the refusal ends the connection: what follows is no request
+        return len(data)  # drop the rest: the connection is closed after the refusal
 
     def decide(self, *, may_block: bool) -> None:
-        """Admit the request, refuse it, or hold it while only a thread that may block can decide."""
+        """Accept or refuse the request; hold it if ``admit`` has to block and ``may_block`` is False."""
         verdict = self._admit(self._head(), may_block)
         if verdict is None:
             self.is_held = True
-            self.has_head = False  # no 100 Continue yet
+            self.has_head = False  # prevents 100 Continue
         elif isinstance(verdict, Reply):
             self._refuse(verdict)
         else:
-            self._most = max(verdict, FREE_BYTES)
-            if self.content_length > self._most:
-                self._refuse(problem(TooLarge.body(self._most)))
+            self._body_limit = max(verdict, UNCOUNTED_BYTES)
+            if self.content_length > self._body_limit:
+                self._refuse(problem(TooLarge.body(self._body_limit)))
 
     def release(self) -> bytes:
-        """End the holding; the bytes that arrived meanwhile."""
+        """Stop holding the request; returns the bytes that arrived while it was held."""
         self.is_held = False
         self.has_head = True
-        aside, self._aside = self._aside, b""
-        return aside
+        held, self._held_bytes = self._held_bytes, b""
+        return held
 
     def close(self) -> None:
         super().close()
-        self._bodies.give_back(self._taken)
-        self._taken = 0
+        self._bodies.release(self._reserved)
+        self._reserved = 0
 
     def _check_head(self, following: int) -> None:
         if not self.has_body:
@@ -102,12 +102,12 @@ class Parser(RequestParser):
         fault = self._ambiguity()
         if fault is not None:
             self._refuse(problem(fault))
-        elif self.chunked or self.content_length > min(following, FREE_BYTES):
+        elif self.chunked or self.content_length > min(following, UNCOUNTED_BYTES):
             self.decide(may_block=False)
 
     def _ambiguity(self) -> MarketError | None:
-        """Whether the request names more or less than one host, or frames its body in two ways (RFC 9112, sections 3.2
-        and 6.1)."""
+        """The error for a request that does not name exactly one host (RFC 9112, section 3.2), or whose body length is
+        ambiguous (section 6.1)."""
         headers = self.headers
         if self.version != "1.0" and "HOST" not in headers:
             return BadRequest("HTTP/1.1 requires a Host header")
@@ -127,18 +127,18 @@ class Parser(RequestParser):
 
     def _count(self) -> None:
         size = self.body_bytes_received
-        if size <= FREE_BYTES:
+        if size <= UNCOUNTED_BYTES:
             return
-        if size > self._most:
-            self._refuse(problem(TooLarge.body(self._most)))
-        elif self._bodies.take(size - self._taken):
-            self._taken = size
+        if size > self._body_limit:
+            self._refuse(problem(TooLarge.body(self._body_limit)))
+        elif self._bodies.reserve(size - self._reserved):
+            self._reserved = size
         else:
             detail = "too many request bodies are arriving; send this one again a little later, or in parts"
             self._refuse(problem(Saturated(detail)))
 
     def _refuse(self, reply: Reply) -> None:
-        """Answer with ``reply``, and drop the body."""
+        """Answer with ``reply`` and drop the body."""
         self.fail(reply)
         self.is_complete = True
         self.wants_continue = False

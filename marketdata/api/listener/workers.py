@@ -1,4 +1,4 @@
-"""A fixed number of threads that take their work from one queue."""
+"""A thread pool with one queue."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """``service`` does the work, ``cancel`` is called of work that is dropped."""
+    """A worker calls ``service``. If the task is dropped from the queue, ``cancel`` is called instead."""
 
     def service(self) -> None: ...
 
@@ -20,7 +20,7 @@ class Task(Protocol):
 
 
 class Workers:
-    """Started when made; ``end`` any number of times."""
+    """The constructor starts the threads; ``end`` stops them and may be called repeatedly."""
 
     def __init__(self, count: int) -> None:
         self._lock = threading.Lock()
@@ -34,18 +34,18 @@ class Workers:
             threading.Thread(target=self._run, name=f"api-{number}", daemon=True).start()
 
     @property
-    def is_wanted(self) -> bool:
-        """Whether work is queued, or the threads are to end."""
+    def has_pending(self) -> bool:
+        """Whether a task is queued or the threads should end."""
         return bool(self._queue) or self._is_ending
 
     @property
     def has_idle(self) -> bool:
-        """Whether a thread waits for work."""
+        """Whether a thread waits for a task."""
         return self._idle > 0
 
     @property
     def backlog(self) -> int:
-        """How much work is queued."""
+        """The number of queued tasks."""
         return len(self._queue)
 
     def add_task(self, task: Task) -> None:
@@ -54,7 +54,7 @@ class Workers:
             self._changed.notify()
 
     def end(self, timeout: float) -> None:
-        """Let the threads finish what they do for at most ``timeout`` seconds, and drop what is queued."""
+        """Wait up to ``timeout`` seconds for running tasks; cancel the queued ones."""
         deadline = monotonic() + timeout
         with self._lock:
             self._is_ending = True
@@ -68,7 +68,7 @@ class Workers:
         while (task := self._next()) is not None:
             try:
                 task.service()
-            except BaseException:  # the thread is needed for the next task
+            except BaseException:  # an error of one task must not end the thread
                 _log.exception("internal error in a worker")
 
     def _next(self) -> Task | None:

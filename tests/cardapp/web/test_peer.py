@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from cardapp.web import peer
-from cardapp.web.connections import Bodies, Rules
+from cardapp.web.connections import BodyBudget, Rules
 from cardapp.web.gate import Gate, Tcp
 from cardapp.web.peer import Lookup, Netlink, OwnerOnly, account, query, uid_in_answer, uid_in_rows, uid_in_tables
 
@@ -145,7 +145,7 @@ def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> N
         owner_only = OwnerOnly()
         with accepted:
             assert owner_only.refusal(address, accepted.getsockname()) is None
-            rules = Rules(Gate(Tcp("127.0.0.1", 1), {}), Bodies(), admit=owner_only.refusal)
+            rules = Rules(Gate(Tcp("127.0.0.1", 1), {}), BodyBudget(), admit=owner_only.refusal)
             refused = rules.refusal(accepted, address)
         owner_only.close()
     assert refused is not None

@@ -12,7 +12,7 @@ import pytest
 
 from marketdata import token
 from marketdata.api.listener.channel import RECEIVE_BYTES
-from marketdata.api.listener.parser import BODIES_BYTES, FREE_BYTES
+from marketdata.api.listener.parser import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import DatabaseUnavailable
@@ -63,7 +63,7 @@ class Ingestion:
 
     def _run(self) -> None:
         body = ticks("beside", 400)
-        assert len(body) > FREE_BYTES
+        assert len(body) > UNCOUNTED_BYTES
         while not self._stopping.is_set():
             self.statuses.append(ask(self._port, post(self._bearer, body))[0])
 
@@ -108,7 +108,7 @@ def test_stalled_bodies_without_a_write_token_do_not_stop_ingestion(
         (INGEST, "write", "Content-Type: text/plain\r\n" + LARGE, 415, "unsupported_media_type"),
         (INGEST, "write", JSON + f"Content-Length: {BODY_BYTES + 1}\r\n", 413, "too_large"),
         (INGEST, "write", JSON + LARGE + "Content-Encoding: gzip\r\n", 415, "unsupported_media_type"),
-        ("GET /healthz", None, f"Content-Length: {FREE_BYTES + 1}\r\n", 413, "too_large"),
+        ("GET /healthz", None, f"Content-Length: {UNCOUNTED_BYTES + 1}\r\n", 413, "too_large"),
     ],
 )
 def test_a_refusal_does_not_wait_for_the_body(
@@ -149,7 +149,7 @@ def test_a_refused_head_is_counted(service: Service, api: Api) -> None:
 
 def test_a_body_that_no_handler_reads_is_bounded_in_chunks_too(service: Service) -> None:
     with connected(service.port) as client:
-        client.sendall(head("GET /healthz", None, CHUNKED) + b"%x\r\n" % BODY_BYTES + b" " * (FREE_BYTES + 1000))
+        client.sendall(head("GET /healthz", None, CHUNKED) + b"%x\r\n" % BODY_BYTES + b" " * (UNCOUNTED_BYTES + 1000))
         assert answer(client)[0] == 413
     small = b"5\r\nabcde\r\n0\r\n\r\n"
     with connected(service.port) as client:
@@ -216,7 +216,7 @@ def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, 
         (held,) = [each for each in service._listener.channels() if each.is_held]
         for _ in range(5):
             assert ask(service.port, HEALTH)[0] == 200, "the loop is not blocked"
-        assert len(held.arriving._aside) <= RECEIVE_BYTES
+        assert len(held.arriving._held_bytes) <= RECEIVE_BYTES
         assert held.arriving.body_bytes_received == 0
         assert bodies_left(service) == BODIES_BYTES
         look_up.go.set()

@@ -10,7 +10,7 @@ from marketdata import token
 from marketdata.api.auth import CACHE_SECONDS, Authenticator
 from marketdata.api.caller import Caller
 from marketdata.errors import Unauthorized
-from marketdata.store.tokens import Holder
+from marketdata.store.tokens import ValidToken
 
 CALLER = Caller("7", "mine", "read")
 TEXT = token.generate()
@@ -27,12 +27,12 @@ class Database:
         self.takes = 0.0
         self.authenticator = Authenticator(self._find, clock=lambda: self.now)
 
-    def _find(self, digest: bytes) -> Holder | None:
+    def _find(self, digest: bytes) -> ValidToken | None:
         assert digest == token.digest(TEXT)
         self.asked += 1
         left = self.ends - self.now
         self.now += self.takes
-        return Holder(CALLER.id, CALLER.name, CALLER.scope, left) if left > 0 and not self.is_revoked else None
+        return ValidToken(CALLER.id, CALLER.name, CALLER.scope, left) if left > 0 and not self.is_revoked else None
 
     def admit(self) -> Caller:
         return self.authenticator.admit(f"Bearer {TEXT}", "read")
@@ -99,7 +99,7 @@ def test_a_token_revoked_during_its_look_up_is_not_cached() -> None:
     database = Database()
     find = database.authenticator._find
 
-    def revoked_meanwhile(digest: bytes) -> Holder | None:
+    def revoked_meanwhile(digest: bytes) -> ValidToken | None:
         found = find(digest)
         database.is_revoked = True
         database.authenticator.forget(CALLER.id)

@@ -261,7 +261,7 @@ def slow_clients(port: int, count: int) -> Iterator[None]:
 
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.api.listener.channel.MIN_RATE", 4 * RATE)
     monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 1):
@@ -271,7 +271,7 @@ def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_too_slow_client_ends_sooner_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.LEAST_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.api.listener.channel.MIN_RATE", 4 * RATE)
     monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.3)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
