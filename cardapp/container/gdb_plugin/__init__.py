@@ -1,1 +1,1 @@
-"""The part that runs inside gdb, in gdb's own Python: it has the standard library and the ``gdb`` module only."""
+"""Runs inside gdb, in gdb's own Python, so only the standard library and the ``gdb`` module can be imported."""

@@ -1,9 +1,9 @@
 """The channel to the gdb that the learner sees: a server inside gdb that speaks JSON lines on a Unix socket.
 
 gdb loads this module and calls :func:`open`. A request is ``{"do": name, "with": {…}}``. The reply is
-``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each connection has a thread. gdb's Python API may only
-be used in gdb's main thread, so most operations are sent there with ``gdb.post_event``. The operations ``state`` and
-``interrupt`` do not use that API, so they also work while the program runs.
+``{"ok": value}`` or ``{"error": code, "reason": sentence, …}``. Each connection has a thread. gdb's Python API may
+only be used in gdb's main thread, so most operations are queued for it with ``gdb.post_event``. The operations
+``state`` and ``interrupt`` do not use that API, so they also work while the program runs.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Channel:
         return replies.get()
 
     def _one_at_a_time(self, work: Callable[[], None]) -> None:
-        """Do ``work`` now, or after the work that is under way.
+        """Run ``work`` now, or after the work that is running.
 
         While gdb calls a function in the program, as ``checkpoint`` does with fork(2), it also handles posted events.
         """
@@ -115,7 +115,7 @@ class Channel:
 def _outcome(command: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
     try:
         return {"ok": command(**arguments)}
-    except Exception as error:  # the client waits for a reply, whatever failed
+    except Exception as error:  # the client must get a reply in any case
         return _error(error)
 
 
@@ -135,7 +135,7 @@ def _gdb_signals_blocked() -> Iterator[None]:
 
 
 def _thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
-    """Start a thread that never receives one of gdb's signals: it inherits the mask."""
+    """Start a thread that blocks gdb's signals: it inherits the signal mask of this thread."""
     with _gdb_signals_blocked():
         threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
 

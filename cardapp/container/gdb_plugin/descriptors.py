@@ -27,8 +27,8 @@ def any_ended(pidfds: Iterable[int]) -> bool:
 def close_leaked_memory_files(listed: Collection[int]) -> None:
     """Close the ``/proc/PID/…/mem`` files of dead processes that gdb has forgotten.
 
-    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. gdb itself closes the
-    files of the processes that it still has ``listed``, even of dead ones.
+    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. Files of the
+    processes that gdb has ``listed`` are left open, even of dead ones: gdb closes them itself.
     """
     for descriptor in os.listdir(_OWN):
         with contextlib.suppress(OSError):
@@ -38,7 +38,7 @@ def close_leaked_memory_files(listed: Collection[int]) -> None:
 
 
 def _is_alive(pid: str) -> bool:
-    """Whether the process runs. A zombie does not, and may stay one: its parent need not wait for it."""
+    """Whether the process exists and is not a zombie. Its parent may never reap a zombie."""
     try:
         return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -1,8 +1,8 @@
-"""gdb's fork checkpoints of the stopped program: they bring it back to a stop without running it again.
+"""gdb's fork checkpoints: they return the program to an earlier stop without running it again.
 
-``checkpoint`` makes the program fork(2); the child waits. ``restart`` continues in that child, which uses the
-checkpoint up, so another one must be taken at once. The process that the restart left is deleted, except for the
-process that gdb itself started: gdb 13 fails to delete it, so it stays, stopped, until the program ends.
+gdb's command ``checkpoint`` makes the program fork(2); the child stays stopped. ``restart`` switches to that child. The
+checkpoint is then gone, so a new one must be taken before the program continues. The process that gdb switched away
+from is deleted, unless gdb started it: gdb 13 fails to delete that one, so it stays stopped until the program ends.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ALARMS = sum(1 << each - 1 for each in (signal.SIGALRM, signal.SIGVTALRM, signa
 
 
 class ForkCheckpoints:
-    """The checkpoints of one run of the program, by the key of their stop. Used in gdb's main thread only."""
+    """The checkpoints of one run of the program, by the key of their stop. Use it in gdb's main thread only."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
@@ -61,7 +61,7 @@ class ForkCheckpoints:
         return False
 
     def restart(self, key: str) -> None:
-        """Continue in the checkpoint ``key``, which is used up by this."""
+        """Switch to the checkpoint ``key`` and remove it from the checkpoints."""
         number = self._numbers.pop(key)
         gdb.execute(f"restart {number}", to_string=True)
         self._obsolete.append(self._current)
@@ -70,7 +70,7 @@ class ForkCheckpoints:
             raise gdb.error(f"gdb did not restart checkpoint {number}")
 
     def take(self, key: str) -> None:
-        """Take a checkpoint of the program where it stands. The caller has asked :meth:`can_fork`."""
+        """Take a checkpoint of the program at its current stop. Call :meth:`can_fork` first."""
         _, before = _list_checkpoints()
         gdb.execute("checkpoint", to_string=True)
         self._refresh()
@@ -80,7 +80,7 @@ class ForkCheckpoints:
         self._numbers[key] = made.pop()
 
     def delete_obsolete(self) -> None:
-        """Delete the processes that restarts left, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""
+        """Delete the processes that ran before restarts, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""
         stops = [key for key in self._numbers if key != MAIN]
         surplus = stops[: max(len(stops) - MAX_CHECKPOINTS, 0)]
         numbers = self._obsolete + [self._numbers.pop(key) for key in surplus]
@@ -92,7 +92,7 @@ class ForkCheckpoints:
         close_leaked_memory_files({*self._pids.values(), *(each.pid for each in gdb.inferiors())})
 
     def delete_all(self) -> None:
-        """Delete every checkpoint; the process that the program runs in stays."""
+        """Delete all checkpoints, but not the current process of the program."""
         for number in self._pids.keys() - {self._current}:
             self._delete(number)
         self.clear()
@@ -106,7 +106,7 @@ class ForkCheckpoints:
         self._current = ORIGINAL
 
     def _refresh(self) -> None:
-        """Read gdb's list and hold a pidfd of each process, so that no signal can reach another one with its pid."""
+        """Read gdb's list and keep a pidfd of each process, so that no signal can hit a process that reuses its pid."""
         self._current, self._pids = _list_checkpoints()
         for number in self._pids.keys() - self._pidfds.keys():
             self._pidfds[number] = os.pidfd_open(self._pids[number])
@@ -116,8 +116,8 @@ class ForkCheckpoints:
     def _delete(self, number: int) -> None:
         """Delete one checkpoint without ``delete checkpoint``.
 
-        After ``delete checkpoint`` gdb mistakes that process's exit for the program's. Stop it, detach it, then kill
-        it.
+        After that command gdb takes the exit of the deleted process for the exit of the program. So the process is
+        stopped, detached, then killed.
         """
         pidfd = self._pidfds[number]
         signal.pidfd_send_signal(pidfd, signal.SIGSTOP)
@@ -131,8 +131,8 @@ class ForkCheckpoints:
 
         It would not if the program has a second thread, a timer, a child, an open file or pipe other than its
         ``terminal``, or memory that it shares with another process. fork(2) does not copy timers. A timer set with
-        alarm(2) or setitimer(2) is recognised by a handler or a mask for its signal; one with neither, which just ends
-        the program, is not recognised, and the fork runs on without it.
+        alarm(2) or setitimer(2) is detected only if its signal is handled or blocked. If it is neither, the timer would
+        end the program, and the fork continues without it.
         """
         process = Path("/proc", str(gdb.selected_inferior().pid))
         with contextlib.suppress(OSError):
@@ -153,7 +153,7 @@ class ForkCheckpoints:
 
 
 def starts_at_main() -> bool:
-    """Whether no code of the program runs before ``main``: its only constructor is the one of the compiler."""
+    """Whether no code of the program runs before ``main``: ``.init_array`` holds only the compiler's own entry."""
     found = _INIT_ARRAY.search(gdb.execute("info files", to_string=True))
     return found is not None and int(found[2], 16) - int(found[1], 16) == gdb.lookup_type("void").pointer().sizeof
 
@@ -166,14 +166,16 @@ def _list_checkpoints() -> tuple[int, dict[int, int]]:
 
 
 def _has_watchpoint() -> bool:
-    """Whether a watchpoint is enabled. A hardware watchpoint belongs to one process; its fork does not have it."""
+    """Whether a watchpoint is enabled. A fork does not inherit hardware watchpoints."""
     plain = (gdb.BP_BREAKPOINT, gdb.BP_HARDWARE_BREAKPOINT)
     return any(each.type not in plain for each in gdb.breakpoints() if each.enabled)
 
 
 def _has_other_inferiors() -> bool:
-    """Whether the learner added an inferior. gdb 13 may then confuse it with the one that forks, and leave the
-    breakpoint instructions in the memory of the fork."""
+    """Whether the learner added an inferior.
+
+    gdb 13 may then take it for the inferior that forks, and leave breakpoint instructions in the memory of the fork.
+    """
     return len(gdb.inferiors()) > 1
 
 

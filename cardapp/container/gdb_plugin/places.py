@@ -9,7 +9,7 @@ import gdb
 
 
 def frame_with_source() -> gdb.Frame | None:
-    """The innermost frame with a source line; the newest frame if none has one. Library frames have no source here."""
+    """The innermost frame with a source line, which skips library frames; the newest frame if none has one."""
     frame = gdb.newest_frame()
     newest = frame
     while frame is not None:

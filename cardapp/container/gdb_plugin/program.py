@@ -18,7 +18,7 @@ from cardapp.container.gdb_plugin.descriptors import any_ended
 from cardapp.container.gdb_plugin.places import exit_signal, frame_with_source, place_of
 from cardapp.container.gdb_plugin.rerun import Ended, Failure, Rerun
 
-# Set before each replay, so that a replay does the same whatever the learner has changed.
+# Set before each replay, because the learner may have changed them.
 SETTINGS = (
     "confirm off",
     "pagination off",
@@ -69,13 +69,13 @@ class Program:
         ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb.
         """
         with self._lock:
-            # gdb sends no event when it, or anything else, kills the program.
+            # gdb sends no event when the program is killed, by gdb or by another process.
             if self._state["state"] in ("running", "stopped") and self._is_gone():
                 self._set_state({"state": "none", "reason": "the program was killed"})
             return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
 
     def interrupt(self, hard: bool = False) -> None:
-        """Stop the running program with SIGINT. ``hard`` kills it, for a program that blocks SIGINT."""
+        """Stop the running program with SIGINT; with ``hard``, kill it, because a program can block SIGINT."""
         with self._lock:
             if self._rerun is not None:
                 self._rerun.interrupted = True
@@ -141,14 +141,14 @@ class Program:
             self.on_end()
 
     def _advance(self, event: gdb.Event | Ended) -> None:
-        """Pass the event on to the run. In an event handler gdb cannot continue the program, so this happens after."""
+        """Pass the event to the rerun after this handler: gdb cannot continue the program in an event handler."""
         rerun = self._rerun
         if rerun is not None and not rerun.over:
             gdb.post_event(lambda: rerun.advance(event))
 
     @contextlib.contextmanager
     def ignoring_events(self) -> Iterator[None]:
-        """For work on checkpoints: its events do not mean that the program has moved."""
+        """Ignore gdb's events while checkpoints are changed: they are not events of the program."""
         self._ignoring_events = True
         try:
             yield
@@ -156,7 +156,7 @@ class Program:
             self._ignoring_events = False
 
     def _set_process(self, pid: int) -> None:
-        """Hold a pidfd of the process, so that no signal can reach another process with the same pid. 0 is none."""
+        """Keep a pidfd of the process, so that no signal can hit another process that reuses its pid. 0: no process."""
         if self._pidfd is not None:
             os.close(self._pidfd)
         self._pid, self._pidfd = pid, None
@@ -170,12 +170,12 @@ class Program:
         """Set the program, its arguments and its directory for the next run; read the file again if it was rebuilt."""
         _select_inferior()
         for setting in SETTINGS:
-            with contextlib.suppress(gdb.error):  # some can only be set while a program runs, and matter only then
+            with contextlib.suppress(gdb.error):  # some can only be set while a program runs
                 gdb.execute(f"set {setting}", to_string=True)
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
         if not self.terminal:
-            # termdebug sets it after gdb's first commands. gdb 13 has it in no parameter, only in the text of `show`.
+            # Read late, because termdebug sets it after gdb's first commands. gdb 13 has no parameter for it.
             self.terminal = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
         gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
         built = os.stat(program)
@@ -203,11 +203,11 @@ class Program:
     # -- for replays -------------------------------------------------------------------------------------------------
 
     def follow(self, rerun: Rerun) -> None:
-        """Pass every stop and the end of the program on to ``rerun``."""
+        """Pass each stop and the end of the program to ``rerun``."""
         self._rerun = rerun
 
     def restarted_at(self, place: dict[str, Any]) -> None:
-        """Note that a checkpoint was restarted: the program stands at ``place``, in another process."""
+        """Record that a checkpoint was restarted: the program is stopped at ``place``, in another process."""
         with self._lock:
             self._set_process(gdb.selected_inferior().pid)
             self._set_state({"state": "stopped", "reason": None} | place)

@@ -1,9 +1,9 @@
-"""Replays of a card's stops: a checkpoint of the stop is restarted, or the program is run again up to the stop.
+"""Replays a card's stops: restarts a checkpoint of the stop, or runs the program again up to the stop.
 
-The program is run again from the checkpoint of ``main`` if there is one, else from its start. A run from the start is
-the reference. Checkpoints (``fork_checkpoints.py``) only save time where a fork of the program behaves like the program
-itself; in any doubt the program is run from its start. In the reply ``method`` is ``fork`` if a checkpoint of the stop
-was restarted, and ``rerun`` if the program ran to the stop.
+A run starts at the checkpoint of ``main`` if there is one, else at the start of the program. Checkpoints
+(``fork_checkpoints.py``) only save time and must give the same result as a run from the start, so they are used only if
+a fork of the program certainly behaves like the program itself. In the reply ``method`` is ``fork`` if a checkpoint of
+the stop was restarted, and ``rerun`` if the program ran to the stop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Done = Callable[[dict[str, Any] | Exception], None]
 
 
 class Replays:
-    """Three operations of the channel, used in gdb's main thread: ``prepare``, then ``replay``, then ``checkpoint``."""
+    """The operations ``prepare``, ``replay`` and ``checkpoint``, called in this order in gdb's main thread."""
 
     def __init__(self, program: Program) -> None:
         self._program = program
@@ -41,17 +41,18 @@ class Replays:
     def prepare(self, stop: dict[str, Any], hits: int, screen: str) -> bool:
         """Whether a replay of ``stop`` can restart a checkpoint; if not, the caller ends the program first.
 
-        ``screen`` is what the program's terminal shows now. A restart of the checkpoint of this stop shows it again.
+        ``screen`` is the current content of the program's terminal. It is restored with the checkpoint of this stop.
         """
         if self._is_at_last_stop() and self._last_stop[0] in self._checkpoints:
             self._screens[self._last_stop[0]] = screen
         return self._can_restart(stop, hits)
 
     def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
-        """Bring the program to ``stop``; ``done`` gets ``{file, line, function, method, fresh}`` or an exception.
+        """Run or restart the program up to ``stop``.
 
-        A ``fresh`` replay uses no checkpoint. In the reply ``fresh`` says whether the program was started again. The
-        exceptions are those of :class:`~cardapp.container.gdb_plugin.rerun.Rerun`.
+        Calls ``done`` with ``{file, line, function, method, fresh}`` or an exception of
+        :class:`~cardapp.container.gdb_plugin.rerun.Rerun`. A ``fresh`` replay uses no checkpoint. In the reply
+        ``fresh`` says whether the program was started again.
         """
         key = _key(stop, hits)
         self._last_stop = NO_STOP
@@ -71,7 +72,7 @@ class Replays:
         rerun.start(None if fresh or not starts_at_main() else self._checkpoint_main)
 
     def checkpoint(self) -> None:
-        """After a replay: take the checkpoint for the next replay of this stop, unless the program has moved on."""
+        """After a replay: take a checkpoint for the next replay of this stop, unless the program has left the stop."""
         if not self._is_at_last_stop():
             return
         key = self._last_stop[0]
@@ -98,7 +99,7 @@ class Replays:
 
     @contextlib.contextmanager
     def _cleared_on_failure(self) -> Iterator[None]:
-        """If gdb fails to take or delete a checkpoint, none is used any more: the next replay starts the program."""
+        """Forget all checkpoints if gdb fails to take or delete one: the next replay then starts the program again."""
         with self._program.ignoring_events():
             try:
                 yield
@@ -106,7 +107,7 @@ class Replays:
                 self._checkpoints.clear()
 
     def _on_new_thread(self, _event: gdb.ThreadEvent) -> None:
-        """gdb 13 hangs when it ends a program that has several threads and checkpoints, so they are deleted before."""
+        """Delete the checkpoints: gdb 13 hangs when it ends a program with several threads and checkpoints."""
         if len(gdb.selected_inferior().threads()) > 1:
             gdb.post_event(self._delete_all)
 
@@ -141,7 +142,7 @@ class Replays:
 
     def _from_main(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
         if isinstance(outcome, Failure) and outcome.code in ("target_exited", "target_crashed"):
-            self.replay(done, stop, hits, fresh=True)  # the program may have been at the stop before ``main``
+            self.replay(done, stop, hits, fresh=True)  # the stop may have been reached before ``main``
         else:
             self._report(outcome, done, _key(stop, hits), fresh=False)
 

@@ -1,8 +1,8 @@
-"""One run of the program from its start, or from ``main``, to the stop of a replay.
+"""Runs the program from its start, or from ``main``, to the stop of a replay.
 
-The run must end at its own breakpoint, whatever else the learner has set. So the learner's breakpoints are disabled
-during the run and enabled again after it, and signals that do not crash the program are passed on. The breakpoint of
-the run is internal to gdb: the editor's debugger window does not show it, and an ignored hit prints no message.
+The run ends only at its own breakpoint: the learner's breakpoints are disabled during the run, and signals that do not
+crash the program are passed on to it. The breakpoint of the run is internal to gdb, so the editor's debugger window
+does not show it and gdb prints no message for ignored hits.
 
 gdb runs the program in the background (``run &``), so it can handle other requests meanwhile. Each stop and the end of
 the program are passed to :meth:`Rerun.advance`.
@@ -43,7 +43,7 @@ class Rerun:
 
     ``done`` is called once, with the place ``{file, line, function}`` or an exception. The codes of a :class:`Failure`
     are ``stop_not_reached`` (the program has no code there), ``target_exited``, ``target_crashed`` and ``interrupted``.
-    Used in gdb's main thread only.
+    Use it in gdb's main thread only.
     """
 
     def __init__(self, stop: dict[str, Any], hits: int, done: Callable[[dict[str, Any] | Exception], None]) -> None:
@@ -66,7 +66,7 @@ class Rerun:
             self._disable_others()
             if at_main is not None:
                 self._at_main, self._main = at_main, gdb.Breakpoint(function="main", internal=True)
-                self._main.silent = True  # the debugger window need not show this stop
+                self._main.silent = True  # do not print this stop in the debugger window
             gdb.execute("run &", to_string=True)
         except Exception as error:
             self.finish(error)
@@ -114,7 +114,7 @@ class Rerun:
         if self.over:
             return
         self._clean_up()
-        # gdb printed the stop after its prompt, so the learner no longer sees one.
+        # gdb printed the stop after its prompt: print the prompt again below it.
         gdb.write(gdb.parameter("prompt"))
         gdb.flush()
         self._done(outcome)
@@ -122,7 +122,7 @@ class Rerun:
     def _clean_up(self) -> None:
         self.over = True
         for breakpoint in self._disabled:
-            # One whose scope ended with the previous run cannot be enabled; gdb itself says so.
+            # gdb refuses to enable a watchpoint whose scope has ended, and prints a message.
             with contextlib.suppress(gdb.error, RuntimeError):
                 breakpoint.enabled = True
         for own in (self._breakpoint, self._main):
@@ -181,6 +181,6 @@ class Rerun:
         return Failure("target_crashed", "a signal ended the program", signal=exit_signal(), place=None)
 
     def _reached(self) -> int:
-        """How often the program has been at the stop."""
+        """How many times the program has reached the stop."""
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
         return self._hits_before + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)

@@ -1,4 +1,4 @@
-"""Reads the values of expressions at the stop, as gdb prints them. An expression cannot change the program."""
+"""Reads the values of expressions at the stop, as gdb prints them. Expressions that change the program are refused."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_BLOCKS = 4096
 MAX_LABEL = 200
 
-# The defaults of gdb, since the learner may have changed any of them.
+# gdb's defaults, passed explicitly because the learner may have changed them. See gdb.Value.format_string.
 FORMAT: dict[str, Any] = {
     "raw": True,
     "pretty_arrays": False,
@@ -106,7 +106,7 @@ def _blocks(recipe: dict[str, str]) -> list[dict[str, Any]]:
 
 
 def _at(expression: str, index: int) -> str:
-    """The expression for block ``index``. ``$i`` is replaced in its text, so a variable ``$i`` of the learner stays."""
+    """The expression for block ``index``. Replaces the text ``$i``, as setting ``$i`` would change the learner's."""
     return re.sub(r"\$i\b", str(index), expression)
 
 
