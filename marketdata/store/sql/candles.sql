@@ -2,9 +2,10 @@
 -- covers its whole bucket. With "from" the oldest candles are returned first, without it the newest first; max_rows limits
 -- them in that order.
 --
--- Stored levels are read directly. A candle of another width or time zone is computed from stored rows of the widest level that
--- never crosses a bucket's bound. Where these would be many, a wider level is read, and only its rows that cross a bound are
--- replaced by rows of narrower levels. The number of rows read depends on the number of buckets, not on the range of time.
+-- Stored levels are read directly. A candle of another width or time zone is computed from stored rows of the widest
+-- level whose rows never cross the bound of a bucket. If a bucket has room for 24 or more of these rows, candles_pieced
+-- reads a wider level instead and replaces only the rows that cross a bound by rows of narrower levels. So the number
+-- of rows read depends on the number of buckets, not on the time range.
 -- Candles of a second are computed from the ticks, one bucket at a time, since a second may contain any number of ticks.
 
 -- Milliseconds since 1970. Converted through a timestamp without time zone, which takes a tenth of the time of extracting a
@@ -43,12 +44,12 @@ DECLARE
         WHEN '1h' THEN 3600 WHEN '2h' THEN 7200 WHEN '4h' THEN 14400 WHEN '6h' THEN 21600 WHEN '8h' THEN 28800
         WHEN '12h' THEN 43200 WHEN '1d' THEN 86400 WHEN '3d' THEN 259200 WHEN '1w' THEN 604800 WHEN '1M' THEN 2678400 END;
     width    CONSTANT interval := CASE $2 WHEN '1M' THEN interval '1 month' ELSE make_interval(secs => seconds) END;
-    level    integer;
-    step     interval;
-    per      bigint;
+    level    integer;   -- the stored level that is read: the width of its rows in seconds
+    step     interval;  -- the same as an interval
+    per      bigint;    -- rows of the level per bucket
     origin   timestamptz;
     reach    interval;
-    final    bigint;
+    final    bigint;    -- the symbol's finalized block
     earliest timestamptz := coalesce($3, '-infinity');
     latest   timestamptz := coalesce($4, 'infinity');
     opened   timestamptz;
@@ -79,7 +80,7 @@ BEGIN
 
     IF seconds = 1 THEN
         RETURN QUERY
-        WITH RECURSIVE hit (opened, remaining) AS (
+        WITH RECURSIVE hit (opened, remaining) AS (  -- the seconds that contain ticks, one index lookup each
             SELECT date_trunc('second', CASE WHEN forward
                        THEN (SELECT min(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width)
                        ELSE (SELECT max(ts) FROM {ticks} WHERE symbol = name AND ts >= earliest AND ts < latest + width) END), wanted - 1
@@ -152,8 +153,8 @@ BEGIN
            {vwap}(c.quote, c.volume), c.opened + width <= now(),
            c.opened + width <= now() AND coalesce(c.max_block <= final, c.max_block IS NULL), NULL::text
     FROM (
-        -- open and close are those of the bucket's first and last row. Where these rows do not exist, because nobody traded
-        -- then, the subqueries above find the nearest ones.
+        -- open and close are those of the bucket's first and last row. If that row does not exist, because it would
+        -- contain no tick, the subqueries above find the nearest existing row.
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.bucket = p.opened + reach) AS close,
                trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n, max(p.max_block) AS max_block
@@ -166,8 +167,9 @@ BEGIN
     ORDER BY CASE WHEN forward THEN c.opened END, c.opened DESC LIMIT wanted;
 END $$;
 
--- The same with flat candles for buckets without a tick, from the first tick to the current bucket, or to the last tick if that
--- is later. earliest and latest are opening times, or infinite.
+-- Candles with fill = 'previous': a bucket without a tick gets a flat candle at the previous close. The candles extend
+-- from the first tick to the current bucket, or to the last tick if that is later. earliest and latest are opening
+-- times, or infinite.
 CREATE FUNCTION {candles_filled}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  width interval, shift interval, shift_minutes integer)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500 SET search_path FROM CURRENT SET timezone = 'UTC' AS $$
@@ -206,10 +208,10 @@ BEGIN
     ORDER BY CASE WHEN forward THEN f.opened END, f.opened DESC;
 END $$;
 
--- Candles whose buckets do not start at bounds of a wide level, like days in a time zone. It reads the rows of the widest level
--- that is at most half as wide as the bucket. Rows that cross a bound are replaced by rows of the next narrower level, and so
--- on down to the level "fine", which never crosses a bound. Each level has its own branch of the UNION, so that its partition
--- is looked up once and not once per bound.
+-- Candles whose buckets do not start at bounds of a wide level, for example days in a time zone. Reads the rows of the
+-- widest level that is at most half as wide as the bucket ("coarse"). Rows that cross the bound of a bucket are replaced
+-- by rows of the next narrower level, and so on down to the level "fine", whose rows never cross a bound. Each level has
+-- its own branch of the UNION, so that its partition is looked up once and not once per bound.
 CREATE FUNCTION {candles_pieced}(name text, label text, earliest timestamptz, latest timestamptz, forward boolean, wanted bigint,
                                  seconds integer, fine integer, width interval, shift interval, final bigint)
 RETURNS SETOF {candle} LANGUAGE plpgsql STABLE ROWS 500
@@ -225,12 +227,11 @@ DECLARE
     coarse CONSTANT integer := levels[1];
     span   CONSTANT interval := spans[1];
     per    CONSTANT bigint := seconds / coarse;
-    near   timestamptz;
-    far    timestamptz;
-    beyond timestamptz;
+    near   timestamptz;  -- the first row to read, in the order of the result
+    far    timestamptz;  -- the last row to read
+    beyond timestamptz;  -- the end of the time range to read
 BEGIN
-    -- Without gaps, wanted * per rows contain the wanted buckets. With gaps a bucket may extend into one more row, and the
-    -- outermost row may contain nothing of them.
+    -- Without gaps, wanted * per + 1 rows contain the wanted buckets. With gaps each bucket may need one row more.
     IF forward THEN
         near := (SELECT min(bucket) FROM {rollups}
             WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < latest);
@@ -258,7 +259,7 @@ BEGIN
     END IF;
     beyond := least(latest, beyond);
     RETURN QUERY
-    WITH bound AS (
+    WITH bound AS (  -- the bounds of buckets that are inside a row of the level "coarse"
         SELECT r.at FROM (
             SELECT bucket, {bucket_end}({bucket_of}(bucket, width, shift), width, shift) AS at
             FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r

@@ -5,14 +5,15 @@ CREATE FUNCTION {canonical}(name text) RETURNS text LANGUAGE sql STABLE SET sear
     SELECT coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = name), name)
 $$;
 
--- The time for microseconds since 1970. PostgreSQL multiplies intervals in floating point; seconds and microseconds are
+-- Converts microseconds since 1970 to a time. PostgreSQL multiplies intervals in floating point; seconds and microseconds are
 -- multiplied separately, so that the products are exact for all times that ticks can have.
 CREATE FUNCTION {instant}(us bigint) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT '1970-01-01Z'::timestamptz + (us / 1000000) * interval '1 second' + (us % 1000000) * interval '1 microsecond'
 $$;
 
--- Locks the symbols until the transaction ends. One INSERT takes all locks in the order of the symbols. Locking the existing
--- symbols first and then inserting the new ones would be another order, with which two transactions could deadlock.
+-- Locks the symbols until the transaction ends. One INSERT takes all locks in the order of the symbols. If the existing
+-- symbols were locked first and the new ones inserted after them, the order would differ and two transactions could
+-- deadlock.
 CREATE FUNCTION {lock}(names text[]) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 BEGIN
     INSERT INTO {symbols} AS s (symbol, version)
@@ -39,8 +40,8 @@ BEGIN
         symbols := ARRAY(SELECT coalesce(a.symbol, u.name) FROM unnest(symbols) WITH ORDINALITY AS u (name, item)
                          LEFT JOIN market_aliases a ON a.alias = u.name ORDER BY u.item);
     END IF;
-    -- Nearly always all ticks are new, so a plain INSERT is tried first. Searching for the ids, or ON CONFLICT, would make it a
-    -- third slower. Because of the lock no other transaction can be inserting one of these ids.
+    -- Usually all ticks are new, so a plain INSERT is tried first: searching for the ids before, or ON CONFLICT, takes a
+    -- third longer. Because of the lock no other transaction can insert one of these ids at the same time.
     IF block_hashes IS NULL OR NOT EXISTS (
         SELECT FROM (SELECT DISTINCT u.symbol, u.block_hash FROM unnest(symbols, block_hashes) AS u (symbol, block_hash)) given
         JOIN {retracted} r ON r.symbol = given.symbol AND r.block_hash = given.block_hash
@@ -83,7 +84,8 @@ BEGIN
     FROM compared j WHERE NOT j.created ORDER BY j.item;
 END $$;
 
--- A reorganisation removed the block: deletes its ticks and refuses them until it is restored. Returns how many were deleted.
+-- Retracts a block that a reorganisation removed: deletes its ticks and refuses them until the block is restored.
+-- Returns the number of deleted ticks.
 CREATE FUNCTION {retract}(name text, hash text) RETURNS bigint LANGUAGE plpgsql
 SET search_path FROM CURRENT SET marketdata.writer = 'locked' AS $$
 DECLARE
@@ -98,7 +100,7 @@ BEGIN
     RETURN removed;
 END $$;
 
--- The block is part of the chain again: its ticks are accepted again. They have to be sent again.
+-- Ends the retraction of a block: its ticks are accepted again. The deleted ones have to be sent again.
 CREATE FUNCTION {restore}(name text, hash text) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);
@@ -107,7 +109,7 @@ BEGIN
     DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
 END $$;
 
--- Every block up to this number is final. A lower number than the stored one has no effect.
+-- Marks every block up to this number as final. A number lower than the stored one has no effect.
 CREATE FUNCTION {finalize}(name text, block bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);

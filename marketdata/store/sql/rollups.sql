@@ -1,11 +1,12 @@
--- Triggers of ticks. They update the stored candles of every level in the transaction that inserts or deletes the ticks,
--- also for clients that write to the table directly.
+-- The triggers of the table ticks. They update the stored candles of every level in the transaction that inserts or
+-- deletes the ticks, also for clients that write to the table directly.
 --
--- Locks. {ingest}, {retract}, {restore} and {finalize} first update the rows of their symbols, ordered by symbol: writers of
--- one symbol wait for each other, writers of different symbols do not. {ingest} and {retract} set marketdata.writer to
--- 'locked' so that the triggers know. For any other writer the symbols are known only from the rows it writes, too late to
--- lock them in order, so it locks the whole symbols table. Within one statement all locks are taken in one order, which
--- excludes deadlocks. A transaction with several calls must first lock all their symbols with {lock}, as store/ticks.py does.
+-- Locks. {ingest}, {retract}, {restore} and {finalize} first update the rows of their symbols, ordered by symbol: writers
+-- of one symbol wait for each other, writers of different symbols do not. {ingest} and {retract} set marketdata.writer to
+-- 'locked', which tells the triggers that the symbols are locked. The symbols of any other writer are known only after it
+-- has written its rows, too late to lock them in order, so the trigger locks the whole symbols table first. Within one
+-- statement all locks are taken in one order, which excludes deadlocks. A transaction with several calls must first lock
+-- all their symbols with {lock}, as store/ticks.py does.
 --
 -- Isolation. READ COMMITTED sees, after the lock, everything that was committed before it. REPEATABLE READ does not; but
 -- when it updates a symbol's row that changed after its snapshot, PostgreSQL fails with 40001 and the client retries.
