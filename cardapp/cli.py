@@ -119,7 +119,7 @@ def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentPar
 def _serve(_options: argparse.Namespace) -> int:
     from cardapp import serve  # imported late: the other commands need no web server
 
-    # Print these first: a mistyped name may be why load() refuses another setting.
+    # Print these first: load() may raise an error whose cause is a mistyped name.
     for warning in unknown_names(os.environ):
         print(f"cardapp: {warning}", file=sys.stderr)
     serve.run(load(os.environ))
@@ -215,9 +215,7 @@ def _emit(options: argparse.Namespace) -> int:
     from cardapp.publish import export
 
     _check_output(options.format, options.output)
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # as Ctrl-C: lualatex is ended, temporary files are removed
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # like Ctrl-C: ends lualatex and removes temporary files
     loaded = load_card(options.card)
     layout = layouts.find(options.layout or loaded.card.layout)
     for warning in layout.warnings:

@@ -222,7 +222,7 @@ def faults(house: House, name: str, source: str, *, is_package: bool = False) ->
         found.append("the name says nothing: name what the module is about")
     lines = source.count("\n")
     if lines > MODULE_LINES:
-        found.append(f"{lines} lines; past {MODULE_LINES} a module wants a wall")
+        found.append(f"{lines} lines; split the module, the maximum is {MODULE_LINES}")
     return found
 
 
@@ -297,7 +297,7 @@ def test_a_circle_is_found() -> None:
         ("cardapp.state.events", "from time import sleep", "do not sleep"),
         ("cardapp.state.events", "import threading\nthreading.Thread().start()", "nothing starts at import"),
         ("cardapp.state.utils", "", "the name says nothing"),
-        ("cardapp.state.events", "\n" * (MODULE_LINES + 1), "a module wants a wall"),
+        ("cardapp.state.events", "\n" * (MODULE_LINES + 1), "split the module"),
         ("cardapp.state.events", "def f():" + "\n    g()" * FUNCTION_LINES, "a function wants to be two"),
         ("cardapp.state.events", "import psycopg", "psycopg is imported only in no part at all"),
         ("cardapp.web.app", "from marketdata.errors import MarketError", "cardapp stands without marketdata"),

@@ -11,7 +11,7 @@ LEVELS: tuple[Level, ...] = ("card", "task", "block", "phase", "step", "snapshot
 
 @dataclass(frozen=True)
 class Identity:
-    """A revision of a card; ``source_sha256`` is the SHA-256 of the source file in hex."""
+    """Identifies a revision of a card; ``source_sha256`` is the SHA-256 of the source file in hex."""
 
     id: str
     uuid: str
@@ -24,7 +24,7 @@ class Identity:
 
 @dataclass(frozen=True)
 class Target:
-    """The C program of a card. Paths are relative to ``directory``, and that to the source file's directory."""
+    """The C program of a card. ``directory`` is relative to the card source file, all other paths to ``directory``."""
 
     name: str
     directory: str
@@ -67,7 +67,7 @@ class AllocatorRecipe:
 
 @dataclass(frozen=True)
 class Stop:
-    """Where the program stops, at the ``hits``-th time: a line that must contain ``text``, or a function's entry."""
+    """Where the program stops: the ``hits``-th time at a line that must contain ``text``, or at a function's entry."""
 
     file: str | None
     line: int | None

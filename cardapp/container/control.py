@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from cardapp.container import bridge, foreground
 from cardapp.container.directory import State
-from cardapp.container.lifecycle import Condition, Sessions, Started
+from cardapp.container.lifecycle import ListedSession, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
@@ -69,7 +69,7 @@ class Commands:
 
     def attach(self, options: argparse.Namespace) -> int:
         directory, _ = self._sessions.find(options.name)
-        if self._sessions.answers(directory) is None:
+        if self._sessions.binding(directory) is None:
             print(f"session {directory.name} does not answer; restore it with card-session reset", file=sys.stderr)
             return 1
         if not sys.stdin.isatty():
@@ -88,7 +88,7 @@ class Commands:
         return 0
 
     def list(self, _options: argparse.Namespace) -> int:
-        found = self._sessions.conditions()
+        found = self._sessions.list_all()
         print(_table(found) if found else "no session; start one with bin/card-session start CARD")
         return 0
 
@@ -108,7 +108,7 @@ class Commands:
 
 def _show_started(started: Started) -> None:
     record = started.record
-    print(f"session {record.name} {'runs already' if started.already else 'runs'}")
+    print(f"session {record.name} {'runs already' if started.already_running else 'runs'}")
     for label, text in (
         ("card", f"{record.card_id} ({record.card_source})"),
         ("sources", record.source_directory),
@@ -125,21 +125,21 @@ def _show_started(started: Started) -> None:
 
 def _announce_foreground(started: Started) -> None:
     _show_started(started)
-    print("Ctrl-C leaves it running: it ran before." if started.already else "Ctrl-C stops it.", flush=True)
+    print("Ctrl-C leaves it running: it ran before." if started.already_running else "Ctrl-C stops it.", flush=True)
 
 
 def _show_fetched(fetched: Fetched) -> None:
-    for name, backup in fetched.set_aside.items():
+    for name, backup in fetched.backups.items():
         print(f"  {name}: your edited version is kept as {backup}")
     if fetched.kept:
         print(f"  edited by you and kept: {', '.join(fetched.kept)} (bin/card-session refresh replaces them)")
 
 
-def _table(conditions: Sequence[Condition]) -> str:
+def _table(listed: Sequence[ListedSession]) -> str:
     head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STOPPED AT")
     rows = [head] + [
         ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.place)
-        for of in conditions
+        for of in listed
     ]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -26,7 +26,7 @@ SOCKETS = ("mcp.sock", "nvim.sock", "gdb.sock", "tmux.sock")
 
 @dataclass(frozen=True)
 class State:
-    """The state directory, and the file of the MCP choice."""
+    """The state directory, and the file that names the chosen session and its MCP socket."""
 
     directory: Path
     choice: Path
@@ -39,7 +39,7 @@ class State:
         return cls(directory, choice)
 
     def create(self) -> None:
-        """Make the directory, for this user alone; :class:`StateError` if it is not a private directory."""
+        """Create the directory with access for this user only; :class:`StateError` if others can access it."""
         for path in (self.directory, self.directory / "sessions"):
             private.make_directory(path, "CARD_STATE_DIR")
 
@@ -50,7 +50,7 @@ class State:
         return SessionDirectory(name, self.directory.resolve() / "sessions" / name)
 
     def names(self) -> list[str]:
-        """The sessions that were started and not stopped, whether they run or not."""
+        """The names of all sessions that were started and not stopped. One whose processes have died is included."""
         return sorted(path.parent.name for path in self.directory.glob("sessions/*/session.json"))
 
     def chosen(self) -> str | None:
@@ -74,7 +74,7 @@ class State:
 
 @dataclass(frozen=True)
 class Record:
-    """The facts of a session. They survive restarts of its parts; a start after a stop makes a new record."""
+    """A session's stored properties: made by a start, kept by a reset. ``host`` is the process of its MCP server."""
 
     name: str
     container_id: str

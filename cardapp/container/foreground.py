@@ -32,7 +32,7 @@ def run(sessions: Sessions, name: str, start: Callable[[], Started], announce: C
         signal.signal(number, _request_end)
     try:
         started = start()
-        ours = not started.already
+        ours = not started.already_running
         announce(started)
         while True:
             select.select([arrived], [], [])
@@ -61,4 +61,4 @@ def _runs(sessions: Sessions, name: str) -> bool:
         directory, _record = sessions.find(name)
     except CardAppError:
         return False
-    return sessions.answers(directory) is not None
+    return sessions.binding(directory) is not None

@@ -28,11 +28,11 @@ LOG_LINES = 12
 
 @dataclass(frozen=True)
 class Started:
-    """The result of a start. ``already``: the session was running. ``fetched`` is None for sources in place."""
+    """The result of a start. ``fetched`` is None if the profile uses the card's sources in place."""
 
     record: Record
     mcp_socket: str
-    already: bool
+    already_running: bool
     selected: bool
     fetched: Fetched | None
 
@@ -47,8 +47,8 @@ class Stopped:
 
 
 @dataclass(frozen=True)
-class Condition:
-    """A session as ``list`` shows it; ``state`` is ``running`` or says what is wrong."""
+class ListedSession:
+    """A row of ``card-session list``; ``state`` is ``running`` or the fault."""
 
     name: str
     chosen: bool
@@ -97,7 +97,7 @@ class Sessions:
             raise UsageError(f"there is no session {wanted!r}; {hint}")
         return directory
 
-    def answers(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
+    def binding(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:
         """The session's binding; None if its MCP server does not answer."""
         try:
             return call(directory, "session_binding", timeout=timeout)
@@ -119,10 +119,10 @@ class Sessions:
         directory.create()
         with directory.locked():
             record = directory.read()
-            if record is not None and self.answers(directory) is not None:
+            if record is not None and self.binding(directory) is not None:
                 self._check_same(record, loaded, profile)
                 return Started(record, str(directory.mcp_socket), True, self._select(directory, select), None)
-            self.runtime(directory).stop(record)  # processes that a killed session left
+            self.runtime(directory).stop(record)  # ends leftover processes of a killed session
             directory.clear()
             return self._start_new(directory, loaded, profile, select)
 
@@ -169,8 +169,8 @@ class Sessions:
         directory.write(record)
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
-        # A socket file alone does not show that a server listens on it.
-        while self.answers(directory) is None:
+        # Checking for the socket file is not enough: the server may not listen yet.
+        while self.binding(directory) is None:
             if not self.runtime(directory).alive(record):
                 raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
             if time.monotonic() > deadline:
@@ -181,7 +181,7 @@ class Sessions:
         return record
 
     def _select(self, directory: SessionDirectory, always: bool) -> bool:
-        """Choose the session if ``always``, or if no other running session is chosen; whether it is chosen now."""
+        """Choose the session if ``always``, or if no other running session is chosen; returns whether it was chosen."""
         chosen = self._state.chosen()
         if not always and chosen is not None and chosen != directory.name:
             try:
@@ -189,7 +189,7 @@ class Sessions:
             except UsageError:
                 pass
             else:
-                if self.answers(other) is not None:
+                if self.binding(other) is not None:
                     return False
         self._state.choose(directory)
         return True
@@ -198,7 +198,7 @@ class Sessions:
 
     def select(self, name: str) -> Record:
         directory, record = self.find(name)
-        if self.answers(directory) is None:
+        if self.binding(directory) is None:
             raise SessionUnavailable(f"session {name} does not answer; restore it with card-session reset {name}")
         self._state.choose(directory)
         return record
@@ -211,7 +211,7 @@ class Sessions:
         require_programs()
         directory, record = self.find(name)
         with directory.locked():
-            restarted = self.answers(directory) is None
+            restarted = self.binding(directory) is None
             if restarted:
                 self._end_host(directory, record)
                 record = self._launch(directory, record)
@@ -247,28 +247,28 @@ class Sessions:
             self._state.forget_choice(directory.name)
         return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.path / "work")
 
-    def conditions(self) -> list[Condition]:
+    def list_all(self) -> list[ListedSession]:
         chosen = self._state.chosen()
-        return [self._condition(name, name == chosen) for name in self._state.names()]
+        return [self._listed(name, name == chosen) for name in self._state.names()]
 
-    def _condition(self, name: str, chosen: bool) -> Condition:
+    def _listed(self, name: str, chosen: bool) -> ListedSession:
         directory = self._state.session(name)
         record = directory.read()
         if record is None:
-            return Condition(name, chosen, "?", "?", "record damaged", "-", "-", "-")
-        binding = self.answers(directory, 2.0)
+            return ListedSession(name, chosen, "?", "?", "record damaged", "-", "-", "-")
+        binding = self.binding(directory, 2.0)
         if binding is None:
-            return Condition(name, chosen, record.card_id, record.profile, "no answer", "-", "-", "-")
+            return ListedSession(name, chosen, record.card_id, record.profile, "no answer", "-", "-", "-")
         state = call(directory, "debugger_state", timeout=5.0)
         place = f"{state['file']}:{state['line']}" if state["file"] else state["state"]
         words = {True: "up", False: "down"}
         editor, debugger = words[binding["editor"]["available"]], words[binding["debugger"]["available"]]
-        return Condition(name, chosen, record.card_id, record.profile, "running", editor, debugger, place)
+        return ListedSession(name, chosen, record.card_id, record.profile, "running", editor, debugger, place)
 
 
 def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
     """The result of ``tool`` of the session; :class:`SessionUnavailable` if the call fails."""
-    way_out = f"restore it with card-session reset {directory.name}"
+    advice = f"restore it with card-session reset {directory.name}"
     try:
         client = McpClient.connect(
             str(directory.mcp_socket), timeout=timeout, client_info={"name": "card-session", "version": __version__}
@@ -278,7 +278,7 @@ def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOU
         finally:
             client.close()
     except (McpError, OSError) as error:
-        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {way_out}") from error
+        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {advice}") from error
     if result.is_error:
         raise SessionUnavailable(result.text)
     found: dict[str, Any] = result.structured

@@ -8,9 +8,9 @@ Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
 TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
-WHOLE: Schema = {"type": "integer"}
-WHOLE_OR_NULL: Schema = {"type": ["integer", "null"]}
-FLAG: Schema = {"type": "boolean"}
+INTEGER: Schema = {"type": "integer"}
+INTEGER_OR_NULL: Schema = {"type": ["integer", "null"]}
+BOOLEAN: Schema = {"type": "boolean"}
 EXPRESSION: Schema = {"type": "string", "minLength": 1, "maxLength": 1000}
 
 
@@ -26,7 +26,7 @@ def document(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -
 
 NOTHING = document({})
 
-AVAILABILITY = {"available": FLAG, "reason": TEXT_OR_NULL}
+AVAILABILITY = {"available": BOOLEAN, "reason": TEXT_OR_NULL}
 BINDING_OUT = document(
     {
         "container_id": TEXT,
@@ -59,13 +59,13 @@ REPLAY_IN = document(
         "instance": TEXT,
         "profile": TEXT,
         "target": TEXT,
-        "generation": WHOLE,
+        "generation": INTEGER,
         "snapshot_ref": TEXT,
         "stop": STOP,
         "expressions": {"type": "array", "items": EXPRESSION, "maxItems": 500},
         "allocator": {"type": ["object", "null"]},
         "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
-        "fresh": FLAG,
+        "fresh": BOOLEAN,
     },
     optional=("allocator", "fresh"),
 )
@@ -83,21 +83,21 @@ RECIPE = document(
 )
 ARENA = record(
     {
-        "base": WHOLE,
-        "size": WHOLE,
-        "used": WHOLE,
-        "high_water": WHOLE_OR_NULL,
-        "blocks": {"type": "array", "items": record({"offset": WHOLE, "size": WHOLE, "label": TEXT_OR_NULL})},
+        "base": INTEGER,
+        "size": INTEGER,
+        "used": INTEGER,
+        "high_water": INTEGER_OR_NULL,
+        "blocks": {"type": "array", "items": record({"offset": INTEGER, "size": INTEGER, "label": TEXT_OR_NULL})},
     }
 )
 REPLAY_OUT = document(
     {
-        "generation": WHOLE,
+        "generation": INTEGER,
         "snapshot_ref": TEXT,
         "method": {"enum": ["rerun", "fork"]},
-        "fresh": FLAG,
+        "fresh": BOOLEAN,
         "file": TEXT_OR_NULL,
-        "line": WHOLE_OR_NULL,
+        "line": INTEGER_OR_NULL,
         "function": TEXT_OR_NULL,
         "values": {
             "type": "object",
@@ -110,24 +110,24 @@ REPLAY_OUT = document(
     }
 )
 
-RESET_OUT = document({"stop_id": TEXT, "debugger_restarted": FLAG, "editor_restarted": FLAG})
+RESET_OUT = document({"stop_id": TEXT, "debugger_restarted": BOOLEAN, "editor_restarted": BOOLEAN})
 
 COLUMNS: Schema = {"type": "integer", "minimum": 20, "maximum": 500}
 ROWS: Schema = {"type": "integer", "minimum": 6, "maximum": 200}
 FIT_IN = document({"cols": COLUMNS, "rows": ROWS}, optional=("cols", "rows"))
-SIZE = record({"cols": WHOLE, "rows": WHOLE})
+SIZE = record({"cols": INTEGER, "rows": INTEGER})
 FIT_OUT = document({"host": SIZE, "grid": SIZE})
 
 STATE_OUT = document(
     {
         "instance": TEXT,
-        "alive": FLAG,
+        "alive": BOOLEAN,
         "state": {"enum": ["none", "running", "stopped", "exited"]},
         "stop_id": TEXT,
         "file": TEXT_OR_NULL,
-        "line": WHOLE_OR_NULL,
+        "line": INTEGER_OR_NULL,
         "function": TEXT_OR_NULL,
         "reason": TEXT_OR_NULL,
-        "editor_alive": FLAG,
+        "editor_alive": BOOLEAN,
     }
 )

@@ -26,11 +26,11 @@ class SourcesUnusable(CardAppError):
 
 @dataclass
 class Fetched:
-    """The result of a fetch, as paths in the copy: updated files, edited files that were kept, and their backups."""
+    """The result of a fetch, as paths in the copy: updated files, edited files that were kept, and backups."""
 
-    renewed: list[str] = field(default_factory=list)
+    updated: list[str] = field(default_factory=list)
     kept: list[str] = field(default_factory=list)
-    set_aside: dict[str, str] = field(default_factory=dict)
+    backups: dict[str, str] = field(default_factory=dict)
 
 
 def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> Fetched:
@@ -41,26 +41,26 @@ def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> F
     """
     manifest = _manifest(copy)
     report = Fetched()
-    now: dict[str, str] = {}
+    digests: dict[str, str] = {}
     for name in _files(origin, target):
-        source, mine = origin / name, copy / name
+        source, copied = origin / name, copy / name
         wanted = _digest(source)
-        now[name] = wanted
-        have = _digest(mine) if mine.is_file() else None
+        digests[name] = wanted
+        have = _digest(copied) if copied.is_file() else None
         if have == wanted:
             continue
         if have is not None and have != manifest.get(name):
             if not replace_edits:
                 report.kept.append(name)
-                now[name] = manifest.get(name, wanted)
+                digests[name] = manifest.get(name, wanted)
                 continue
-            report.set_aside[name] = _set_aside(mine).name
-        mine.parent.mkdir(parents=True, exist_ok=True)
-        # The copy gets the time of now: make must see that it is newer than what was built from the old text.
-        shutil.copyfile(source, mine)
-        mine.chmod(source.stat().st_mode & 0o755 | 0o600)
-        report.renewed.append(name)
-    write_json(copy / MANIFEST, now)
+            report.backups[name] = _back_up(copied).name
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        # Do not preserve the modification time: for make the copy must be newer than files built from the old version.
+        shutil.copyfile(source, copied)
+        copied.chmod(source.stat().st_mode & 0o755 | 0o600)
+        report.updated.append(name)
+    write_json(copy / MANIFEST, digests)
     return report
 
 
@@ -75,7 +75,7 @@ def _manifest(copy: Path) -> dict[str, str]:
 
 
 def _files(origin: Path, target: Target) -> Iterator[str]:
-    """The card's files below ``origin``, without hidden files and those that a build made."""
+    """The card's files below ``origin``, without hidden files and build products."""
     program = PurePosixPath(target.program)
     built = origin / program.parts[0]
     if not origin.is_dir():
@@ -96,7 +96,7 @@ def _files(origin: Path, target: Target) -> Iterator[str]:
         yield relative.as_posix()
 
 
-def _set_aside(path: Path) -> Path:
+def _back_up(path: Path) -> Path:
     backup, number = path.with_name(path.name + ".orig"), 1
     while backup.exists():
         number += 1

@@ -1,6 +1,6 @@
-"""What the activation of checkpoints reads from and writes to the database.
+"""Database access for the activation of checkpoints.
 
-Each end of an operation is stored with its event, and a publication with both, in one transaction.
+The result of an operation, its event and, if it is ready, its publication are written in one transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class CheckpointStorage:
 
     @staticmethod
     def last(conn: Connection, uuid: str) -> tuple[int, dict[str, Any] | None]:
-        """The last generation, and the last finished operation of the card."""
+        """The last generation, and the last finished operation of the card with this ``uuid``."""
         return checkpoint_store.load_generation(conn), checkpoint_store.load_operation(conn, uuid)
 
     def position(self, served: ServedCard) -> Position:
@@ -53,13 +53,13 @@ class CheckpointStorage:
             return checkpoint_store.save_generation(tx, taken)
 
     def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
-        """Record an operation that was refused before it began: an event and nothing else."""
+        """Record an operation that was refused before it began: only an event is written."""
         data = {"generation": generation, "code": error.code, "reason": error.detail}
         with self._database.write() as tx:
             self._append(tx, served, "checkpoint.rejected", key, data, actor)
 
     def ended(self, served: ServedCard, operation: Operation, actor: str) -> None:
-        """Record an operation that did not end ready. What is published stays as it is."""
+        """Record an operation whose final state is not ``ready``. The published snapshot does not change."""
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
 

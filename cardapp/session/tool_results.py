@@ -15,9 +15,9 @@ from cardapp.session import replay
 _TEXT = {"type": "string"}
 _SHORT = {"type": "string", "maxLength": 300}
 _TEXT_OR_NULL = {"type": ["string", "null"]}
-_WHOLE = {"type": "integer"}
-_WHOLE_OR_NULL = {"type": ["integer", "null"]}
-_FLAG = {"type": "boolean"}
+_INTEGER = {"type": "integer"}
+_INTEGER_OR_NULL = {"type": ["integer", "null"]}
+_BOOLEAN = {"type": "boolean"}
 
 
 def _record(**properties: dict[str, Any]) -> dict[str, Any]:
@@ -25,9 +25,9 @@ def _record(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 _SIZE = _record(cols={"type": "integer", "minimum": 1}, rows={"type": "integer", "minimum": 1})
-_BLOCK = _record(offset=_WHOLE, size=_WHOLE, label=_TEXT_OR_NULL)
+_BLOCK = _record(offset=_INTEGER, size=_INTEGER, label=_TEXT_OR_NULL)
 _ARENA = _record(
-    base=_WHOLE, size=_WHOLE, used=_WHOLE, high_water=_WHOLE_OR_NULL, blocks={"type": "array", "items": _BLOCK}
+    base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGER_OR_NULL, blocks={"type": "array", "items": _BLOCK}
 )
 _BY_TOOL = {
     "session_binding": _record(
@@ -46,17 +46,17 @@ _BY_TOOL = {
     ),
     replay.TOOL: _record(
         method={"enum": ["rerun", "fork"]},
-        fresh=_FLAG,
+        fresh=_BOOLEAN,
         file=_TEXT_OR_NULL,
-        line=_WHOLE_OR_NULL,
+        line=_INTEGER_OR_NULL,
         function=_TEXT_OR_NULL,
         values={"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)},
         allocator={"anyOf": [_ARENA, {"type": "null"}]},
         stop_id=_TEXT,
     ),
-    "target_reset": _record(stop_id=_TEXT, debugger_restarted=_FLAG, editor_restarted=_FLAG),
+    "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),
     "pane_fit": _record(host=_SIZE, grid=_SIZE),
-    "debugger_state": _record(instance=_TEXT, alive=_FLAG, stop_id=_TEXT),
+    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, stop_id=_TEXT),
 }
 
 

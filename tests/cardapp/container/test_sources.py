@@ -33,7 +33,7 @@ def files(folder: Path) -> set[str]:
 def test_a_first_fetch_takes_all_but_what_is_built_or_hidden(origin: Path, copy: Path) -> None:
     done = fetch(origin, copy, TARGET, replace_edits=False)
     assert files(copy) == {"a.c", "lib/b.c", "Makefile"}
-    assert sorted(done.renewed) == ["Makefile", "a.c", "lib/b.c"]
+    assert sorted(done.updated) == ["Makefile", "a.c", "lib/b.c"]
 
 
 def test_a_program_beside_the_sources_is_not_taken(origin: Path, copy: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_program_beside_the_sources_is_not_taken(origin: Path, copy: Path) -> 
 def test_an_untouched_file_follows_its_original(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=False)
     (origin / "a.c").write_text("new\n")
-    assert fetch(origin, copy, TARGET, replace_edits=False).renewed == ["a.c"]
+    assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]
     assert (copy / "a.c").read_text() == "new\n"
 
 
@@ -54,7 +54,7 @@ def test_nothing_to_do_does_nothing(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=True)
     before = (copy / "a.c").stat().st_mtime_ns
     done = fetch(origin, copy, TARGET, replace_edits=True)
-    assert (done.renewed, done.kept, done.set_aside) == ([], [], {})
+    assert (done.updated, done.kept, done.backups) == ([], [], {})
     assert (copy / "a.c").stat().st_mtime_ns == before
 
 
@@ -64,7 +64,7 @@ def test_an_edit_stays_when_edits_are_kept(origin: Path, copy: Path) -> None:
     (origin / "a.c").write_text("theirs\n")
     for _ in range(2):
         done = fetch(origin, copy, TARGET, replace_edits=False)
-        assert (done.kept, done.renewed) == (["a.c"], [])
+        assert (done.kept, done.updated) == (["a.c"], [])
         assert (copy / "a.c").read_text() == "mine\n"
 
 
@@ -73,7 +73,7 @@ def test_an_edit_is_set_aside_when_edits_are_replaced(origin: Path, copy: Path) 
     for number, backup in ((1, "b.c.orig"), (2, "b.c.orig2"), (3, "b.c.orig3")):
         (copy / "lib/b.c").write_text(f"mine {number}\n")
         done = fetch(origin, copy, TARGET, replace_edits=True)
-        assert done.set_aside == {"lib/b.c": backup}
+        assert done.backups == {"lib/b.c": backup}
         assert (copy / "lib" / backup).read_text() == f"mine {number}\n"
         assert (copy / "lib/b.c").read_text() == "lib/b.c\n"
 
@@ -88,7 +88,7 @@ def test_without_its_notes_every_difference_counts_as_an_edit(origin: Path, copy
 def test_a_deleted_file_comes_back(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=False)
     (copy / "a.c").unlink()
-    assert fetch(origin, copy, TARGET, replace_edits=False).renewed == ["a.c"]
+    assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
