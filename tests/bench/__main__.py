@@ -1,4 +1,4 @@
-from tests.bench import api, replay, revisit
+from tests.bench import api, fork_replay, replay
 from tests.bench.figures import table
 
-print(table([*replay.measure(), *revisit.measure(), *api.measure()]))
+print(table([*replay.measure(), *fork_replay.measure(), *api.measure()]))

@@ -86,11 +86,11 @@ def _seconds(command: list[str]) -> float:
     return perf_counter() - began
 
 
-# -- one emission --------------------------------------------------------------------------------------------------
+# -- one export ----------------------------------------------------------------------------------------------------
 
 
 def _best(card: Path) -> dict[str, float]:
-    """The quickest of a few processes' first emissions; memory is the most that any took."""
+    """The quickest of a few processes' first exports; memory is the most that any took."""
     runs = [_in_process_of_its_own(card) for _ in range(ROUNDS)]
     return min(runs, key=lambda run: run["cpu"]) | {"memory": max(run["memory"] for run in runs)}
 

@@ -134,7 +134,7 @@ def test_a_newer_request_supersedes_the_running_one(shared: Stage) -> None:
     assert "checkpoint.cancelled" in kinds(shared)
 
 
-def test_a_revisit_is_proved_and_says_how_it_was_made(shared: Stage) -> None:
+def test_a_fork_replay_is_proved_and_says_how_it_was_made(shared: Stage) -> None:
     shared.tcp.post("/api/editor/reset")
     observed = [
         shared.tcp.post("/api/checkpoint/activate", shared.activation(key)).json["observed"]

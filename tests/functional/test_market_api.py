@@ -50,7 +50,7 @@ def test_every_example_of_the_readme(api: ApiProcess) -> None:
 
 
 def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
-    """Long before the half minute that a token is remembered for."""
+    """Long before the half minute that a token is cached for."""
     second = ApiProcess(api.state_dir)
     second.start()
     try:

@@ -1,4 +1,4 @@
-"""Revisits of snapshots over HTTP, proved and published, beside gdb's own ``restart`` of a checkpoint, in one run."""
+"""Replays from fork checkpoints over HTTP, proved and published, beside gdb's own ``restart``, in one run."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ def _measure(stage: Stage) -> list[Figure]:
     snapshots = list(stage.service.services.card_loader.current().catalog.snapshots)
     chosen = random.Random(1)
     few = chosen.sample(snapshots, SNAPSHOTS)
-    first = [_visit(stage, key, "rerun") for key in few]
-    again = [_visit(stage, chosen.choice(few), "fork") for _ in range(ROUNDS)]
+    first = [_replay(stage, key, "rerun") for key in few]
+    again = [_replay(stage, chosen.choice(few), "fork") for _ in range(ROUNDS)]
     restarts = _gdb(stage)
     return [
-        Figure("first visit of a snapshot in a run", f"p50 {median_ms(first):.0f} ms"),
+        Figure("first replay of a snapshot (rerun)", f"p50 {median_ms(first):.0f} ms"),
         Figure(
-            "revisit, proved and published",
+            "replay from a fork checkpoint, proved and published",
             f"p50 {median_ms(again):.0f} ms, p99 {percentile(again, 0.99):.0f} ms",
             "p50 ≤ 60 ms, p99 ≤ 150 ms",
         ),
@@ -42,7 +42,7 @@ def _measure(stage: Stage) -> list[Figure]:
     ]
 
 
-def _visit(stage: Stage, key: str, method: str) -> float:
+def _replay(stage: Stage, key: str, method: str) -> float:
     body = stage.activation(key)
     began = time.perf_counter()
     answer = stage.tcp.post("/api/checkpoint/activate", body)
