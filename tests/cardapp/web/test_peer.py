@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import threading
 from collections.abc import Iterator
 
 import pytest
@@ -130,6 +131,17 @@ def test_the_tables_replace_netlink_where_it_finds_nothing(monkeypatch: pytest.M
     owner_only.close()
 
 
+def bind_when_free(client: socket.socket, port: int) -> None:
+    """The kernel frees the port of a reset connection a moment later."""
+    for _ in range(200):
+        try:
+            client.bind(("127.0.0.1", port))
+            return
+        except OSError:
+            threading.Event().wait(0.01)
+    pytest.fail("the port was not freed")
+
+
 def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> None:
     """The lookup finds the later connection from the same port, not the one that was accepted."""
     with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as first, socket.socket() as second:
@@ -139,7 +151,7 @@ def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> N
         port = first.getsockname()[1]
         first.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         first.close()
-        second.bind(("127.0.0.1", port))
+        bind_when_free(second, port)
         second.connect(server.getsockname())
         accepted, address = server.accept()
         owner_only = OwnerOnly()
