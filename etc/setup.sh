@@ -91,7 +91,7 @@ give_up() {
 
 give_up_to_owner() {
     local command="bin/start --setup" place=$ROOT
-    if [[ ${0##*/} == test ]]; then command="bin/test --help"; fi
+    if [[ ${0##*/} == test ]]; then command="bin/test --setup"; fi
     if [[ -e $VENV ]]; then place=$VENV; fi
     give_up "The set-up of $ROOT is not finished, or $(id -un 2>/dev/null) may not read its .venv." \
         "Its owner, $(stat -c %U "$place"), can finish it with: $ROOT/$command" \

@@ -88,13 +88,17 @@ class Sessions:
 
     def _locate(self, name: str | None) -> SessionDirectory:
         known = self._state.names()
-        hint = f"known: {', '.join(known)}" if known else "there is none; start one with bin/card-session start CARD"
         wanted = name or self._state.chosen()
+        if not known:
+            raise UsageError("there is no session: start one with bin/card-session start CARD")
         if wanted is None:
-            raise UsageError(f"no session is chosen: name one, or choose one with bin/card-session select NAME; {hint}")
+            raise UsageError(
+                "no session is chosen: name one, or choose one with bin/card-session select NAME; "
+                f"known: {', '.join(known)}"
+            )
         directory = self._state.session(wanted)
         if wanted not in known:
-            raise UsageError(f"there is no session {wanted!r}; {hint}")
+            raise UsageError(f"there is no session {wanted!r}; known: {', '.join(known)}")
         return directory
 
     def binding(self, directory: SessionDirectory, timeout: float = 5.0) -> dict[str, Any] | None:

@@ -123,10 +123,16 @@ class translated:
 @contextlib.contextmanager
 def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[Connection]:
     """A connection for a one-shot task, in autocommit mode and without a statement timeout."""
-    with (
-        translated(),
-        psycopg.connect(_completed(conninfo, application_name), autocommit=True) as connection,
-    ):
+    with translated():
+        try:
+            opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
+        except psycopg.OperationalError as error:
+            if error.sqlstate is None:
+                raise e.DatabaseUnavailable(
+                    "no connection to the database: check that it runs, and DATABASE_URL"
+                ) from error
+            raise
+    with translated(), opened as connection:
         _configure(connection, seconds=0)
         yield connection
 
