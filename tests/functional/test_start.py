@@ -228,7 +228,7 @@ def gone_soon(environment: dict[str, str]) -> bool:
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
-@pytest.mark.parametrize("when", ["cardapp serve", "cardapp.container start", "cardapp.container.host", "nvim", READY])
+@pytest.mark.parametrize("when", ["cardapp serve", "cardapp.container start", "cardapp.container.mcp_server", "nvim", READY])
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
     with started(card_environment, until=READY if when == READY else "") as (process, _printed):
@@ -259,7 +259,7 @@ def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environm
     assert left_over(card_environment) == []
 
 
-@pytest.mark.parametrize("when", ["cardapp.container start", "cardapp.container.host", "nvim", "announced"])
+@pytest.mark.parametrize("when", ["cardapp.container start", "cardapp.container.mcp_server", "nvim", "announced"])
 def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
     """Also when signals arrive in a volley."""
     command = [SESSION, "start", "--foreground", "--name", "s", str(ROOT / "etc" / "cards" / "arena")]
