@@ -190,7 +190,7 @@ def tick_time(value: Any) -> int:
 def sent_time(value: Any) -> int:
     """:func:`tick_time` of an ingested tick. A number that looks like epoch seconds is refused: ticks never change."""
     us = tick_time(value)
-    if us < _SECONDS_BELOW and (type(value) is int or not RFC3339.fullmatch(value)):
+    if us < _SECONDS_BELOW and not (isinstance(value, str) and RFC3339.fullmatch(value)):
         raise ValueError(
             "looks like seconds, but milliseconds are expected; send a time before 1973-03-03T09:46:40Z as RFC 3339"
         )

@@ -283,7 +283,8 @@ class Loop:
 
     def call(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the loop's thread; does not wait for it."""
-        self._servers[0].trigger.pull_trigger(action)
+        with suppress(OSError):  # the loop may have run the action and ended before the trigger was written
+            self._servers[0].trigger.pull_trigger(action)
 
     def stop_accepting(self) -> None:
         """Close the listening sockets (loop's thread only). The triggers stay open: they wake the loop."""

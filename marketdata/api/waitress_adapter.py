@@ -10,6 +10,7 @@ import math
 import socket
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
@@ -167,7 +168,6 @@ class Connection(HTTPChannel):
     request: Any
     server: Any
     socket: Any
-
     is_in_worker = False
     lingers = False
     """Whether a request was refused. Closing at once would reset the connection, and a client that is still writing
@@ -289,9 +289,8 @@ class Server:
         """``workers.add_task`` queues a connection; a worker then calls its ``service``. ``connect`` makes one."""
         self._map: dict[int, Any] = {}
         server: Any = create_server(app, map=self._map, sockets=[bound], _dispatcher=workers, **options)
-        server.channel_class = connect
+        server.channel_class, server.next_channel_cleanup = connect, math.inf  # the cleanup uses the wall clock
         self._server = server
-        self._server.next_channel_cleanup = math.inf  # disabled: it measures idle time by the wall clock
 
     def __len__(self) -> int:
         """The number of open connections plus two (the listening socket and the trigger)."""
@@ -306,7 +305,8 @@ class Server:
 
     def wake(self, action: Callable[[], None] | None = None) -> None:
         """Make a waiting ``turn`` call ``action`` and return; may be called in any thread."""
-        self._server.trigger.pull_trigger(action)
+        with suppress(OSError):  # the loop may have run the action and ended already
+            self._server.trigger.pull_trigger(action)
 
     def stop_accepting(self) -> None:
         """Close the listening socket (loop's thread only)."""

@@ -88,7 +88,7 @@ def test_a_replay_and_what_it_leaves(inspect: Inspect) -> None:
     assert (status, stood["structuredContent"]["state"], stood["structuredContent"]["line"]) == (0, "stopped", LINE)
     status, refused = call(inspect, "checkpoint_replay", {**replay, "instance": "another"})
     assert (status, refused["isError"], refused["structuredContent"]["code"]) == (FAILED, True, "binding_mismatch")
-    assert "read session_binding again" in refused["content"][0]["text"]
+    assert "call session_binding again" in refused["content"][0]["text"]
 
 
 def test_wrong_arguments_are_told_by_name(inspect: Inspect) -> None:

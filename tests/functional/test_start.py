@@ -228,7 +228,9 @@ def gone_soon(environment: dict[str, str]) -> bool:
     return any(not left_over(environment) or threading.Event().wait(0.1) for _ in range(300))
 
 
-@pytest.mark.parametrize("when", ["cardapp serve", "cardapp.container start", "cardapp.container.mcp_server", "nvim", READY])
+@pytest.mark.parametrize(
+    "when", ["cardapp serve", "cardapp.container start", "cardapp.container.mcp_server", "nvim", READY]
+)
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
     with started(card_environment, until=READY if when == READY else "") as (process, _printed):

@@ -119,7 +119,10 @@ def test_a_refused_amount_is_told_the_way_out(name: str, value: str, words: str)
         parse_tick(GOOD | {name: value})
 
 
-@pytest.mark.parametrize("value", [0, 1_769_860_860, "1769860860", "1769860860.5", 99_999_999_999, "099999999999.9"])
+SECONDS = [0, 1_769_860_860, "1769860860", "1769860860.5", Decimal("1.5"), 99_999_999_999, "099999999999.9"]
+
+
+@pytest.mark.parametrize("value", SECONDS)
 def test_epoch_seconds_are_not_taken_for_january_1970(value: Any) -> None:
     with pytest.raises(InvalidValue, match="/ts looks like seconds, but milliseconds are expected"):
         parse_tick(GOOD | {"ts": value})
