@@ -29,6 +29,10 @@ class ServedCard:
     path: Path
     files: tuple[Path, ...]
 
+    def sources(self) -> dict[str, list[str]]:
+        """The lines of the target's source files as they are now."""
+        return LoadedCard(self.card, self.identity, self.path).sources()
+
 
 class CardLoader:
     """The card of the service, for use by any thread. A file is read again only after its status changed.

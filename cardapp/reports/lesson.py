@@ -18,20 +18,13 @@ from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import page_style
-from cardapp.layout.layout_options import COLORS
 from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise
 from cardapp.reports.overview import overview
 from cardapp.reports.position_diagram import position_diagram
 from cardapp.state.events import Head
 
-_COLORS = {name: value for name, (_use, value) in COLORS.items()} | {
-    "good": "#17794a",
-    "bad": "#b32424",
-    "bad_soft": "#fae7e5",
-    "done": "#6a3fb5",
-}
-"""The colours of the sheets, and further ones for the kinds of events."""
+_COLORS = page_style.COLORS
 
 STYLE = "".join(
     (

@@ -24,9 +24,7 @@ CONTENT_SECURITY_POLICY = (
 def render(document: Document) -> Iterator[str]:
     """The file, one string per sheet."""
     catalog = Catalog(document.card)
-    titles = {item.key: item.title for item in catalog.items}
-    parts = Parts(document.layout, titles, document.card.language)
-    anchors = _Anchors(document, titles)
+    writer = SheetWriter(document)
     yield _head(document)
     yield _contents(document, catalog)
     yield f'<main id="{_MAIN}" tabindex="-1">\n'
@@ -35,7 +33,7 @@ def render(document: Document) -> Iterator[str]:
     for _, page in groupby(document.sheets, lambda sheet: sheet.page_index):
         yield "<article>\n"
         for sheet in page:
-            yield _sheet(sheet, document, parts, anchors)
+            yield writer.sheet(sheet)
         yield "</article>\n"
     yield "</main>\n</body>\n</html>\n"
 
@@ -44,24 +42,49 @@ _MAIN = "sheets."
 """The emitter's own ids contain a full stop, which no id of a card has."""
 
 
+class SheetWriter:
+    """Writes the sheets of one document, in any order. ``keyed``: each part says its position and kind, for scripts."""
+
+    def __init__(self, document: Document, *, keyed: bool = False) -> None:
+        titles = {item.key: item.title for item in Catalog(document.card).items}
+        self._document = document
+        self._anchors = _Anchors(document, titles)
+        self._parts = Parts(document.layout, titles, document.card.language, keyed=keyed)
+
+    def sheet(self, sheet: Sheet) -> str:
+        """The sheet as a ``<section>``."""
+        layout = self._document.layout
+        further = self._anchors.further(sheet)
+        drawn = [
+            self._parts.draw(part, self._anchors.of(sheet, place), further.get(place, ()))
+            for place, part in enumerate(sheet.parts)
+        ]
+        inner = "".join(drawn if layout.html == "classic" else _in_rows(sheet.parts, drawn, layout))
+        header = _header(sheet.header) if "header" in layout.components else ""
+        footer = _footer(sheet.footer) if "footer" in layout.components else ""
+        return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
+
+
 class _Anchors:
     """Assigns each position to the part that is its anchor: its own first part, else the first part of a position
     within it, else the nearest part before it."""
 
     def __init__(self, document: Document, titles: Mapping[str, str]) -> None:
-        self._open = {key for key in titles if key}
+        self._own: dict[tuple[int, int], str] = {}
         self._further: dict[int, list[str]] = defaultdict(list)
-        owned = {part.key for sheet in document.sheets for part in sheet.parts}
+        owned: set[str] = set()
+        for sheet in document.sheets:
+            for place, part in enumerate(sheet.parts):
+                if part.key and part.key not in owned:
+                    owned.add(part.key)
+                    self._own[sheet.index, place] = part.key
         for key in titles:
             if key and key not in owned:
                 self._further[document.sheet_of[key]].append(key)
 
-    def of(self, part: Part) -> str:
-        """The position whose first part this is, else ""."""
-        if part.key not in self._open:
-            return ""
-        self._open.remove(part.key)
-        return part.key
+    def of(self, sheet: Sheet, place: int) -> str:
+        """The position whose first part is at the index ``place`` of the sheet, else ""."""
+        return self._own.get((sheet.index, place), "")
 
     def further(self, sheet: Sheet) -> Mapping[int, Sequence[str]]:
         """The positions without a part of their own, by the index of their anchor on the sheet."""
@@ -112,17 +135,6 @@ def _entry(document: Document, key: str, number: str, title: str) -> str:
         f'<a href="#{html(percent_encoded(key))}"><span class="number">{number}</span> '
         f'<span class="name" dir="auto">{html(title)}</span> <span class="sheet-number">{sheet}</span></a>'
     )
-
-
-def _sheet(sheet: Sheet, document: Document, parts: Parts, anchors: _Anchors) -> str:
-    further = anchors.further(sheet)
-    drawn = [parts.draw(part, anchors.of(part), further.get(place, ())) for place, part in enumerate(sheet.parts)]
-    layout = document.layout
-    inner = "".join(drawn if layout.html == "classic" else _in_rows(sheet.parts, drawn, layout))
-    shown = layout.components
-    header = _header(sheet.header) if "header" in shown else ""
-    footer = _footer(sheet.footer) if "footer" in shown else ""
-    return f'<section class="sheet" id="sheet.{sheet.index + 1}">\n{header}{inner}{footer}</section>\n'
 
 
 def _in_rows(parts: Sequence[Part], drawn: Iterable[str], layout: Layout) -> Iterator[str]:

@@ -17,10 +17,12 @@ from cardapp.layout.template import Layout
 
 
 class Parts:
-    """Renders the parts of one document. ``titles`` maps each position to its title; ``language`` is the card's."""
+    """Renders the parts of one document. ``titles`` maps each position to its title; ``language`` is the card's.
+    ``keyed``: each part carries ``data-key`` and ``data-kind``."""
 
-    def __init__(self, layout: Layout, titles: Mapping[str, str], language: str) -> None:
+    def __init__(self, layout: Layout, titles: Mapping[str, str], language: str, *, keyed: bool = False) -> None:
         self._layout = layout
+        self._keyed = keyed
         self._measure = Measure(layout)
         self._titles = titles
         self._ranks = _ranks(layout)
@@ -34,6 +36,8 @@ class Parts:
         name, inner, attributes = self._element(part)
         marks = "".join(f'<span class="anchor" id="{html(key)}"></span>' for key in further)
         identity = f' id="{html(anchor)}"' if anchor else ""
+        if self._keyed:
+            identity += f' data-key="{html(part.key)}" data-kind="{part.kind}"'
         more = (" continued" if part.continued else "") + (" continues" if part.continues else "")
         return (
             f'<{name} class="part {part.kind}{more}"{identity}{attributes} style="{_place(part)}">'

@@ -39,10 +39,10 @@ def style(layout: Layout) -> str:
         (
             page_style.fonts(),
             page_style.BACKGROUND,
-            *_tokens(layout),
+            *tokens(layout),
             svg.style(layout.colors),
             _file("sheet.css"),
-            *_components(layout),
+            *components(layout),
             *_media(layout),
         )
     )
@@ -53,7 +53,7 @@ def _file(name: str) -> str:
     return files(__package__).joinpath(name).read_text("utf-8")
 
 
-def _tokens(layout: Layout) -> Iterator[str]:
+def tokens(layout: Layout) -> Iterator[str]:
     """The layout's tokens as custom properties; ``--u`` is the length of a millimetre of the sheet."""
     page, type_ = layout.page, layout.typography
     yield f":root{{--u:{page.width_px / page.width:.5f}px;"
@@ -83,7 +83,8 @@ def _em(type_: Typography, size: str) -> float:
     return type_.sizes_pt[size] * metrics.MM_PER_POINT
 
 
-def _components(layout: Layout) -> Iterator[str]:
+def components(layout: Layout) -> Iterator[str]:
+    """The rules of each component that the layout shows."""
     for name, component in layout.components.items():
         outer = ".sheet>" if name in _EDGES else ".part"
         yield f"{outer}.{name}{{{''.join(_look(name, component))}}}\n"

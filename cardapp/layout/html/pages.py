@@ -1,0 +1,82 @@
+"""A card's sheets for the application's page: one HTML fragment a page (a block), and one style sheet for all.
+
+The fragments go into a shadow root of the page: there the sheets keep the style sheet of the exported file, and it
+touches nothing else. Each part carries ``data-key`` and ``data-kind``, by which the page finds it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.resources import files
+
+from cardapp.layout.diagram import svg
+from cardapp.layout.html import page_style
+from cardapp.layout.html.document import SheetWriter
+from cardapp.layout.html.style import components, tokens
+from cardapp.layout.sheets import Document
+from cardapp.layout.template import Layout
+
+_SHEET_RULES = "/* -- a sheet -- */"
+_PRINT_RULES = "@media print"
+_BASE = """
+*, ::before, ::after { box-sizing: border-box; }
+:host { display: block; font-family: var(--text); font-weight: var(--regular); color: var(--ink);
+  overflow-wrap: anywhere; }
+h1, h2, h3, h4, h5, h6, p, ul, ol, figure, blockquote, pre { margin: 0; padding: 0; font: inherit; }
+a { color: var(--accent); text-decoration-thickness: 1px; text-underline-offset: .16em; }
+:focus-visible { outline: 2px solid var(--current); outline-offset: 2px; border-radius: 2px; }
+strong { font-weight: var(--strong); }
+code { font-family: var(--code); line-height: 0; font-variant-ligatures: none; }
+pre code, td code, th code, .note code { line-height: inherit; }
+.unseen { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); white-space: nowrap; }
+"""
+
+
+class Pages:
+    """The pages of one document. Rendering a page costs as much as its own sheets, not the card's."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._writer = SheetWriter(document, keyed=True)
+        self._sheets: dict[int, list[int]] = {}
+        for sheet in document.sheets:
+            self._sheets.setdefault(sheet.page_index, []).append(sheet.index)
+
+    def html(self, page_index: int) -> str:
+        """The sheets of the page, one ``<section>`` each."""
+        sheets = self._document.sheets
+        return "".join(self._writer.sheet(sheets[index]) for index in self._sheets[page_index])
+
+
+def style(layout: Layout) -> str:
+    """The style sheet of the fragments, for a shadow root. The page sets ``--u``, the pixels of a millimetre."""
+    return "".join(
+        (
+            *(line.replace(":root{", ":host{") for line in tokens(layout)),
+            _BASE,
+            svg.style(layout.colors),
+            _sheet_rules(),
+            *components(layout),
+            page_style.on_dark_screen(layout.colors).replace(":root{", ":host{"),
+            _flowing(),
+        )
+    )
+
+
+def theme(fonts: str) -> str:
+    """The style sheet of the page around the sheets: colours, diagrams, and the sheets' fonts, whose files lie below
+    ``fonts`` (a shadow root cannot declare any)."""
+    return "".join((*page_style.font_faces(fonts), page_style.theme(), svg.style(page_style.COLORS)))
+
+
+@cache
+def _flowing() -> str:
+    """The rules of a narrow window, for the sheets below an element of the class ``flow``."""
+    rules = files(__package__).joinpath("narrow.css").read_text("utf-8").splitlines()
+    return ".flow{\n" + "\n".join(rule for rule in rules if rule.startswith((".", "th "))) + "\n}\n"
+
+
+@cache
+def _sheet_rules() -> str:
+    text = files(__package__).joinpath("sheet.css").read_text("utf-8")
+    return text[text.index(_SHEET_RULES) : text.index(_PRINT_RULES)]

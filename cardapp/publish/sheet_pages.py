@@ -1,0 +1,117 @@
+"""The card's sheets as the page shows them: composed once for each revision of the card's files, rendered by the page.
+
+Composing a card of 2 000 steps takes a second, so a thread does it at the start and after each change; a request that
+comes earlier waits for it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from cardapp.card.catalog import Catalog
+from cardapp.card.model import Card, Identity
+from cardapp.card.search import Match, search
+from cardapp.errors import CardAppError, NotFound
+from cardapp.layout.compose import compose
+from cardapp.layout.diagram import activity, svg
+from cardapp.layout.diagram.model import Room
+from cardapp.layout.html import pages
+from cardapp.layout.html.pages import Pages
+from cardapp.layout.sheets import Document
+from cardapp.publish import layouts
+
+_MAP_ROOM = Room(110.0, 100_000.0)
+"""In mm. Narrow enough to be read beside a sheet, and so high that a card is one diagram."""
+_SEARCH_LIMIT = 100
+
+
+class ServedCard(Protocol):
+    """The card as it is served now."""
+
+    @property
+    def card(self) -> Card: ...
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def identity(self) -> Identity: ...
+
+    def sources(self) -> Mapping[str, Sequence[str]]:
+        """The lines of each source file of the target."""
+        ...
+
+
+@dataclass(frozen=True)
+class _Composed:
+    revision: str
+    served: ServedCard
+    sources: Mapping[str, Sequence[str]]
+    document: Document
+    pages: Pages
+    style: str
+
+
+class SheetPages:
+    """The pages of the card that ``current`` gives, in the layout that the card names. Threads may call at any time."""
+
+    def __init__(self, current: Callable[[], ServedCard], revision: Callable[[], str]) -> None:
+        self._current = current
+        self._revision = revision
+        self._lock = threading.Lock()
+        self._composed: _Composed | None = None
+
+    def prepare(self) -> None:
+        """Compose the present revision ahead of the first request. A faulty layout is the request's to report."""
+        with contextlib.suppress(CardAppError):
+            self._present()
+
+    def page(self, index: int) -> tuple[str, str]:
+        """The key of the page's block, and its sheets as HTML; :class:`NotFound` beyond the last page."""
+        composed = self._present()
+        blocks = composed.served.catalog.at("block")
+        if index >= len(blocks):
+            raise NotFound(f"this card has no page {index}: its pages are 0 to {len(blocks) - 1}")
+        return blocks[index].key, composed.pages.html(index)
+
+    def document(self) -> Document:
+        """The composed document."""
+        return self._present().document
+
+    def style(self) -> str:
+        """The style sheet of all pages, for a shadow root."""
+        return self._present().style
+
+    def diagram(self, key: str) -> str:
+        """The activity diagram of the card (""), or of the block ``key``, as SVG."""
+        composed = self._present()
+        card = composed.served.card
+        if key == "":
+            return "".join(map(svg.render, activity.of_card(card, _MAP_ROOM)))
+        for task in card.tasks:
+            for block in task.blocks:
+                if key == f"{task.id}/{block.id}":
+                    return "".join(map(svg.render, activity.of_block(key, block, _MAP_ROOM)))
+        raise NotFound(f"there is no diagram of {key!r}: name a block, or nothing for the whole card")
+
+    def search(self, text: str) -> list[Match]:
+        """The places whose title, text or code holds ``text``, in document order."""
+        composed = self._present()
+        return search(composed.served.catalog, composed.served.card, composed.sources, text, _SEARCH_LIMIT)
+
+    def _present(self) -> _Composed:
+        revision = self._revision()
+        with self._lock:
+            composed = self._composed
+            if composed is None or composed.revision != revision:
+                composed = self._composed = self._compose(revision)
+            return composed
+
+    def _compose(self, revision: str) -> _Composed:
+        served = self._current()
+        layout = layouts.find(served.card.layout).arranged("html")
+        sources = served.sources()
+        document = compose(served.card, served.identity, layout, sources)
+        return _Composed(revision, served, sources, document, Pages(document), pages.style(layout))
