@@ -15,6 +15,7 @@ When Neovim handles a request depends on its kind (measured on 0.7.2, see ``:hel
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from time import monotonic
 from typing import Any, NamedTuple
@@ -22,6 +23,9 @@ from typing import Any, NamedTuple
 from pynvim import Nvim, NvimError, socket_session
 
 from cardapp.errors import Conflict, EditorUnavailable, TooSlow
+
+_SETTLE_SECONDS = 5.0
+"""How long ``send`` waits for the connection to be made."""
 
 WAY_OUT = "Restore it with `bin/card-session reset`."
 
@@ -41,8 +45,10 @@ class NeovimConnection:
     connection cannot be used again.
     """
 
-    def __init__(self, socket_path: str) -> None:
+    def __init__(self, socket_path: str, on_notification: Callable[[str, list[Any]], None] | None = None) -> None:
+        """``on_notification(name, arguments)`` gets Neovim's notifications in this connection's thread."""
         self.socket_path = socket_path
+        self._on_notification = on_notification or _ignore
         self.ended = threading.Event()
         self._settled = threading.Event()  # attached, or ended before that
         self._lock = threading.Lock()
@@ -65,6 +71,16 @@ class NeovimConnection:
         """
         deadline = monotonic() + timeout
         return self._await(self._submit(method, arguments, deadline), method, deadline)
+
+    def send(self, method: str, *arguments: Any) -> None:
+        """Call an API method without waiting; its result and its errors are dropped. Raises ``EditorUnavailable``."""
+        self._submit(method, arguments, monotonic() + _SETTLE_SECONDS)
+
+    @property
+    def reason(self) -> str:
+        """Why the connection ended; "" while it lives."""
+        with self._lock:
+            return self._reason
 
     def mode(self, timeout: float) -> Mode:
         """Neovim's mode. Unlike other calls it works while Neovim waits for a key. Raises as ``call`` does.
@@ -129,7 +145,7 @@ class NeovimConnection:
                 self._settled.set()
                 # Attaching runs the event loop too, so it may have consumed the stop of a close() meanwhile.
                 if not self._closing:
-                    self._nvim.run_loop(self._refuse, self._ignore)
+                    self._nvim.run_loop(self._refuse, self._on_notification)
         except (EOFError, OSError) as error:
             if not self._settled.is_set():
                 reason = f"No Neovim listens at {self.socket_path} ({error}). {WAY_OUT}"
@@ -173,9 +189,9 @@ class NeovimConnection:
     def _refuse(method: str, arguments: list[Any]) -> None:
         raise NotImplementedError(f"this connection takes no requests: {method}")
 
-    @staticmethod
-    def _ignore(event: str, arguments: list[Any]) -> None:
-        """Events are not used: Neovim sends only those that a call has subscribed to."""
+
+def _ignore(_name: str, _arguments: list[Any]) -> None:
+    """Notifications are not used: Neovim sends only those that a call has subscribed to."""
 
 
 def _release(session: Any) -> None:

@@ -6,11 +6,13 @@ import logging
 import os
 import resource
 import signal
+import threading
 import time
 from datetime import UTC, datetime
 
 from cardapp import private
 from cardapp.card_loader import CardLoader
+from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session.checkpoint import Checkpoints
 from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.control import Control
@@ -23,8 +25,11 @@ from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web.app import make_app
 from cardapp.web.listener import CONNECTIONS, Listener
+from cardapp.web.live import LiveFeed
 from cardapp.web.peer import ROOT_UID, account
 from cardapp.web.services import Services
+from cardapp.web.streams import endpoints
+from cardapp.web.websocket import WebSockets
 
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
 
@@ -60,6 +65,10 @@ class Service:
             control=control,
             database=self._database,
         )
+        self._live = LiveFeed(control.state)
+        self._database.on_commit = self._live.wake
+        self._checkpoints.on_change = self._live.wake
+        self._sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
         self.services = Services(
             settings=settings,
             card_loader=card_loader,
@@ -68,9 +77,13 @@ class Service:
             editor=self._editor,
             sessions=SessionStatus(self._link, time.monotonic),
             control=control,
+            sheets=self._sheets,
+            live=self._live,
             clock=now,
         )
-        self.listener = Listener(settings, make_app(self.services))
+        self._composer = threading.Thread(target=self._sheets.prepare, name="sheet-composer", daemon=True)
+        self.websockets = WebSockets(endpoints(self.services))
+        self.listener = Listener(settings, self.websockets.in_front_of(make_app(self.services)))
 
     def start(self) -> None:
         self.listener.start()
@@ -80,9 +93,13 @@ class Service:
         for name in missing:
             _log.warning("the picture %s is missing in %s: reports go without it", name, self.settings.evidence_dir)
         self._sync_monitor.start()
+        self._live.start()
+        self._composer.start()
 
     def stop(self) -> None:
         """Stop in reverse order: first accept nothing more, then end what runs, then close what it used."""
+        self._live.stop()
+        self.websockets.stop()
         self._checkpoints.stop()
         self.listener.stop()
         self._sync_monitor.stop()

@@ -55,7 +55,7 @@ CARD = House(
         "bottle": ("web",),
         "markdown_it": ("layout.text",),
         "pynvim": ("neovim",),
-        "simple_websocket": ("web.listener",),
+        "simple_websocket": ("web.websocket",),
         "sqlite3": ("state",),
         "waitress": ("web.waitress_adapter",),
         "gdb": ("container.gdb_plugin",),

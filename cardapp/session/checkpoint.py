@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from cardapp.card import navigation, proof
@@ -53,6 +54,8 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._active: Operation | None = None
         self._stopping = False
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when an operation begins, ends or reaches another stage."""
 
     # -- requests --------------------------------------------------------------------------------------------------
 
@@ -154,6 +157,7 @@ class Checkpoints:
                 started_at=self._storage.now(),
             )
             previous, self._active = self._active, operation
+        self.on_change()
         if previous is not None:
             previous.cancel.set()
             previous.ended.wait(_CANCEL_SECONDS)
@@ -180,6 +184,7 @@ class Checkpoints:
                 if self._active is operation:
                     self._active = None
             operation.ended.set()
+            self.on_change()
         return finished.as_json()
 
     def _verified_replay(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
@@ -209,6 +214,7 @@ class Checkpoints:
         def progress(_done: float, _total: float | None, message: str | None) -> None:
             if message in STAGES:
                 operation.stage = message
+                self.on_change()
 
         try:
             result = guard.client.call_tool(
@@ -228,6 +234,7 @@ class Checkpoints:
 
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
         operation.stage = "verifying"
+        self.on_change()
         found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
         operation.observed = replay.observed(reading, found)
         guard.confirm()

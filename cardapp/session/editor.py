@@ -22,6 +22,7 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.neovim import WAY_OUT, NeovimConnection
+from cardapp.session.editor_stream import EditorStream
 
 INPUT_LIMIT = 256  # characters; contract: "Limits"
 
@@ -215,6 +216,11 @@ class Editor:
         except CardAppError:
             return False
         return mode.name not in _PROMPT_KEYS
+
+    def stream(self) -> EditorStream:
+        """A new stream of the editor's UI; ``EditorUnavailable`` without an editor. Its owner closes it."""
+        path = self._connect().socket_path
+        return EditorStream(lambda notify: NeovimConnection(path, notify))
 
     def close(self) -> None:
         """Close the connection; later operations raise ``EditorUnavailable``. Idempotent."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
@@ -55,6 +55,15 @@ class Database:
                 connection.close()
                 raise
         return cls(path, Writer(connection, path))
+
+    @property
+    def on_commit(self) -> Callable[[], None]:
+        """Called after each commit, in a thread that wrote."""
+        return self._writer.on_commit
+
+    @on_commit.setter
+    def on_commit(self, called: Callable[[], None]) -> None:
+        self._writer.on_commit = called
 
     def write(self) -> AbstractContextManager[sqlite3.Connection]:
         """A connection in a transaction (BEGIN IMMEDIATE), one thread at a time; an exception rolls it back.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -43,6 +43,8 @@ class Writer:
         self._queued = 0
         self._group: _Group | None = None
         self._closed = False
+        self.on_commit: Callable[[], None] = lambda: None
+        """Called after each commit, in a thread that wrote."""
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -129,6 +131,7 @@ class Writer:
         if group is not None:
             group.error = error
             group.done.set()
+            self.on_commit()
 
     def _await(self, group: _Group) -> None:
         while not group.done.wait(_RECHECK_SECONDS):

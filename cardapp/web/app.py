@@ -5,11 +5,22 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from cardapp.web import openapi
+from cardapp.web import openapi, streams
 from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Intake
 from cardapp.web.http import JSON, Reply, Request, answer
-from cardapp.web.resources import checkpoint, editor, events, evidence, navigation, progress, reports, service, viewer
+from cardapp.web.resources import (
+    checkpoint,
+    editor,
+    events,
+    evidence,
+    navigation,
+    page,
+    progress,
+    reports,
+    service,
+    viewer,
+)
 from cardapp.web.route import Body, Route
 from cardapp.web.routing import routed
 from cardapp.web.services import Services
@@ -23,7 +34,8 @@ def description(_request: Request) -> Reply:
 # fmt: off
 ROUTES: tuple[Route, ...] = (
     # -- the service -----------------------------------------------------------------------------------------------
-    Route("GET", "/", service.welcome, "Where to go on", "Welcome"),
+    Route("GET", "/", page.index, "The page; JSON where only that is accepted", "Welcome", produces=(page.HTML, JSON),
+          cache="no-cache"),
     Route("GET", "/api/openapi.json", description, "This description", "Description", cache="no-cache"),
     Route("GET", "/api/health", service.health, "Whether the service works", "Health"),
     # -- identity and state ----------------------------------------------------------------------------------------
@@ -34,6 +46,17 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/api/control/state", service.control, "Page synchronisation, in brief", "Control", cache="no-cache"),
     Route("GET", "/api/session", service.session, "The chosen session", "SessionBinding", cache="no-cache",
           problems=(409, 502, 503, 504)),
+    # -- the page ---------------------------------------------------------------------------------------------------
+    Route("GET", "/static/{name}", page.static, "A file of the page",
+          produces=(page.SCRIPT, page.CSS, page.FONT), cache="no-cache"),
+    Route("GET", "/api/sheets", page.sheets, "One page of the card's sheets", "Sheets", query="SheetsQuery",
+          cache="no-cache", problems=(404,)),
+    Route("GET", "/api/sheets/style.css", page.sheet_style, "The sheets' style", produces=(page.CSS,),
+          cache="no-cache"),
+    Route("GET", "/api/diagram", page.diagram, "The UML activity of the card or a block", "Diagram",
+          query="DiagramQuery", cache="no-cache", problems=(404,)),
+    Route("GET", "/api/search", page.search, "Search over titles, texts and code", "SearchMatches",
+          query="SearchQuery", cache="no-cache"),
     # -- navigation ------------------------------------------------------------------------------------------------
     Route("GET", "/api/keyboard", navigation.shortcuts, "Shortcuts and navigation levels", "Keyboard",
           cache="no-cache"),
@@ -90,7 +113,7 @@ ROUTES: tuple[Route, ...] = (
 
 @cache
 def _described() -> dict[str, Any]:
-    return openapi.describe(ROUTES)
+    return openapi.describe(ROUTES, streams.DESCRIPTION)
 
 
 def make_app(services: Services) -> WsgiApp:

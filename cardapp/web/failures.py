@@ -63,6 +63,18 @@ class ForeignUser(e.CardAppError):
     code = "foreign_user"
 
 
+class UpgradeRequired(e.CardAppError):
+    """The path speaks WebSocket only."""
+
+    code = "upgrade_required"
+
+
+class TooManyConnections(e.CardAppError):
+    """As many WebSocket connections are open as the service takes."""
+
+    code = "too_many_connections"
+
+
 class InternalError(e.CardAppError):
     """An internal error of the service; its log has the details."""
 
@@ -82,6 +94,7 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.UnsupportedMediaType: 415,
     e.WrongHost: 421,
     e.InvalidValue: 422,
+    UpgradeRequired: 426,
     HeadersTooLarge: 431,
     e.InvalidCard: 500,
     UnknownCoding: 501,
@@ -92,6 +105,7 @@ STATUS: dict[type[e.CardAppError], int] = {
     e.MissingRequirement: 503,
     e.StateError: 503,
     TooManyBodies: 503,
+    TooManyConnections: 503,
     e.McpClosed: 503,
     e.TooSlow: 504,
     e.McpTimeout: 504,

@@ -16,7 +16,7 @@ from cardapp.web.route import Route
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
 
-def describe(routes: Iterable[Route]) -> dict[str, Any]:
+def describe(routes: Iterable[Route], websockets: Mapping[str, Any]) -> dict[str, Any]:
     """The whole document. The ``type`` of a problem refers to an entry of ``x-problem-types``."""
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -35,6 +35,7 @@ def describe(routes: Iterable[Route]) -> dict[str, Any]:
         "components": {
             "schemas": {name: _with_local_references(schema) for name, (_, schema) in schemas.definitions().items()}
         },
+        "x-websockets": websockets,
         "x-problem-types": problem_types(),
     }
 
@@ -87,9 +88,9 @@ def _response(route: Route, status: int) -> dict[str, Any]:
         return {"description": http.HTTPStatus(status).phrase, "content": {PROBLEM: {"schema": _reference("Problem")}}}
     if status == 304:
         return {"description": "Not modified: the client's copy is current"}
-    content: dict[str, Any] = (
-        {JSON: {"schema": _reference(route.answer)}} if route.answer else {kind: {} for kind in route.produces}
-    )
+    content: dict[str, Any] = {
+        kind: {"schema": _reference(route.answer)} if kind == JSON and route.answer else {} for kind in route.produces
+    }
     response: dict[str, Any] = {"description": route.summary, "content": content}
     headers = {}
     if status == 201:

@@ -14,8 +14,11 @@ from typing import Any, Protocol
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
+from cardapp.card.search import Match
+from cardapp.session.editor_stream import EditorStream
 from cardapp.settings import Settings
 from cardapp.state.database import Connection, Database
+from cardapp.web.live import LiveFeed
 
 
 class LoadedCard(Protocol):
@@ -76,6 +79,15 @@ class Control(Protocol):
         ...
 
 
+class Sheets(Protocol):
+    """The card's sheets, diagrams and search."""
+
+    def page(self, index: int) -> tuple[str, str]: ...
+    def style(self) -> str: ...
+    def diagram(self, key: str) -> str: ...
+    def search(self, text: str) -> list[Match]: ...
+
+
 class Sessions(Protocol):
     """The chosen session."""
 
@@ -101,6 +113,10 @@ class Editor(Protocol):
     def reset(self) -> dict[str, Any]: ...
     def redraw(self, cols: int | None, rows: int | None) -> dict[str, Any]: ...
 
+    def stream(self) -> EditorStream:
+        """A new stream of the editor's UI."""
+        ...
+
 
 @dataclass(frozen=True)
 class Services:
@@ -113,5 +129,7 @@ class Services:
     editor: Editor
     sessions: Sessions
     control: Control
+    sheets: Sheets
+    live: LiveFeed
     clock: Callable[[], str]
     started: float = field(default_factory=time.monotonic)

@@ -3,12 +3,10 @@
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
 buffers requests and responses, so a slow client occupies a connection but no worker. This module changes that:
 
-- A request is checked as soon as its head is complete, and its body is counted while it arrives.
-- Invalid chunked coding is refused. waitress accepts some of it.
-- Error responses are problem documents (RFC 9457).
-- After a refusal the rest of the request is read and dropped before the connection is closed.
+- A request is checked when its head is complete; its body is counted while it arrives. WebSockets are handed over.
+- Invalid chunked coding, which waitress accepts in part, is refused. Errors are problem documents (RFC 9457).
+- After a refusal the rest of the request is dropped before the connection is closed.
 - A worker blocks on a slow client only while the unsent bytes of all connections exceed a limit.
-
 ``tests/cardapp/web/test_waitress_adapter.py`` lists the undocumented members and checks their signatures.
 """
 
@@ -39,9 +37,9 @@ from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from cardapp.web.gate import head_of, secured
 from cardapp.web.peer import MakeError
+from cardapp.web.websocket import HandOver
 
-RECEIVE_BYTES = 64 * 1024
-_ACCEPTED_AT_ONCE = 64
+RECEIVE_BYTES, _ACCEPTED_AT_ONCE = 64 * 1024, 64
 
 
 class _Refusal(Error):
@@ -217,6 +215,18 @@ class Channel(HTTPChannel):
     def is_unused(self, seconds: float) -> bool:
         """Whether no request is being served and there was no traffic for ``seconds``."""
         return not (self.requests or self.total_outbufs_len) and self.activity.is_unused(seconds)
+
+    def service(self) -> None:
+        try:
+            super().service()
+        except HandOver as upgrade:
+            vars(self)["server"].trigger.pull_trigger(partial(self._hand_over, upgrade))
+
+    def _hand_over(self, upgrade: HandOver) -> None:
+        """In the loop's thread. A client that has sent more already is closed: those bytes would be lost."""
+        if self.connected and self.request is None and len(self.requests) == 1:
+            upgrade.take(vars(self)["socket"].dup())
+        self.handle_close()
 
     def handle_close(self) -> None:
         super().handle_close()

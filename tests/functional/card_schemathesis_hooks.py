@@ -29,6 +29,7 @@ def before_load_schema(context: Any, raw_schema: dict[str, Any]) -> None:
     activation["expected_binding"] = {"const": json.loads(os.environ["BINDING"])}
     activation["expected_identity"] = {"const": json.loads(os.environ["IDENTITY"])}
     activation["snapshot_ref"] = {"enum": ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"]}
+    schemas["EventRequest"]["properties"]["key"] = {"enum": ["t1/b1", "t1/b1/p1/quick"]}
     position = schemas["PositionRequest"]["properties"]
     for name, known in (("task_id", "t1"), ("block_id", "b1"), ("phase_id", "p1"), ("step_id", "quick")):
         position[name] = {"enum": [known, None]}

@@ -23,7 +23,7 @@ from tests.functional.serving import Api, make_card
 pytestmark = pytest.mark.functional
 
 SHAPES = {
-    "/": "Welcome",
+    "/api/sheets": "Sheets",
     "/api/identity": "Identity",
     "/api/card-revision": "CardRevision",
     "/api/state": "State",

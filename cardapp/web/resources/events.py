@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from cardapp.errors import InvalidValue
 from cardapp.state import events as store
 from cardapp.web.http import Reply, Request, answer, created
 from cardapp.web.resources.navigation import key_of_saved
@@ -22,14 +23,17 @@ def page(request: Request) -> Reply:
 
 
 def append(request: Request) -> Reply:
-    """Append a note, or an event of a client's own kind, at the saved position."""
+    """Append a note, or an event of a client's own kind, at ``key`` or else at the saved position."""
     services, loaded, body = request.services, request.services.card_loader.current(), request.body
+    key = body.get("key")
+    if key is not None and loaded.catalog.find(key) is None:
+        raise InvalidValue.of("/key", f"{key!r} is not a position of this card; GET /api/navigation/catalog lists all")
     with services.database.write() as tx:
         event = store.append(
             tx,
             kind=body["kind"],
             actor=body["actor"],
-            key=key_of_saved(tx, loaded),
+            key=key_of_saved(tx, loaded) if key is None else key,
             card=loaded.identity.as_json(),
             data=body.get("data", {}),
             text=body["text"],

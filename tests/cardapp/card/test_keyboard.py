@@ -52,7 +52,7 @@ def test_no_action_is_listed_twice_in_a_scope() -> None:
 
 def test_keys_are_written_in_one_way() -> None:
     form = re.compile(
-        r"(Ctrl\+)?(Alt\+)?(Shift\+)?(F[1-9]|F1[0-2]|[0-9]|Backtick|Enter|Escape|Arrow(Left|Right|Up|Down))"
+        r"(Ctrl\+)?(Alt\+)?(Shift\+)?(F[1-9]|F1[0-2]|[A-Z0-9/?]|Backtick|Enter|Escape|Arrow(Left|Right|Up|Down))"
     )
     assert [key for _, key in KEYS if not form.fullmatch(key)] == []
 

@@ -55,7 +55,7 @@ def test_editor_transitions(before: tuple[bool, bool], patch: dict[str, bool], a
 @pytest.mark.parametrize("patch", [{"control": True}, {"sync": False, "control": True}])
 def test_control_needs_sync(patch: dict[str, bool]) -> None:
     with pytest.raises(EditorSyncOff):
-        viewer.merge(viewer.FRESH, {"viewer": {"editor": patch}}, 3)
+        viewer.merge(with_editor(False, False), {"viewer": {"editor": patch}}, 3)
 
 
 @given(

@@ -9,10 +9,10 @@ from typing import Any
 import jsonschema
 import pytest
 
-from cardapp.web import openapi, schemas
+from cardapp.web import openapi, schemas, streams
 from cardapp.web.app import ROUTES
 
-DOCUMENT = openapi.describe(ROUTES)
+DOCUMENT = openapi.describe(ROUTES, streams.DESCRIPTION)
 METHODS = {"get", "put", "post", "delete", "patch"}
 
 

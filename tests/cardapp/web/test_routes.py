@@ -23,6 +23,11 @@ ACTIVATION = {
 # A request that succeeds for every row: the path's parameters filled in, and the body.
 EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("GET", "/"): ("/", None),
+    ("GET", "/static/{name}"): ("/static/page.js", None),
+    ("GET", "/api/sheets"): ("/api/sheets?page=1", None),
+    ("GET", "/api/sheets/style.css"): ("/api/sheets/style.css", None),
+    ("GET", "/api/diagram"): ("/api/diagram?key=t1/b1", None),
+    ("GET", "/api/search"): ("/api/search?text=a", None),
     ("GET", "/api/openapi.json"): ("/api/openapi.json", None),
     ("GET", "/api/health"): ("/api/health", None),
     ("GET", "/api/identity"): ("/api/identity", None),

@@ -43,6 +43,7 @@ def test_control_follows_sync(api: Any) -> None:
         state: dict[str, Any] = api("PUT", "/api/viewer/state", body, status=200).json["viewer"]["editor"]
         return state
 
+    put(sync=False)
     refused = {"viewer": {"editor": {"control": True}}}
     api.problem("PUT", "/api/viewer/state", refused, status=409, code="editor_sync_off")
     assert put(sync=True)["control"] is False

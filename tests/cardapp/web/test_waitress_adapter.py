@@ -45,6 +45,8 @@ MEMBERS: dict[str, dict[str, str]] = {
         "request": "NoneType",
         "requests": "list",
         "send": "(self, data, do_close=True)",
+        "server": "TcpWSGIServer",
+        "service": "(self)",
         "socket": "socket",
         "task_class": "type",
         "total_outbufs_len": "int",

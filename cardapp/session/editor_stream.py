@@ -1,0 +1,127 @@
+"""The editor's external UI as a stream of frames (``/api/editor-ui``): Neovim's own redraw events, one frame a flush.
+
+Each stream attaches a UI of its own. It asks for a grid larger than any terminal: the grid is the minimum over all
+UIs, so a panel never changes the size of the session's terminal. A client acknowledges frames; one that falls behind
+gets no more of them, and a full grid once it has caught up.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from cardapp.neovim import NeovimConnection
+
+LARGEST = (1000, 500)
+"""Columns and rows that the UI asks for."""
+FRAMES_AHEAD = 64
+"""Frames that may be sent without an acknowledgement."""
+BYTES_QUEUED = 4 * 1024 * 1024
+"""Bytes of frames that may wait to be sent."""
+_ATTACH_SECONDS = 2.0
+_EVENTS = frozenset({
+    "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
+    "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
+})  # fmt: skip
+"""What is passed on; other events carry handles that JSON has no form for, and nothing that a panel draws."""
+
+
+class EditorStream:
+    """One attached UI. ``frames`` is read by one thread, input comes from another; ``close`` any number of times."""
+
+    def __init__(self, connect: Callable[[Callable[[str, list[Any]], None]], NeovimConnection]) -> None:
+        """``connect`` makes the connection, given the function for its notifications."""
+        self._changed = threading.Condition()
+        self._queue: deque[str] = deque()
+        self._queued_bytes = 0
+        self._events: list[Any] = []
+        self._seq = 0
+        self._acknowledged = 0
+        self._behind = False
+        self._closed = False
+        self._connection = connect(self._notified)
+
+    def attach(self) -> None:
+        """Ask for the UI. A Neovim that waits for a key attaches it as soon as it goes on."""
+        options = {"rgb": True, "ext_linegrid": True}
+        self._put({"type": "hello", "protocol": "card-editor-ui.v1"})
+        self._connection.send("nvim_ui_attach", *LARGEST, options)
+
+    def take(self, timeout: float) -> str | None:
+        """The next frame as JSON, or None when there is none within ``timeout`` seconds."""
+        with self._changed:
+            if not self._queue:
+                self._changed.wait(timeout)
+            if not self._queue:
+                return None
+            frame = self._queue.popleft()
+            self._queued_bytes -= len(frame)
+            return frame
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
+    def ended(self) -> str | None:
+        """Why Neovim's side ended; None while it lives."""
+        return self._connection.reason if self._connection.ended.is_set() else None
+
+    def acknowledge(self, seq: int) -> None:
+        """The client has drawn the frames up to ``seq``."""
+        with self._changed:
+            self._acknowledged = max(self._acknowledged, min(seq, self._seq))
+            caught_up = self._behind and self._acknowledged == self._seq and not self._queue
+            if caught_up:
+                self._behind = False
+        if caught_up:
+            self._connection.send("nvim_ui_detach")
+            self.attach()
+
+    def type(self, text: str) -> None:
+        """Keys in Neovim's notation."""
+        self._connection.send("nvim_input", text)
+
+    def mouse(self, button: str, action: str, modifier: str, row: int, col: int) -> None:
+        self._connection.send("nvim_input_mouse", button, action, modifier, 0, row, col)
+
+    def paste(self, text: str) -> None:
+        self._connection.send("nvim_paste", text, True, -1)
+
+    def close(self) -> None:
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+        self._connection.close()
+
+    # -- Neovim's thread -------------------------------------------------------------------------------------------
+
+    def _notified(self, name: str, arguments: list[Any]) -> None:
+        if name != "redraw":
+            return
+        self._events += [event for event in arguments if event[0] in _EVENTS]
+        if any(event[0] == "flush" for event in arguments):
+            events, self._events = self._events, []
+            self._frame(events)
+
+    def _frame(self, events: list[Any]) -> None:
+        with self._changed:
+            if self._behind or self._closed:
+                return
+            if self._seq - self._acknowledged >= FRAMES_AHEAD or self._queued_bytes > BYTES_QUEUED:
+                self._behind = True
+                return
+            self._seq += 1
+            seq = self._seq
+        self._put({"type": "redraw", "seq": seq, "events": events})
+
+    def _put(self, frame: dict[str, Any]) -> None:
+        # A file name in the title need not be UTF-8.
+        text = json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
+        with self._changed:
+            self._queue.append(text)
+            self._queued_bytes += len(text)
+            self._changed.notify()

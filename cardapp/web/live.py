@@ -1,0 +1,99 @@
+"""The control state as it changes, for any number of subscribers (``/api/live``).
+
+One thread computes the state once for each change and leaves the newest one with every subscriber: a slow client misses
+states between, and never queues them. Commits of the database and stages of a replay wake the thread; the card's files,
+which nothing announces, are looked at once a second.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from cardapp.errors import CardAppError
+
+LOOK_SECONDS = 1.0
+
+_log = logging.getLogger(__name__)
+
+
+class Subscription:
+    """The newest state that its owner has not taken yet."""
+
+    def __init__(self, state: dict[str, Any] | None) -> None:
+        self._changed = threading.Condition()
+        self._newest = state
+
+    def put(self, state: dict[str, Any]) -> None:
+        with self._changed:
+            self._newest = state
+            self._changed.notify()
+
+    def take(self, timeout: float) -> dict[str, Any] | None:
+        """The newest state, or None when none came within ``timeout`` seconds."""
+        with self._changed:
+            if self._newest is None:
+                self._changed.wait(timeout)
+            state, self._newest = self._newest, None
+            return state
+
+
+class LiveFeed:
+    """``state`` computes what is fed. ``start`` once, ``stop`` any number of times, ``wake`` from any thread."""
+
+    def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
+        self._state = state
+        self._wake = threading.Event()
+        self._stopping = False
+        self._lock = threading.Lock()
+        self._subscriptions: set[Subscription] = set()
+        self._last: dict[str, Any] | None = None
+        self._thread = threading.Thread(target=self._loop, name="live-feed", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        self._stopping = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def wake(self) -> None:
+        """Something may have changed."""
+        self._wake.set()
+
+    @contextmanager
+    def subscribe(self) -> Iterator[Subscription]:
+        """A subscription, which begins with the present state."""
+        subscription = Subscription(self._state())
+        with self._lock:
+            self._subscriptions.add(subscription)
+        try:
+            yield subscription
+        finally:
+            with self._lock:
+                self._subscriptions.discard(subscription)
+
+    def _loop(self) -> None:
+        while not self._stopping:
+            self._wake.wait(LOOK_SECONDS)
+            self._wake.clear()
+            with self._lock:
+                subscriptions = list(self._subscriptions)
+            if subscriptions and not self._stopping:
+                self._feed(subscriptions)
+
+    def _feed(self, subscriptions: list[Subscription]) -> None:
+        try:
+            state = self._state()
+        except CardAppError as error:
+            _log.warning("the live state cannot be read: %s", error.detail)
+            return
+        if state != self._last:
+            self._last = state
+            for subscription in subscriptions:
+                subscription.put(state)

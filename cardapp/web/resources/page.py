@@ -1,0 +1,75 @@
+"""The page and what it is made of: its files, the card's sheets with their style, the diagrams, the search."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+from cardapp.errors import NotFound
+from cardapp.layout.html import page_style, pages
+from cardapp.web.http import Reply, Request, answer
+from cardapp.web.resources.service import welcome
+
+HTML = "text/html; charset=utf-8"
+CSS = "text/css; charset=utf-8"
+SCRIPT = "text/javascript; charset=utf-8"
+FONT = "font/woff2"
+
+STATIC = Path(__file__).resolve().parents[2] / "static"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+    "font-src 'self' data:; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+_TYPES = {".js": SCRIPT, ".css": CSS}
+
+
+def index(request: Request) -> Reply:
+    """The page for a browser; JSON for a client whose Accept header takes nothing else."""
+    accepted = request.environ.get("HTTP_ACCEPT", "*/*")
+    if "application/json" in accepted and "text/html" not in accepted and "*/*" not in accepted:
+        return welcome(request)
+    return Reply(_files()["index.html"], 200, HTML, (("Content-Security-Policy", POLICY), ("Vary", "Accept")))
+
+
+def static(request: Request) -> Reply:
+    """A script, style sheet or font of the page."""
+    name = request.path["name"]
+    font = page_style.font_file(name)
+    if font is not None:
+        return Reply(font, 200, FONT)
+    if name == "theme.css":
+        return Reply(pages.theme("/static/").encode(), 200, CSS)
+    content = _files().get(name)
+    kind = _TYPES.get(Path(name).suffix)
+    if content is None or kind is None:
+        raise NotFound(f"the page has no file {name[:100]!r}")
+    return Reply(content, 200, kind)
+
+
+def sheets(request: Request) -> Reply:
+    """One page of the card: a block with all its sheets, as an HTML fragment for a shadow root."""
+    index = request.query["page"]
+    key, html = request.services.sheets.page(index)
+    return answer({"page_index": index, "key": key, "html": html})
+
+
+def sheet_style(request: Request) -> Reply:
+    """The style sheet of all pages of the card."""
+    return Reply(request.services.sheets.style().encode(), 200, CSS)
+
+
+def diagram(request: Request) -> Reply:
+    """The UML activity of the card, or of one block."""
+    key = request.query["key"]
+    return answer({"key": key, "html": request.services.sheets.diagram(key)})
+
+
+def search(request: Request) -> Reply:
+    """Where titles, texts and code hold a text; at most 100 places, titles first."""
+    return answer({"matches": [match.as_json() for match in request.services.sheets.search(request.query["text"])]})
+
+
+@cache
+def _files() -> dict[str, bytes]:
+    """Every file of the page by its name, read once: a running service serves one state of them."""
+    return {file.name: file.read_bytes() for file in STATIC.iterdir() if file.is_file()}

@@ -1,0 +1,123 @@
+"""The page's WebSocket protocols: ``/api/live`` and ``/api/editor-ui``."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from cardapp.errors import CardAppError, InvalidValue
+from cardapp.session.editor_stream import EditorStream
+from cardapp.state import viewer
+from cardapp.web.http import encode
+from cardapp.web.request_validation import checked
+from cardapp.web.services import Services
+from cardapp.web.websocket import Connection, Endpoint
+
+_TURN_SECONDS = 1.0
+"""How long a sender waits before it looks whether its client is still there."""
+
+
+DESCRIPTION = {
+    "/api/live": {
+        "subprotocol": "card-live.v1",
+        "summary": "The object of `GET /api/control/state`, at once and whenever it changes.",
+        "server": {"$ref": "#/components/schemas/Control"},
+    },
+    "/api/editor-ui": {
+        "subprotocol": "card-editor-ui.v1",
+        "summary": "The editor's external UI: `hello`, `redraw` with Neovim's ext_linegrid events of one flush, `bye`. "
+        "A client acknowledges each `seq`; one that falls behind gets a full grid when it has caught up.",
+        "client": {"$ref": "#/components/schemas/EditorUiMessage"},
+        "server": {"$ref": "#/components/schemas/EditorUiFrame"},
+    },
+}
+"""Of the API description, as `x-websockets`: OpenAPI has no form for them. Messages are JSON text frames."""
+
+
+def endpoints(services: Services) -> tuple[Endpoint, ...]:
+    """Both protocols over ``services``."""
+    return (
+        Endpoint("/api/live", "card-live.v1", partial(live, services)),
+        Endpoint("/api/editor-ui", "card-editor-ui.v1", partial(editor_ui, services)),
+    )
+
+
+def live(services: Services, connection: Connection) -> None:
+    """Send the control state at once and whenever it changes."""
+    with services.live.subscribe() as subscription:
+        while True:
+            state = subscription.take(_TURN_SECONDS)
+            if state is not None:
+                connection.send(encode(state).decode())
+            connection.receive(0)  # raises when the client is gone; its messages have no meaning here
+
+
+def editor_ui(services: Services, connection: Connection) -> None:
+    """Stream the editor's UI; take keys, mouse and pasted text while ``viewer.editor.control`` is on."""
+    try:
+        stream = services.editor.stream()
+    except CardAppError as error:
+        _bye(connection, error.code, error.detail)
+        return
+    sender = threading.Thread(target=_send_frames, args=(connection, stream), name="editor-ui-sender", daemon=True)
+    try:
+        stream.attach()
+        sender.start()
+        while (reason := stream.ended) is None:
+            message = connection.receive(_TURN_SECONDS)
+            if message is not None:
+                _take(message, stream, services)
+        _bye(connection, "editor_unavailable", reason)
+    except CardAppError as error:
+        _bye(connection, error.code, error.detail)
+    finally:
+        stream.close()
+        if sender.ident is not None:
+            sender.join(_TURN_SECONDS)
+
+
+def _send_frames(connection: Connection, stream: EditorStream) -> None:
+    while not stream.closed:
+        frame = stream.take(_TURN_SECONDS)
+        if frame is not None:
+            try:
+                connection.send(frame)
+            except OSError:
+                return
+
+
+def _take(text: str, stream: EditorStream, services: Services) -> None:
+    """One message of the client; :class:`InvalidValue` for any other than the four that there are."""
+    try:
+        message = json.loads(text)
+    except ValueError as error:
+        raise InvalidValue("the message is not JSON") from error
+    checked("EditorUiMessage", message, "the message")
+    if message["type"] == "ack":
+        stream.acknowledge(message["seq"])
+    elif _has_control(services):
+        _input(message, stream)
+
+
+def _has_control(services: Services) -> bool:
+    loaded = services.card_loader.current()
+    with services.database.read() as conn:
+        state, _ = viewer.load(conn, loaded.identity.uuid)
+    return bool(state and state["viewer"]["editor"]["control"])
+
+
+def _input(message: Mapping[str, Any], stream: EditorStream) -> None:
+    if message["type"] == "input":
+        stream.type(message["text"])
+    elif message["type"] == "paste":
+        stream.paste(message["text"])
+    else:
+        stream.mouse(message["button"], message["action"], message["modifier"], message["row"], message["col"])
+
+
+def _bye(connection: Connection, code: str, reason: str) -> None:
+    connection.send(encode({"type": "bye", "code": code, "reason": reason}).decode())
+    connection.close(code)

@@ -1,0 +1,228 @@
+"""WebSocket connections: accepted from the listener, which hands their sockets over, and closed by their owner.
+
+A connection has threads of its own and holds no worker: ``simple_websocket`` reads in one, the protocol's handler runs
+in another. A client that takes nothing for ``SEND_SECONDS`` is closed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import contextlib
+import logging
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Protocol
+
+from simple_websocket import ConnectionClosed, Server
+
+from cardapp.web.failures import (
+    BadRequest,
+    StartResponse,
+    TooManyConnections,
+    UpgradeRequired,
+    WsgiApp,
+    problem_of,
+    send,
+)
+
+CONNECTIONS = 256
+"""Connections at once, each with two threads or more."""
+MESSAGE_BYTES = 2 * 1024 * 1024
+SEND_SECONDS = 20
+PING_SECONDS = 25.0
+_CLOSE_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+class Connection(Protocol):
+    """An open WebSocket; all methods raise OSError when the client is gone. One thread sends."""
+
+    def send(self, text: str) -> None: ...
+
+    def receive(self, timeout: float) -> str | None:
+        """The next text message, or None when there is none within ``timeout`` seconds."""
+        ...
+
+    def close(self, reason: str) -> None: ...
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """``handle`` serves one connection and returns when it ends."""
+
+    path: str
+    subprotocol: str
+    handle: Callable[[Connection], None]
+
+
+class HandOver(BaseException):
+    """Raised through the application: the listener gives the request's socket to ``take``, with what was received
+    after the request. No Exception, so that nothing on the way answers it."""
+
+    def __init__(self, take: Callable[[socket.socket], None]) -> None:
+        super().__init__()
+        self.take = take
+
+
+class WebSockets:
+    """All connections of the service. ``stop`` any number of times."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._endpoints = {endpoint.path: endpoint for endpoint in endpoints}
+        self._lock = threading.Lock()
+        self._open: dict[socket.socket, threading.Thread] = {}
+        self._stopping = False
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def in_front_of(self, app: WsgiApp) -> WsgiApp:
+        """``app`` with the endpoints beside its routes."""
+
+        def routed(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+            endpoint = self._endpoints.get(environ["PATH_INFO"])
+            if endpoint is None:
+                return app(environ, start_response)
+            try:
+                self._check(environ, endpoint)
+            except Exception as error:
+                return send(problem_of(error, environ["PATH_INFO"]), start_response)
+            raise HandOver(lambda sock: self._accept(sock, environ, endpoint))
+
+        return routed
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Close every connection and wait for its threads."""
+        deadline = monotonic() + timeout
+        with self._lock:
+            self._stopping = True
+            connections = list(self._open.items())
+        for sock, _ in connections:
+            _shut(sock)
+        for _, thread in connections:
+            thread.join(max(deadline - monotonic(), 0.0))
+
+    def _check(self, environ: Mapping[str, Any], endpoint: Endpoint) -> None:
+        """The handshake as RFC 6455, section 4.2.1, has it."""
+        if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+            raise UpgradeRequired(f"{endpoint.path} speaks WebSocket: send Upgrade: websocket")
+        offered = [name.strip() for name in environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")]
+        tokens = [name.strip().lower() for name in environ.get("HTTP_CONNECTION", "").split(",")]
+        if environ["REQUEST_METHOD"] != "GET" or "upgrade" not in tokens:
+            raise BadRequest("a WebSocket begins with GET and Connection: Upgrade")
+        if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+            raise UpgradeRequired("only version 13 of WebSocket is spoken here")
+        if not _is_key(environ.get("HTTP_SEC_WEBSOCKET_KEY", "")):
+            raise BadRequest("Sec-WebSocket-Key is not 16 bytes in base64")
+        if endpoint.subprotocol not in offered:
+            raise BadRequest(f"offer the subprotocol {endpoint.subprotocol} in Sec-WebSocket-Protocol")
+        if self._stopping or len(self._open) >= CONNECTIONS:
+            raise TooManyConnections(f"{len(self._open)} WebSocket connections are open: close one, or try again later")
+
+    def _accept(self, sock: socket.socket, environ: dict[str, Any], endpoint: Endpoint) -> None:
+        """Called by the listener's loop, which must not wait."""
+        thread = threading.Thread(target=self._serve, args=(sock, environ, endpoint), name="websocket", daemon=True)
+        with self._lock:
+            if self._stopping:
+                sock.close()
+                return
+            self._open[sock] = thread
+        thread.start()
+
+    def _serve(self, sock: socket.socket, environ: dict[str, Any], endpoint: Endpoint) -> None:
+        connection = None
+        try:
+            connection = _Connection(sock, environ, endpoint.subprotocol)
+            endpoint.handle(connection)
+        except OSError:
+            pass  # the client is gone
+        except Exception:
+            _log.exception("internal error in a WebSocket connection of %s", endpoint.path)
+        finally:
+            if connection is not None:
+                connection.end()
+            _shut(sock)
+            sock.close()
+            with self._lock:
+                self._open.pop(sock, None)
+
+
+class _Connection:
+    def __init__(self, sock: socket.socket, environ: Mapping[str, Any], subprotocol: str) -> None:
+        sock.setblocking(True)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
+        if sock.family != socket.AF_UNIX:
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # Without the extension header no compression is agreed on, which costs more than it saves on loopback.
+        head = {name: value for name, value in environ.items() if name != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
+        head["werkzeug.socket"] = _LockedSocket(sock)
+        self._server = Server(
+            head, subprotocols=[subprotocol], max_message_size=MESSAGE_BYTES, ping_interval=PING_SECONDS,
+            receive_bytes=64 * 1024, thread_class=_ReaderThread,
+        )  # fmt: skip
+
+    def send(self, text: str) -> None:
+        try:
+            self._server.send(text)
+        except ConnectionClosed as error:
+            raise ConnectionResetError("the WebSocket is closed") from error
+
+    def receive(self, timeout: float) -> str | None:
+        try:
+            message = self._server.receive(timeout)
+        except ConnectionClosed as error:
+            raise ConnectionResetError("the WebSocket is closed") from error
+        return message if message is None or isinstance(message, str) else ""
+
+    def close(self, reason: str) -> None:
+        with contextlib.suppress(ConnectionClosed):
+            self._server.close(message=reason)
+
+    def end(self) -> None:
+        """Give the client a moment to answer the close, then end the reader."""
+        with contextlib.suppress(OSError):
+            self.close("")
+        reader: Any = self._server.thread
+        reader.join(_CLOSE_SECONDS)
+
+
+class _ReaderThread(threading.Thread):
+    """A process that ends does not wait for a client."""
+
+    def __init__(self, **arguments: Any) -> None:
+        super().__init__(name="websocket-reader", daemon=True, **arguments)
+
+
+class _LockedSocket:
+    """``simple_websocket`` calls ``send``, which may send a part, from two threads: messages from one, pongs and the
+    answer to a close from the other."""
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        self._lock = threading.Lock()
+
+    def send(self, data: bytes) -> int:
+        with self._lock:
+            self._sock.sendall(data)
+        return len(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._sock, name)
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text.strip(), validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
+
+
+def _shut(sock: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        sock.shutdown(socket.SHUT_RDWR)
