@@ -18,7 +18,7 @@ FRESH: State = {
     "scroll": {"x": 0, "y": 0, "page_index": 0, "sheet_scroll_top": 0},
     "viewer": {
         "page": {"fit": True, "expanded": False},
-        "editor": {"visible": True, "sync": False, "control": False, "expanded": False, "fit": True},
+        "editor": {"visible": True, "sync": True, "control": False, "expanded": False, "fit": True},
         "allocator": {"visible": False},
     },
 }

@@ -1,0 +1,202 @@
+// Everything that a person can do on the page, whether by a key or a button. Each action asks the service and updates
+// the state; the views follow.
+
+import { get, post, put, Refusal } from './api.js';
+import { Catalog, state, stepOf, update } from './state.js';
+
+const ACTOR = 'page';
+const FIELDS = ['task_id', 'block_id', 'phase_id', 'step_id'];
+
+export async function load() {
+  const [all, catalog, keyboard, progress] = await Promise.all([
+    get('/api/state'), get('/api/navigation/catalog'), get('/api/keyboard'), get('/api/progress'),
+  ]);
+  update({
+    identity: all.identity, session: all.session, navigation: all.navigation, viewer: all.viewer,
+    control: all.control, last: all.checkpoint.last, catalog: new Catalog(catalog), keyboard, progress,
+  });
+}
+
+// -- navigation ----------------------------------------------------------------------------------------------------
+
+export async function go(key) {
+  const item = state.catalog.item(key);
+  if (!item) return;
+  const parts = key ? key.split('/') : [];
+  const body = { focus_level: item.level, actor: ACTOR };
+  FIELDS.forEach((name, at) => { if (parts[at]) body[name] = parts[at]; });
+  if (parts.length === 5) body.snapshot_ref = key;
+  // Shown at once; the service's answer confirms it.
+  show({ ...state.navigation, key, position: { ...state.navigation.position, focus_level: item.level } });
+  await settle(put('/api/navigation/current', body));
+}
+
+export const move = (delta, level) => settle(post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
+
+export function focus(level) {
+  const { key } = state.navigation;
+  const depth = state.catalog.levels.indexOf(level);
+  const parts = key ? key.split('/') : [];
+  let wanted = parts.slice(0, depth).join('/');
+  while ((wanted ? wanted.split('/').length : 0) < depth) {
+    const children = state.catalog.children.get(wanted);
+    if (!children) break;
+    wanted = children[0].key;
+  }
+  return go(wanted);
+}
+
+export function focusBy(delta) {
+  const { levels } = state.catalog;
+  const at = levels.indexOf(state.navigation.position.focus_level) + delta;
+  if (at >= 0 && at < levels.length) return focus(levels[at]);
+}
+
+async function settle(request) {
+  try {
+    const navigation = await request;
+    show(navigation);
+  } catch (failure) {
+    update({ failure });
+  }
+}
+
+// Take a position over, and turn to its page.
+export function show(navigation) {
+  update({ navigation });
+  const page = state.catalog.item(navigation.key)?.page_index ?? 0;
+  if (page !== state.viewer.scroll.page_index) view({ scroll: { page_index: page, sheet_scroll_top: 0, x: 0, y: 0 } });
+}
+
+// -- sync ----------------------------------------------------------------------------------------------------------
+
+export async function sync() {
+  if (state.syncing) return;
+  update({ syncing: true, failure: null });
+  try {
+    const last = await post('/api/navigation/sync', { actor: ACTOR });
+    reveal(stepOf(last.snapshot_ref));
+    update({ last });
+  } catch (failure) {
+    update({ failure });
+  } finally {
+    update({ syncing: false });
+    refresh();
+  }
+}
+
+export async function reset() {
+  try {
+    await post('/api/editor/reset', { actor: ACTOR });
+    update({ failure: null });
+  } catch (failure) {
+    update({ failure });
+  }
+  refresh();
+}
+
+export async function redraw(size) {
+  try {
+    await post('/api/editor/redraw', { actor: ACTOR, ...size });
+  } catch (failure) {
+    update({ failure });
+  }
+}
+
+// What a finished replay changes besides the control state.
+export async function refresh() {
+  const [control, progress, session] = await Promise.all([
+    get('/api/control/state'), get('/api/progress'), get('/api/state').then((all) => all.session),
+  ]).catch(() => []);
+  if (control) update({ control, progress, session });
+}
+
+// -- the view ------------------------------------------------------------------------------------------------------
+
+let pending = {};
+let timer = 0;
+
+// Change a part of the viewer state here at once, and on the service a moment later (flags without delay).
+export function view(patch) {
+  update({ viewer: merged(state.viewer, patch) });
+  pending = merged(pending, patch);
+  clearTimeout(timer);
+  const isFlag = 'viewer' in patch;
+  timer = setTimeout(() => save(), isFlag ? 0 : 250);
+}
+
+export async function save(options) {
+  clearTimeout(timer);
+  if (!Object.keys(pending).length) return;
+  const patch = pending;
+  pending = {};
+  try {
+    const viewer = await put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
+    update({ viewer: { ...state.viewer, revision: viewer.revision, viewer: viewer.viewer } });
+  } catch (failure) {
+    if (failure instanceof Refusal) update({ failure });
+  }
+}
+
+export function merged(base, patch) {
+  const result = { ...base };
+  for (const [name, value] of Object.entries(patch)) {
+    const isObject = value !== null && typeof value === 'object' && !Array.isArray(value);
+    result[name] = isObject ? merged(base[name] || {}, value) : value;
+  }
+  return result;
+}
+
+export function toggleMemory() {
+  view({ viewer: { allocator: { visible: !state.viewer.viewer.allocator.visible } } });
+}
+
+// One shortcut turns the panel's stream and the keyboard on together.
+export function toggleControl() {
+  const { control } = state.viewer.viewer.editor;
+  view({ viewer: { editor: control ? { control: false } : { visible: true, sync: true, control: true } } });
+}
+
+// -- answers and progress ------------------------------------------------------------------------------------------
+
+export function reveal(step) {
+  if (!step || state.revealed.has(step)) return;
+  update({ revealed: new Set(state.revealed).add(step) });
+}
+
+export async function answer(step, text) {
+  update({ answers: new Map(state.answers).set(step, text) });
+  reveal(step);
+  await record('x-answer', step, text);
+}
+
+export async function showValues(step) {
+  reveal(step);
+  await record('x-revealed', step, 'The values were shown without an answer.');
+}
+
+async function record(kind, key, text) {
+  try {
+    await post('/api/events', { kind, key, text, actor: ACTOR });
+  } catch (failure) {
+    update({ failure });
+  }
+}
+
+export async function approve(step, note) {
+  const item = state.progress.items.find((each) => each.key === step);
+  const status = item.status === 'approved' ? 'pending' : 'approved';
+  try {
+    await put(`/api/progress/${item.id}`, { status, note: note ?? item.note, actor: ACTOR });
+    update({ progress: await get('/api/progress') });
+  } catch (failure) {
+    update({ failure });
+  }
+}
+
+export function setTeacher(on) {
+  localStorage.setItem('teacher', on ? 'on' : 'off');
+  update({ teacher: on });
+}
+
+export const dismissFailure = () => update({ failure: null });

@@ -1,0 +1,50 @@
+// Requests to the service. A refusal becomes a Refusal, which carries the problem's code and sentence (RFC 9457).
+
+export class Refusal extends Error {
+  constructor(problem, status) {
+    super(problem.detail || problem.title || `the service answered ${status}`);
+    this.code = problem.code || 'unknown';
+    this.status = status;
+    this.problem = problem;
+  }
+}
+
+export class Offline extends Error {
+  constructor() {
+    super('The service does not answer. It may be restarting.');
+    this.code = 'offline';
+  }
+}
+
+async function request(method, path, body, options = {}) {
+  const init = { method, headers: { Accept: 'application/json' }, ...options };
+  if (body !== undefined) {
+    init.headers['Content-Type'] = 'application/json';
+    init.body = JSON.stringify(body);
+  }
+  let response;
+  try {
+    response = await fetch(path, init);
+  } catch {
+    throw new Offline();
+  }
+  const kind = response.headers.get('Content-Type') || '';
+  const content = kind.includes('json') ? await response.json() : await response.text();
+  if (!response.ok) throw new Refusal(typeof content === 'object' ? content : {}, response.status);
+  return content;
+}
+
+export const get = (path) => request('GET', path);
+export const put = (path, body, options) => request('PUT', path, body, options);
+export const post = (path, body = {}) => request('POST', path, body);
+
+// Every event of one kind, oldest first; the service gives them in pages.
+export async function events(kind) {
+  const found = [];
+  for (let after = 0; ; ) {
+    const page = await get(`/api/events?kind=${encodeURIComponent(kind)}&limit=1000&after=${after}`);
+    if (!page.events.length) return found;
+    found.push(...page.events);
+    after = page.next_after;
+  }
+}

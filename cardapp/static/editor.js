@@ -1,0 +1,285 @@
+// The editor panel: the session's own Neovim, drawn from its UI stream. `viewer.editor.sync` attaches the panel,
+// `viewer.editor.control` gives it the keyboard.
+
+import { redraw, toggleControl, view } from './actions.js';
+import { $, button, element, fill } from './dom.js';
+import { Painter } from './editor_canvas.js';
+import { Grid } from './editor_grid.js';
+import { mouse, notation, typed } from './editor_input.js';
+import { state, subscribe } from './state.js';
+import * as timing from './timing.js';
+
+const RETRY_MS = [200, 400, 800, 1600, 3000];
+const MIRROR_MS = 400;
+let socket = null;
+let failures = 0;
+let retry = 0;
+let grid = new Grid();
+let painter, canvas, field, overlay, mirror, area, controlButton, stateText;
+let fontSize = Number(localStorage.getItem('editor-font')) || 13;
+let lastPaint = 0;
+let scheduled = false;
+let mirrorTimer = 0;
+let dragging = null;
+
+export function start() {
+  controlButton = button('Keyboard F8', toggleControl, { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
+  stateText = element('span', { class: 'quiet' });
+  canvas = element('canvas', { 'aria-hidden': 'true' });
+  field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
+  mirror = element('pre', { class: 'unseen', 'aria-label': 'Text of the editor', tabindex: -1 });
+  overlay = element('div', { class: 'overlay' });
+  area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
+  $('editor').append(
+    element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, element('span', { class: 'space' }), controlButton,
+      button('A−', () => font(-1), { class: 'icon', 'aria-label': 'Smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'Larger type in the editor' }),
+      button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' }),
+      element('label', { class: 'switch', title: 'Attach the panel to the editor' }, element('input', { type: 'checkbox', id: 'editor-sync', onchange: (event) => view({ viewer: { editor: { sync: event.target.checked } } }) }), ' Live'),
+      button('⤢', () => view({ viewer: { editor: { expanded: !state.viewer.viewer.editor.expanded } } }), { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
+      button('×', () => view({ viewer: { editor: { visible: false } } }), { class: 'icon', 'aria-label': 'Hide the editor' })),
+    area);
+  painter = new Painter(canvas, grid);
+  painter.setSize(fontSize);
+  document.fonts.load(`13px "Noto Sans Mono"`).then(() => painter.setSize(fontSize));
+  document.addEventListener('redraw-editor', fit);
+  bindKeys();
+  bindMouse();
+  new ResizeObserver(place).observe(area);
+  subscribe((changed) => {
+    if (changed.has('viewer') || changed.has('session') || changed.has('control')) follow();
+  });
+  follow();
+}
+
+// -- the stream ----------------------------------------------------------------------------------------------------
+
+let session = null;
+
+function follow() {
+  const { editor } = state.viewer.viewer;
+  const wanted = editor.visible && editor.sync;
+  $('editor-sync').checked = editor.sync;
+  controlButton.setAttribute('aria-pressed', String(editor.control));
+  $('editor').classList.toggle('control', editor.control);
+  $('editor-expand').setAttribute('aria-pressed', String(editor.expanded));
+  area.classList.toggle('fit', editor.fit);
+  const binding = JSON.stringify(state.session.binding);
+  if (binding !== session) {
+    session = binding;
+    failures = 0;
+    if (wanted && !socket) open();
+  }
+  if (wanted && !socket && !retry) open();
+  if (!wanted) close();
+  setFocus(editor.control);
+  place();
+}
+
+function open() {
+  clearTimeout(retry);
+  retry = 0;
+  const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+  const opened = (socket = new WebSocket(`${scheme}://${location.host}/api/editor-ui`, 'card-editor-ui.v1'));
+  let reason = null;
+  opened.onmessage = (message) => {
+    const at = performance.now();
+    const frame = JSON.parse(message.data);
+    if (frame.type === 'hello') begin();
+    else if (frame.type === 'redraw') draw(frame, at);
+    else if (frame.type === 'bye') reason = frame.reason;
+  };
+  opened.onclose = () => {
+    if (socket !== opened) return;
+    socket = null;
+    failures += 1;
+    say(reason || (state.session.available ? 'The editor is disconnected.' : ''));
+    retry = setTimeout(() => { retry = 0; follow(); }, RETRY_MS[Math.min(failures, RETRY_MS.length) - 1]);
+  };
+}
+
+function close() {
+  clearTimeout(retry);
+  retry = 0;
+  const closing = socket;
+  socket = null;
+  closing?.close();
+  say(state.viewer.viewer.editor.sync ? '' : 'Not attached: this is the last picture.');
+}
+
+function begin() {
+  failures = 0;
+  grid = painter.grid = new Grid();
+  painter.selection = null;
+  say(null);
+}
+
+function draw(frame, at) {
+  const size = `${grid.cols} ${grid.rows}`;
+  grid.apply(frame.events);
+  send({ type: 'ack', seq: frame.seq });
+  if (size !== `${grid.cols} ${grid.rows}`) place();
+  if (at - lastPaint > 6) paint();
+  else if (!scheduled) {
+    scheduled = true;
+    requestAnimationFrame(() => { scheduled = false; paint(); });
+  }
+  timing.frame(at);
+  if (!mirrorTimer) mirrorTimer = setTimeout(() => { mirrorTimer = 0; mirror.textContent = grid.text(); }, MIRROR_MS);
+}
+
+function paint() {
+  lastPaint = performance.now();
+  painter.paint();
+  stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
+  placeField();
+  timing.painted();
+}
+
+function send(message) {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+}
+
+// null: connected. Otherwise why there is no live picture; '' leaves the panel to the words about the session.
+function say(reason) {
+  area.classList.toggle('detached', reason !== null);
+  if (reason === null) {
+    overlay.hidden = true;
+    return;
+  }
+  overlay.hidden = false;
+  const { session: chosen } = state;
+  const noSession = !chosen.available;
+  fill(overlay,
+    element('p', {}, element('b', {}, noSession ? 'No session' : 'Editor disconnected')),
+    element('p', {}, noSession ? chosen.reason || 'No session is chosen.' : reason || 'Trying again.'),
+    noSession ? element('p', {}, 'Start one in a terminal: ', element('code', { class: 'command' }, 'bin/card-session start CARD')) : null,
+    state.viewer.viewer.editor.sync ? null : button('Attach', () => view({ viewer: { editor: { sync: true } } }), { class: 'primary' }));
+}
+
+// -- keys ----------------------------------------------------------------------------------------------------------
+
+function hasControl() {
+  return state.viewer.viewer.editor.control && socket?.readyState === WebSocket.OPEN;
+}
+
+function setFocus(wanted) {
+  if (wanted && document.activeElement !== field && document.hasFocus()) field.focus({ preventScroll: true });
+  if (!wanted && document.activeElement === field) field.blur();
+}
+
+function bindKeys() {
+  field.addEventListener('keydown', (event) => {
+    if (!hasControl() || event.defaultPrevented) return;
+    if (event.ctrlKey && event.shiftKey && event.code === 'KeyC' && painter.selection) {
+      event.preventDefault();
+      copy();
+      return;
+    }
+    if ((event.ctrlKey && event.shiftKey && event.code === 'KeyV') || (event.shiftKey && event.key === 'Insert')) return; // the paste event follows
+    const keys = notation(event);
+    if (keys === null) return;
+    event.preventDefault();
+    timing.key(event.timeStamp);
+    send({ type: 'input', text: keys });
+  });
+  const take = (text) => {
+    field.value = '';
+    if (text && hasControl()) send({ type: 'input', text: typed(text) });
+  };
+  field.addEventListener('compositionend', (event) => take(event.data));
+  field.addEventListener('input', (event) => { if (!event.isComposing) take(field.value); });
+  field.addEventListener('paste', (event) => {
+    event.preventDefault();
+    const text = event.clipboardData.getData('text/plain');
+    if (text && hasControl()) send({ type: 'paste', text });
+  });
+  for (const name of ['focus', 'blur'])
+    field.addEventListener(name, () => { painter.focused = name === 'focus'; grid.dirty.add(grid.cursor.row); painter.paint(); });
+}
+
+// The hidden field lies over the cursor, so that an IME opens its window there.
+function placeField() {
+  field.style.left = `${grid.cursor.col * painter.width}px`;
+  field.style.top = `${grid.cursor.row * painter.height}px`;
+  field.style.height = `${painter.height}px`;
+}
+
+// -- mouse ---------------------------------------------------------------------------------------------------------
+
+function bindMouse() {
+  const cell = (event) => {
+    const box = canvas.getBoundingClientRect();
+    return painter.cellAt(event.clientX - box.left, event.clientY - box.top);
+  };
+  const forNeovim = (event) => hasControl() && grid.mouse && !event.shiftKey;
+  canvas.addEventListener('pointerdown', (event) => {
+    if (hasControl()) { event.preventDefault(); field.focus({ preventScroll: true }); }
+    canvas.setPointerCapture(event.pointerId);
+    const at = cell(event);
+    dragging = { kind: forNeovim(event) ? 'neovim' : 'selection', at };
+    if (dragging.kind === 'neovim') send(mouse(event, 'press', at));
+    else select(at, at);
+  });
+  canvas.addEventListener('pointermove', (event) => {
+    if (!dragging) return;
+    const at = cell(event);
+    if (at.row === dragging.at.row && at.col === dragging.at.col) return;
+    dragging.at = at;
+    if (dragging.kind === 'neovim') send(mouse(event, 'drag', at, ['left', 'right', 'middle'][Math.log2(event.buttons & 7) | 0]));
+    else select(painter.selection.from, at);
+  });
+  canvas.addEventListener('pointerup', (event) => {
+    if (dragging?.kind === 'neovim') send(mouse(event, 'release', cell(event)));
+    else if (painter.selection && same(painter.selection)) select(null);
+    dragging = null;
+  });
+  canvas.addEventListener('contextmenu', (event) => { if (hasControl()) event.preventDefault(); });
+  let wheel = 0;
+  area.addEventListener('wheel', (event) => {
+    if (!hasControl() || event.ctrlKey) return;
+    event.preventDefault();
+    wheel += event.deltaMode === 1 ? event.deltaY : event.deltaY / 40;
+    for (; Math.abs(wheel) >= 1; wheel -= Math.sign(wheel)) send(mouse(event, wheel > 0 ? 'down' : 'up', cell(event), 'wheel'));
+  }, { passive: false });
+  document.addEventListener('copy', (event) => {
+    if (!painter.selection) return;
+    event.clipboardData.setData('text/plain', painter.selectedText());
+    event.preventDefault();
+  });
+}
+
+const same = ({ from, to }) => from.row === to.row && from.col === to.col;
+
+function select(from, to) {
+  painter.selection = from ? { from, to } : null;
+  grid.all();
+  painter.paint();
+}
+
+function copy() {
+  navigator.clipboard?.writeText(painter.selectedText()).catch(() => {});
+}
+
+// -- size ----------------------------------------------------------------------------------------------------------
+
+function font(delta) {
+  fontSize = Math.min(40, Math.max(6, fontSize + delta));
+  localStorage.setItem('editor-font', String(fontSize));
+  painter.setSize(fontSize);
+  place();
+}
+
+// With `viewer.editor.fit` the whole grid is scaled down to the panel; without, the panel scrolls.
+function place() {
+  const width = parseFloat(canvas.style.width) || 0;
+  const height = parseFloat(canvas.style.height) || 0;
+  const scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
+  canvas.style.transform = scale < 1 ? `scale(${scale})` : '';
+}
+
+// As many lines and columns as the panel has room for: the one way in which the page changes the editor's size.
+function fit() {
+  const cols = Math.floor(area.clientWidth / painter.width);
+  const rows = Math.floor(area.clientHeight / painter.height);
+  redraw(cols >= 20 && rows >= 5 ? { cols, rows } : {});
+}

@@ -1,0 +1,28 @@
+// Keys, composed text, mouse and paste, as Neovim's input wants them (:help nvim_input, nvim_input_mouse).
+
+const NAMES = {
+  Enter: 'CR', Tab: 'Tab', Escape: 'Esc', Backspace: 'BS', Delete: 'Del', Insert: 'Insert', Home: 'Home', End: 'End',
+  PageUp: 'PageUp', PageDown: 'PageDown', ArrowUp: 'Up', ArrowDown: 'Down', ArrowLeft: 'Left', ArrowRight: 'Right',
+  ' ': 'Space', '<': 'lt', '\\': 'Bslash', '|': 'Bar',
+};
+
+// The notation of a key, or null for one that types nothing by itself (a modifier, a dead key, a key of an IME).
+export function notation(event) {
+  const { key } = event;
+  if (event.isComposing || event.keyCode === 229 || ['Dead', 'Process', 'Unidentified', 'Compose', 'AltGraph'].includes(key)) return null;
+  const printable = [...key].length === 1;
+  const isAltGraph = event.getModifierState?.('AltGraph');
+  if (printable && (isAltGraph || !(event.ctrlKey || event.altKey || event.metaKey))) return key === '<' ? '<lt>' : key === ' ' && event.shiftKey ? '<S-Space>' : key;
+  if (!printable && !NAMES[key] && !/^F\d{1,2}$/.test(key)) return null;
+  const modifiers = `${event.metaKey ? 'D-' : ''}${event.ctrlKey ? 'C-' : ''}${event.altKey ? 'M-' : ''}${event.shiftKey && !(printable && key !== ' ') ? 'S-' : ''}`;
+  return `<${modifiers}${NAMES[key] || key}>`;
+}
+
+export const typed = (text) => text.replaceAll('<', '<lt>');
+
+const BUTTONS = ['left', 'middle', 'right'];
+
+export function mouse(event, action, cell, button = BUTTONS[event.button] || 'left') {
+  const modifier = `${event.shiftKey ? 'S' : ''}${event.ctrlKey ? 'C' : ''}${event.altKey ? 'A' : ''}`;
+  return { type: 'mouse', button, action, modifier, row: cell.row, col: cell.col };
+}

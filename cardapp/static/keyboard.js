@@ -1,0 +1,87 @@
+// The shortcuts of GET /api/keyboard, bound for the page, and the overlay that lists them.
+
+import * as actions from './actions.js';
+import { $, button, element } from './dom.js';
+import { state, stepOf } from './state.js';
+
+const CODES = { Backtick: 'Backquote' };
+const ACTIONS = {
+  sync: () => actions.sync(),
+  reset: () => actions.reset(),
+  redraw: () => document.dispatchEvent(new CustomEvent('redraw-editor')),
+  previous: () => actions.move(-1),
+  next: () => actions.move(1),
+  coarser: () => actions.focusBy(-1),
+  finer: () => actions.focusBy(1),
+  focus: (shortcut) => actions.focus(shortcut.level),
+  allocator: () => actions.toggleMemory(),
+  control: () => actions.toggleControl(),
+  approve: () => approve(),
+  search: () => $('search').focus(),
+  help: () => toggleOverlay(),
+  dismiss: () => dismiss(),
+};
+// While the editor has the keyboard, only these are the page's.
+const ALWAYS = new Set(['control', 'redraw']);
+
+export function start() {
+  addEventListener('keydown', onKey, true);
+  $('help').onclick = toggleOverlay;
+}
+
+function onKey(event) {
+  if (event.isComposing) return;
+  const typing = event.composedPath()[0];
+  const inEditor = typing instanceof Element && typing.closest?.('#editor') && typing.localName === 'textarea';
+  const inField = typing instanceof Element && /^(input|textarea|select)$/.test(typing.localName) && !inEditor && typing.type !== 'checkbox';
+  const shortcut = state.keyboard.shortcuts.find((each) => each.scope === 'page' && each.keys.some((keys) => matches(event, keys)));
+  if (!shortcut || (inEditor && state.viewer.viewer.editor.control && !ALWAYS.has(shortcut.action))) return;
+  const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
+  if (inField && plain && event.key !== 'Escape') return;
+  if (plain && event.key === 'Enter' && typing instanceof Element && typing.closest('button, a, summary, [role=tab], [role=treeitem]')) return;
+  if (plain && event.key.startsWith('Arrow') && typing instanceof Element && typing.closest('[role=tree], [role=tab], [role=separator]')) return;
+  const run = ACTIONS[shortcut.action];
+  if (!run) return;
+  event.preventDefault();
+  event.stopPropagation();
+  run(shortcut);
+}
+
+// `Ctrl+Backtick`, `Alt+6` and `Shift+ArrowUp`: a printable key is named by its place on a US keyboard.
+export function matches(event, keys) {
+  const parts = keys.split('+');
+  const name = parts.pop();
+  const shift = name === '?' ? event.shiftKey : parts.includes('Shift');
+  if (event.ctrlKey !== parts.includes('Ctrl') || event.altKey !== parts.includes('Alt') || event.shiftKey !== shift || event.metaKey) return false;
+  if (event.key === name) return true;
+  const code = CODES[name] || (/^[0-9]$/.test(name) ? `Digit${name}` : /^[A-Z]$/.test(name) ? `Key${name}` : null);
+  return code !== null && event.code === code;
+}
+
+function approve() {
+  const step = stepOf(state.navigation.key);
+  if (step) actions.approve(step, document.querySelector('#step-bar input')?.value);
+}
+
+function dismiss() {
+  if ($('keyboard').open) $('keyboard').close();
+  else if (state.failure) actions.dismissFailure();
+}
+
+function toggleOverlay() {
+  const dialog = $('keyboard');
+  if (dialog.open) return dialog.close();
+  const rows = (scope) => state.keyboard.shortcuts.filter((each) => each.scope === scope).map((each) => element('tr', {},
+    element('td', {}, ...each.keys.flatMap((keys, at) => [at ? ' or ' : '', chord(keys)])), element('td', {}, each.description)));
+  dialog.replaceChildren(
+    element('div', { class: 'panel-head' }, element('h2', {}, 'Keyboard'), element('span', { class: 'space' }), button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' })),
+    element('div', { class: 'two' },
+      element('section', {}, element('h3', {}, 'On the page'), element('table', {}, element('tbody', {}, ...rows('page')))),
+      element('section', {}, element('h3', {}, 'In the editor'), element('table', {}, element('tbody', {}, ...rows('editor'))),
+        element('p', { class: 'quiet' }, 'While the editor has the keyboard, every key goes to Neovim, except F8, which takes the keyboard back, and Ctrl+`, which draws the editor again. Shift and dragging selects text in the editor’s picture; Ctrl+Shift+C copies it.'))));
+  dialog.showModal();
+}
+
+function chord(keys) {
+  return element('span', {}, ...keys.split('+').flatMap((part, at) => [at ? '+' : '', element('kbd', {}, part === 'Backtick' ? '`' : part.replace('Arrow', '').replace('Enter', '⏎'))]));
+}

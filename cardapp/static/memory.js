@@ -1,0 +1,125 @@
+// The arena as a strip, byte by byte, with what changed since the checkpoint before; for cards without an arena the
+// values of the checkpoint.
+
+import { get } from './api.js';
+import { toggleMemory } from './actions.js';
+import { $, button, element, fill } from './dom.js';
+import { state, stepOf, subscribe } from './state.js';
+
+let reading = null;
+let asked = 0;
+
+export function start() {
+  subscribe((changed) => {
+    if (['viewer', 'control', 'revealed', 'teacher', 'last'].some((name) => changed.has(name))) show(changed.has('control') || changed.has('last'));
+  });
+  show(true);
+}
+
+async function show(renew) {
+  const { visible } = state.viewer.viewer.allocator;
+  $('memory').hidden = !visible;
+  if (!visible) {
+    reading = null;
+    return;
+  }
+  if (renew || !reading) {
+    const number = ++asked;
+    try {
+      const answer = await get('/api/allocator');
+      if (number !== asked) return;
+      reading = answer;
+    } catch (failure) {
+      reading = { available: false, reason: failure.message, values: {} };
+    }
+  }
+  render();
+}
+
+function render() {
+  const { key, sync } = reading;
+  const item = key && state.catalog.item(key);
+  const phase = item && state.catalog.item(key.split('/').slice(0, 3).join('/'));
+  const head = element('div', { class: 'panel-head' }, element('h2', {}, 'Memory'),
+    element('span', { class: 'quiet', dir: 'auto' }, item ? `${phase.title} › ${state.catalog.item(stepOf(key)).title}` : ''),
+    element('span', { class: 'space' }), button('×', toggleMemory, { class: 'icon', 'aria-label': 'Hide the memory (Alt+6)', title: 'Hide (Alt+6)' }));
+  const body = [];
+  if (reading.reason) body.push(element('p', { class: 'quiet' }, sentence(reading.reason)));
+  const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
+  if (!isOpen) body.push(element('p', { class: 'quiet' }, 'The values of this step are covered until you answer its question.'));
+  else {
+    if (reading.allocator) body.push(...arena(reading));
+    body.push(values(reading));
+  }
+  $('memory').classList.toggle('stale', sync !== 'on');
+  fill($('memory'), head, ...body.filter(Boolean));
+}
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
+
+// -- the strip -----------------------------------------------------------------------------------------------------
+
+function arena({ allocator, difference }) {
+  const { size, used, high_water: high, blocks } = allocator;
+  const added = new Set((difference?.added || []).map(identity));
+  const zones = [];
+  let end = 0;
+  for (const block of blocks) {
+    if (block.padding) zones.push({ kind: 'padding', from: end, size: block.padding, name: 'padding' });
+    zones.push({ kind: 'used', from: block.offset, size: block.size, name: block.label ?? `block at ${block.offset}`, isNew: added.has(identity(block)) });
+    end = block.offset + block.size;
+  }
+  if (used > end) zones.push({ kind: 'used', from: end, size: used - end, name: 'used' });
+  if (size > used) zones.push({ kind: 'free', from: used, size: size - used, name: 'free' });
+  const strip = element('div', { class: 'strip', role: 'list', 'aria-label': `Arena of ${size} bytes` }, ...zones.map((zone) => element('div', {
+    class: `zone ${zone.kind}${zone.isNew ? ' new' : ''}`, role: 'listitem', title: `${zone.name}: ${zone.size} bytes at offset ${zone.from}`,
+    style: `left:${share(zone.from, size)};width:${share(zone.size, size)}`,
+  }, element('span', { class: 'name', dir: 'auto' }, zone.name), element('span', { class: 'bytes' }, `${zone.size} B`))),
+  mark('pointer', used, size, `next free ${hex(allocator.allocation_pointer)}`),
+  high !== null && high !== used ? mark('high', high, size, `high water ${high}`) : null);
+  return [strip, scale(size), figures(allocator), change(difference)];
+}
+
+const identity = (block) => `${block.offset} ${block.size} ${block.label}`;
+const share = (part, whole) => `${whole ? (100 * part) / whole : 0}%`;
+const hex = (address) => `0x${BigInt(address).toString(16)}`;
+
+function mark(kind, offset, size, text) {
+  return element('div', { class: `mark ${kind}${offset > size * 0.6 ? ' left' : ''}`, style: `left:${share(offset, size)}` }, element('span', {}, text));
+}
+
+function scale(size) {
+  const step = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 4096, 16384, 65536].find((each) => size / each <= 8) || size;
+  const ticks = [];
+  for (let at = 0; at <= size; at += step) ticks.push(element('span', { style: `left:${share(at, size)}` }, String(at)));
+  return element('div', { class: 'scale', 'aria-hidden': 'true' }, ...ticks);
+}
+
+function figures(allocator) {
+  const rows = [
+    ['Used', `${allocator.used} of ${allocator.size} bytes (${Math.round(100 * allocator.occupancy)} %)`],
+    ['Free', `${allocator.free} bytes`], ['Base', hex(allocator.base)], ['Next free', hex(allocator.allocation_pointer)],
+    ['High water', allocator.high_water === null ? null : `${allocator.high_water} bytes`],
+  ];
+  return element('dl', { class: 'figures' }, ...rows.filter((row) => row[1] !== null).flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+}
+
+function change(difference) {
+  if (!difference) return null;
+  const parts = [];
+  if (difference.used) parts.push(`used ${signed(difference.used)} bytes`);
+  if (difference.high_water) parts.push(`high water ${signed(difference.high_water)}`);
+  for (const [name, list] of [['added', difference.added], ['removed', difference.removed]])
+    if (list.length) parts.push(`${name}: ${list.map((block) => `${block.label ?? 'block'} (${block.size} B at ${block.offset})`).join(', ')}`);
+  return element('p', { class: 'change' }, element('b', {}, 'Since the checkpoint before: '), parts.join('; ') || 'no change', '.');
+}
+
+const signed = (number) => (number > 0 ? `+${number}` : `−${-number}`);
+
+function values({ values: found }) {
+  const names = Object.keys(found || {});
+  if (!names.length) return null;
+  return element('table', { class: 'values' }, element('thead', { class: 'unseen' }, element('tr', {}, element('th', { scope: 'col' }, 'Expression'), element('th', { scope: 'col' }, 'Value'))),
+    element('tbody', {}, ...names.map((name) => element('tr', {}, element('th', { scope: 'row' }, element('code', {}, name)),
+      element('td', {}, element('code', {}, found[name].value ?? found[name].error))))));
+}

@@ -1,0 +1,186 @@
+// The outline: a tree of every position, opened where it is used; the map beside it; search; the breadcrumb.
+
+import { get } from './api.js';
+import { go, move } from './actions.js';
+import { $, element } from './dom.js';
+import { state, stepOf, subscribe } from './state.js';
+
+const DEEPEST = 'step'; // snapshots are on the sheet
+const open = new Set();
+let approved = new Set();
+let visited = new Set();
+
+export function start() {
+  $('tab-outline').onclick = () => choose('outline');
+  $('tab-map').onclick = () => choose('map');
+  for (const tab of [$('tab-outline'), $('tab-map')])
+    tab.onkeydown = (event) => { if (/^Arrow(Left|Right)$/.test(event.key)) { event.stopPropagation(); choose(tab.id === 'tab-map' ? 'outline' : 'map', true); } };
+  $('previous').onclick = () => move(-1);
+  $('next').onclick = () => move(1);
+  $('tree').addEventListener('click', onClick);
+  $('tree').addEventListener('keydown', onKey);
+  $('search').addEventListener('input', onSearch);
+  $('search').addEventListener('keydown', onSearchKey);
+  subscribe((changed) => {
+    if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render();
+  });
+  render();
+}
+
+function choose(name, focus = false) {
+  for (const each of ['outline', 'map']) {
+    const tab = $(`tab-${each}`);
+    tab.setAttribute('aria-selected', String(each === name));
+    tab.tabIndex = each === name ? 0 : -1;
+    if (focus && each === name) tab.focus();
+  }
+  $('tree-panel').hidden = name !== 'outline';
+  $('map-panel').hidden = name !== 'map';
+  document.dispatchEvent(new CustomEvent('map', { detail: name === 'map' }));
+}
+
+export function marks() {
+  return { approved, visited };
+}
+
+function render() {
+  const items = state.progress.items;
+  approved = new Set(items.filter((item) => item.status === 'approved').map((item) => item.key));
+  visited = new Set(items.filter((item) => item.last_result).map((item) => item.key));
+  renderTrail();
+  const { total, approved: count } = state.progress.summary;
+  $('tally').textContent = total ? `${count} of ${total} steps approved` : '';
+  const { key } = state.navigation;
+  state.catalog.trail(key).forEach((item) => open.add(item.key));
+  const active = document.activeElement?.closest?.('#tree') ? document.activeElement.dataset.key : null;
+  $('tree').replaceChildren(...branch('', 1));
+  const current = $('tree').querySelector('[aria-current]');
+  if (active !== null) $('tree').querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
+  else if (current) current.tabIndex = 0;
+  current?.scrollIntoView({ block: 'nearest' });
+}
+
+function branch(parent, level) {
+  const rows = [];
+  for (const item of state.catalog.children.get(parent) || []) {
+    const leaf = item.level === DEEPEST;
+    const isOpen = open.has(item.key) && !leaf;
+    const isHere = item.key === state.navigation.key || (leaf && stepOf(state.navigation.key) === item.key);
+    rows.push(element('div', {
+      role: 'treeitem', 'aria-level': level, 'data-key': item.key, class: `row ${item.level}`, tabindex: isHere ? 0 : -1,
+      ...(leaf ? {} : { 'aria-expanded': String(isOpen) }), ...(isHere && { 'aria-current': 'location' }),
+      'aria-selected': String(isHere), style: `--level:${level}`,
+    }, element('span', { class: 'twist', 'aria-hidden': 'true' }, leaf ? '' : isOpen ? '▾' : '▸'),
+    element('span', { class: 'number' }, state.catalog.number.get(item.key)),
+    element('span', { class: 'name', dir: 'auto' }, item.title), sign(item)));
+    if (isOpen) rows.push(...branch(item.key, level + 1));
+  }
+  return rows;
+}
+
+function sign(item) {
+  const steps = item.level === DEEPEST ? [item.key] : stepsBelow(item.key);
+  const done = steps.filter((key) => approved.has(key)).length;
+  if (done === steps.length && done) return element('span', { class: 'sign done', 'aria-label': 'approved' }, '✓');
+  if (done || steps.some((key) => visited.has(key))) return element('span', { class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐');
+  return element('span', { class: 'sign' });
+}
+
+const below = new Map();
+function stepsBelow(key) {
+  if (!below.has(key)) below.set(key, state.progress.items.map((item) => item.key).filter((step) => step.startsWith(`${key}/`)));
+  return below.get(key);
+}
+
+function onClick(event) {
+  const row = event.target.closest('[role=treeitem]');
+  if (!row) return;
+  const { key } = row.dataset;
+  if (event.target.closest('.twist') || (key === state.navigation.key && row.hasAttribute('aria-expanded'))) toggle(key);
+  else {
+    open.add(key);
+    go(key);
+  }
+}
+
+function toggle(key, wanted = !open.has(key)) {
+  if (wanted) open.add(key);
+  else open.delete(key);
+  render();
+}
+
+// The tree's own keys, as the ARIA practices have them; they stay inside it.
+function onKey(event) {
+  const row = event.target.closest('[role=treeitem]');
+  if (!row || event.altKey || event.ctrlKey || event.shiftKey) return;
+  const rows = [...$('tree').querySelectorAll('[role=treeitem]')];
+  const at = rows.indexOf(row);
+  const { key } = row.dataset;
+  const focus = (target) => { if (target) { row.tabIndex = -1; target.tabIndex = 0; target.focus(); } };
+  const actions = {
+    ArrowDown: () => focus(rows[at + 1]),
+    ArrowUp: () => focus(rows[at - 1]),
+    Home: () => focus(rows[0]),
+    End: () => focus(rows.at(-1)),
+    ArrowRight: () => (row.getAttribute('aria-expanded') === 'false' ? toggle(key, true) : focus(rows[at + 1])),
+    ArrowLeft: () => (row.getAttribute('aria-expanded') === 'true' ? toggle(key, false)
+      : focus(rows.find((each) => each.dataset.key === state.catalog.item(key).parent))),
+    Enter: () => go(key),
+    ' ': () => go(key),
+  };
+  if (!actions[event.key]) return;
+  event.preventDefault();
+  event.stopPropagation();
+  actions[event.key]();
+}
+
+function renderTrail() {
+  const { key } = state.navigation;
+  const items = state.catalog.trail(key).slice(0, 5);
+  $('trail').replaceChildren(...items.map((item, at) => element('button', {
+    type: 'button', onclick: () => go(item.key), title: item.title, ...(at === items.length - 1 && { 'aria-current': 'location' }),
+  }, `${item.level === 'snapshot' ? '' : `${state.catalog.number.get(item.key)} `}${item.title}`)));
+  const title = state.catalog.item('').title;
+  $('title').textContent = title;
+  document.title = items.length ? `${items.at(-1).title} · ${title}` : title;
+  if (decodeURIComponent(location.hash.slice(2)) !== key) history.replaceState(null, '', key ? `#/${key}` : location.pathname + location.search);
+}
+
+// -- search --------------------------------------------------------------------------------------------------------
+
+let timer = 0;
+
+function onSearch() {
+  clearTimeout(timer);
+  timer = setTimeout(search, 120);
+}
+
+async function search() {
+  const text = $('search').value.trim();
+  const list = $('matches');
+  if (!text) {
+    list.hidden = true;
+    return;
+  }
+  const { matches } = await get(`/api/search?text=${encodeURIComponent(text.slice(0, 200))}`).catch((failure) => ({ matches: [{ key: null, excerpt: failure.message }] }));
+  if ($('search').value.trim() !== text) return;
+  list.hidden = false;
+  list.replaceChildren(...(matches.length ? matches.map(match) : [element('li', { class: 'none' }, `Nothing in this card contains “${text}”.`)]));
+}
+
+function match(found) {
+  const number = found.key && state.catalog.number.get(found.key);
+  return element('li', {}, element('button', { type: 'button', onclick: () => found.key !== null && go(found.key), class: found.kind },
+    element('span', { class: 'number' }, found.line ? `${number} · line ${found.line}` : number || ''),
+    element('span', { class: 'excerpt', dir: 'auto' }, found.excerpt)));
+}
+
+function onSearchKey(event) {
+  event.stopPropagation();
+  if (event.key === 'Escape') {
+    $('search').value = '';
+    $('matches').hidden = true;
+    $('search').blur();
+  } else if (event.key === 'Enter') $('matches').querySelector('button')?.click();
+  else if (event.key === 'ArrowDown') $('matches').querySelector('button')?.focus();
+}

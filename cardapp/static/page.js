@@ -1,0 +1,114 @@
+// The page's start: read everything once, start the views, then follow the changes.
+
+import { events } from './api.js';
+import { go, load, save, setTeacher, view } from './actions.js';
+import { $, button, element } from './dom.js';
+import * as editor from './editor.js';
+import * as keyboard from './keyboard.js';
+import * as live from './live.js';
+import * as map from './map.js';
+import * as memory from './memory.js';
+import * as outline from './outline.js';
+import { state, stepOf, subscribe, update } from './state.js';
+import * as status from './status.js';
+import * as worksheet from './worksheet.js';
+
+async function start() {
+  try {
+    await load();
+  } catch (failure) {
+    $('notice').hidden = false;
+    $('notice').replaceChildren(failure.message, ' ', button('Try again', () => location.reload()));
+    return;
+  }
+  await openAddress();
+  for (const part of [worksheet, outline, map, status, memory, editor, keyboard]) part.start();
+  layout();
+  subscribe((changed) => {
+    if (changed.has('viewer')) layout();
+    if (changed.has('connected')) notice();
+  });
+  bind();
+  live.connect();
+  restoreAnswers();
+}
+
+// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position.
+async function openAddress() {
+  const key = decodeURIComponent(location.hash.replace(/^#\/?/, ''));
+  if (!location.hash || key === state.navigation.key) return;
+  if (state.catalog.item(key)) await go(key);
+  else update({ failure: new Error(`This card has no position “${key}”.`) });
+}
+
+async function restoreAnswers() {
+  const ready = state.progress.items.filter((item) => item.last_result?.state === 'ready').map((item) => item.key);
+  const [answers, revealed] = await Promise.all([events('x-answer'), events('x-revealed')]).catch(() => [[], []]);
+  const own = (event) => event.card.id === state.identity.id;
+  update({
+    answers: new Map([...answers.filter(own).map((event) => [stepOf(event.key), event.data.text]), ...state.answers]),
+    revealed: new Set([...ready, ...[...answers, ...revealed].filter(own).map((event) => stepOf(event.key)), ...state.revealed]),
+  });
+}
+
+function bind() {
+  addEventListener('hashchange', openAddress);
+  addEventListener('pagehide', () => save({ keepalive: true }));
+  $('teacher').checked = state.teacher;
+  $('teacher').onchange = (event) => setTeacher(event.target.checked);
+  $('expand').onclick = () => view({ viewer: { page: { expanded: !state.viewer.viewer.page.expanded } } });
+  for (const divider of document.querySelectorAll('.divider')) drag(divider);
+}
+
+// -- columns -------------------------------------------------------------------------------------------------------
+
+function layout() {
+  const { page, editor: panel, allocator } = state.viewer.viewer;
+  const columns = $('columns');
+  columns.classList.toggle('page-expanded', page.expanded);
+  columns.classList.toggle('editor-expanded', panel.expanded && panel.visible && !page.expanded);
+  $('editor').hidden = !panel.visible;
+  columns.classList.toggle('no-side', !panel.visible && !allocator.visible);
+  $('expand').setAttribute('aria-pressed', String(page.expanded));
+  let show = $('show-editor');
+  if (!panel.visible && !show) {
+    show = button('Show editor', () => view({ viewer: { editor: { visible: true } } }), { id: 'show-editor' });
+    document.querySelector('.menu').prepend(show);
+  } else if (panel.visible) show?.remove();
+  for (const name of ['outline', 'side']) {
+    const width = localStorage.getItem(`width-${name}`);
+    if (width) columns.style.setProperty(`--${name}`, width);
+  }
+}
+
+function drag(divider) {
+  const { divider: name } = divider.dataset;
+  const set = (x) => {
+    const whole = $('columns').getBoundingClientRect();
+    const share = name === 'outline' ? x - whole.left : whole.right - x;
+    const width = `${Math.round(Math.min(Math.max(share, name === 'outline' ? 160 : 280), whole.width * (name === 'outline' ? 0.4 : 0.75)))}px`;
+    localStorage.setItem(`width-${name}`, width);
+    $('columns').style.setProperty(`--${name}`, width);
+  };
+  divider.addEventListener('pointerdown', (event) => {
+    divider.setPointerCapture(event.pointerId);
+    const follow = (move) => set(move.clientX);
+    divider.addEventListener('pointermove', follow);
+    divider.addEventListener('lostpointercapture', () => divider.removeEventListener('pointermove', follow), { once: true });
+  });
+  divider.addEventListener('keydown', (event) => {
+    const step = { ArrowLeft: -24, ArrowRight: 24 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    event.stopPropagation();
+    const box = divider.getBoundingClientRect();
+    set(box.left + box.width / 2 + step);
+  });
+}
+
+function notice() {
+  $('notice').hidden = state.connected;
+  $('notice').replaceChildren(element('b', {}, 'The service does not answer.'), ' The page tries again by itself; nothing that you typed is lost.');
+}
+
+start();

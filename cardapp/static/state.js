@@ -1,0 +1,67 @@
+// What the page knows, in one object, and who is told of a change. Views read `state` and never change it.
+
+export const state = {
+  identity: null,
+  session: { available: false, reason: null },
+  catalog: null,
+  keyboard: { levels: [], shortcuts: [] },
+  navigation: null,
+  viewer: null,
+  control: null,
+  progress: { items: [], summary: {} },
+  last: null, // the last finished operation
+  failure: null, // why the last sync was refused: a Refusal or Offline
+  syncing: false,
+  answers: new Map(), // step key -> the learner's answer
+  revealed: new Set(), // step keys whose machine values are shown
+  teacher: localStorage.getItem('teacher') === 'on',
+  connected: true,
+};
+
+const listeners = new Set();
+
+export function subscribe(listener) {
+  listeners.add(listener);
+}
+
+// Change some parts; `changed` names them for the listeners.
+export function update(parts) {
+  Object.assign(state, parts);
+  const changed = new Set(Object.keys(parts));
+  for (const listener of listeners) listener(changed);
+}
+
+export class Catalog {
+  constructor(answer) {
+    this.levels = answer.levels;
+    this.items = answer.items;
+    this.byKey = new Map(answer.items.map((item) => [item.key, item]));
+    this.children = new Map();
+    for (const item of answer.items) {
+      if (item.parent === null) continue;
+      const siblings = this.children.get(item.parent);
+      if (siblings) siblings.push(item);
+      else this.children.set(item.parent, [item]);
+    }
+    this.pages = answer.items.filter((item) => item.level === 'block');
+    this.number = new Map([['', '']]);
+    for (const [parent, siblings] of this.children)
+      siblings.forEach((item, at) => this.number.set(item.key, `${this.number.get(parent) || ''}${parent ? '.' : ''}${at + 1}`));
+  }
+
+  item(key) {
+    return this.byKey.get(key);
+  }
+
+  // From the task down to the item.
+  trail(key) {
+    const parts = key ? key.split('/') : [];
+    return parts.map((_, at) => this.byKey.get(parts.slice(0, at + 1).join('/')));
+  }
+}
+
+// The key of the step that holds a position, or null above the steps.
+export function stepOf(key) {
+  const parts = key.split('/');
+  return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
+}

@@ -1,0 +1,58 @@
+// The latency probe of ?debug=timing: how long a key takes to the frame that answers it, and to the painted canvas.
+
+const KEPT = 500;
+const hops = { 'key to frame': [], 'frame to paint': [], 'key to paint': [] };
+const isOn = new URLSearchParams(location.search).get('debug') === 'timing';
+let pressed = null;
+let arrived = null;
+let output = null;
+
+export function key(at) {
+  if (isOn) pressed = at;
+}
+
+export function frame(at) {
+  if (!isOn || pressed === null || arrived !== null) return;
+  arrived = at;
+  note('key to frame', at - pressed);
+}
+
+export function painted() {
+  if (!isOn || arrived === null) return;
+  const [from, at] = [pressed, arrived];
+  pressed = arrived = null;
+  // After the next frame of the browser the canvas is on the screen.
+  requestAnimationFrame(() => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      const now = performance.now();
+      note('frame to paint', now - at);
+      note('key to paint', now - from);
+      show();
+    };
+    channel.port2.postMessage(null);
+  });
+}
+
+function note(hop, milliseconds) {
+  hops[hop].push(milliseconds);
+  if (hops[hop].length > KEPT) hops[hop].shift();
+}
+
+export function figures() {
+  return Object.fromEntries(Object.entries(hops).map(([hop, values]) => {
+    const sorted = [...values].sort((a, b) => a - b);
+    const at = (share) => (sorted.length ? Number(sorted[Math.min(sorted.length - 1, Math.floor(share * sorted.length))].toFixed(1)) : null);
+    return [hop, { count: sorted.length, p50: at(0.5), p95: at(0.95), p99: at(0.99) }];
+  }));
+}
+
+function show() {
+  if (!output) {
+    output = document.body.appendChild(document.createElement('output'));
+    output.className = 'timing';
+  }
+  output.textContent = Object.entries(figures()).map(([hop, { count, p50, p95, p99 }]) => `${hop}: p50 ${p50}  p95 ${p95}  p99 ${p99} ms (${count})`).join('\n');
+}
+
+if (isOn) globalThis.cardTiming = figures;

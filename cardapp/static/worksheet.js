@@ -1,0 +1,265 @@
+// The worksheet: one page of the card at a time, in a shadow root with the sheets' own style. A page is a block with
+// all its sheets. Zoom sets `--u`, the pixels of a millimetre, so that text stays sharp.
+
+import { get } from './api.js';
+import { answer, go, showValues, view } from './actions.js';
+import { $, button, element } from './dom.js';
+import { state, stepOf, subscribe } from './state.js';
+
+const PX_PER_MM = 794 / 210;
+const FLOW_BELOW = 680; // px: under this width a fitted sheet flows
+const FLOW_UNIT = 4.2; // px of a millimetre there: body text of 14 px
+const MARGIN = 28; // px around a sheet
+const COVERED = new Set(['machine', 'memory']);
+const cache = new Map(); // page index -> promise of its HTML
+let root, scroller, holder, style, styled;
+let shown = -1; // the page that stands in the shadow root
+let revision = null;
+let placed = { left: 0, top: 0 }; // where the page itself scrolled to last
+
+export function start() {
+  scroller = $('scroller');
+  root = $('sheets').attachShadow({ mode: 'open' });
+  style = element('link', { rel: 'stylesheet', href: '/api/sheets/style.css' });
+  styled = loaded(style);
+  holder = element('div', { class: 'holder' });
+  root.append(style, element('style', {}, OWN_STYLE), holder);
+  root.addEventListener('click', onClick);
+  scroller.addEventListener('scroll', onScroll, { passive: true });
+  scroller.addEventListener('wheel', onWheel, { passive: false });
+  new ResizeObserver(fit).observe(scroller);
+  $('page-back').onclick = () => turn(-1);
+  $('page-on').onclick = () => turn(1);
+  $('zoom-in').onclick = () => zoom(1.15);
+  $('zoom-out').onclick = () => zoom(1 / 1.15);
+  $('fit').onclick = () => view({ viewer: { page: { fit: !state.viewer.viewer.page.fit } } });
+  subscribe((changed) => {
+    if (changed.has('control') && revision !== null && state.control.card_revision !== revision) renew();
+    if (changed.has('viewer')) render();
+    if (changed.has('navigation')) mark(true);
+    if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate();
+  });
+  revision = state.control.card_revision;
+  render(true);
+}
+
+const OWN_STYLE = `
+.holder { padding: ${MARGIN}px; width: max-content; min-width: 100%; }
+.holder.flow { width: auto; padding: 12px; }
+.flow .sheet { background: var(--paper); }
+.sheet { margin-bottom: ${MARGIN}px; }
+.here { outline: calc(.5 * var(--u)) solid var(--current); outline-offset: calc(1.1 * var(--u)); border-radius: calc(.4 * var(--u)); }
+.done .tick::after { content: "✓"; position: absolute; inset: -.28em 0 0 .08em; color: var(--accent); font-size: 1.1em; }
+.cover { position: absolute; inset: 0; display: grid; place-items: center; background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px);
+  border: 1px dashed var(--rule); border-radius: 3px; }
+.part.covered > :not(.cover) { visibility: hidden; }
+.cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent); border: 0; border-radius: calc(1 * var(--u));
+  padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
+.reply { position: absolute; left: 0; right: 0; bottom: 0; display: flex; gap: calc(1.2 * var(--u)); align-items: end; }
+.reply textarea { flex: 1; resize: none; height: calc(7.2 * var(--u)); font: calc(3.1 * var(--u))/1.35 var(--text); color: var(--ink); background: var(--paper);
+  border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u)); padding: calc(1 * var(--u)) calc(1.4 * var(--u)); }
+.part.question { min-height: calc(14 * var(--u)); }
+`;
+
+// -- which page ----------------------------------------------------------------------------------------------------
+
+function fetchPage(index) {
+  if (!cache.has(index)) {
+    const request = get(`/api/sheets?page=${index}`);
+    cache.set(index, request);
+    request.catch(() => cache.delete(index));
+  }
+  return cache.get(index);
+}
+
+const loaded = (link) => new Promise((resolve) => { link.onload = link.onerror = resolve; });
+
+async function renew() {
+  revision = state.control.card_revision;
+  cache.clear();
+  const fresh = element('link', { rel: 'stylesheet', href: `/api/sheets/style.css?r=${revision}` });
+  const old = style;
+  style = fresh;
+  styled = loaded(fresh);
+  styled.then(() => old.remove());
+  old.after(fresh);
+  shown = -1;
+  render(true);
+}
+
+let wanted = -1;
+
+async function render(restore = false) {
+  const { scroll } = state.viewer;
+  const index = scroll.page_index;
+  fit();
+  $('page-number').textContent = `Page ${index + 1} of ${state.catalog.pages.length}`;
+  $('page-back').disabled = index === 0;
+  $('page-on').disabled = index === state.catalog.pages.length - 1;
+  if (index === shown || index === wanted) return;
+  wanted = index;
+  try {
+    const [page] = await Promise.all([fetchPage(index), styled]); // a place means nothing before the style is there
+    if (wanted !== index) return;
+    const isFirst = shown === -1;
+    shown = index;
+    holder.innerHTML = page.html; // made by the service from the card, every text of it escaped
+    holder.lang = document.documentElement.lang;
+    decorate();
+    fit();
+    if (restore || isFirst) restorePlace();
+    else mark(true) || scrollTo(0, 0);
+    for (const near of [index + 1, index - 1]) if (near >= 0 && near < state.catalog.pages.length) fetchPage(near);
+  } catch (failure) {
+    holder.replaceChildren(element('p', { class: 'failure' }, failure.message), button('Try again', () => render(true)));
+  } finally {
+    if (wanted === index) wanted = -1;
+  }
+}
+
+export function turn(delta) {
+  const page = state.viewer.scroll.page_index + delta;
+  if (page >= 0 && page < state.catalog.pages.length) {
+    view({ scroll: { page_index: page, sheet_scroll_top: 0, x: 0, y: 0 } });
+    requestAnimationFrame(() => scrollTo(0, 0));
+  }
+}
+
+// -- zoom and place ------------------------------------------------------------------------------------------------
+
+// Fitted to a narrow column a whole sheet could not be read: its parts then stand one below the other.
+function isFlow() {
+  return state.viewer.viewer.page.fit && scroller.clientWidth < FLOW_BELOW;
+}
+
+function unit() {
+  const { scale, viewer } = state.viewer;
+  if (!viewer.page.fit) return PX_PER_MM * scale;
+  if (isFlow()) return FLOW_UNIT;
+  const sheet = holder.querySelector('.sheet');
+  const millimetres = sheet ? parseFloat(getComputedStyle(sheet).getPropertyValue('--width')) || 210 : 210;
+  return Math.max(1.2, (scroller.clientWidth - 2 * MARGIN) / millimetres);
+}
+
+function fit() {
+  const top = place();
+  holder.classList.toggle('flow', isFlow());
+  const u = unit();
+  root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
+  $('zoom').textContent = isFlow() ? 'flowing' : `${Math.round((100 * u) / PX_PER_MM)} %`;
+  $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
+  if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
+  lastUnit = u;
+}
+
+let lastUnit = 0;
+
+function place() {
+  return lastUnit && shown >= 0 ? { u: lastUnit, millimetres: scroller.scrollTop / lastUnit } : null;
+}
+
+function zoom(factor) {
+  const scale = Math.min(8, Math.max(0.1, (unit() / PX_PER_MM) * factor));
+  view({ scale: Number(scale.toFixed(4)), viewer: { page: { fit: false } } });
+}
+
+function onWheel(event) {
+  if (event.ctrlKey) {
+    event.preventDefault();
+    zoom(event.deltaY < 0 ? 1.08 : 1 / 1.08);
+  }
+}
+
+function scrollTo(left, top) {
+  scroller.scrollTo(left, top);
+  placed = { left: scroller.scrollLeft, top: scroller.scrollTop };
+}
+
+// `sheet_scroll_top` is in the pixels of scale 1, so that the place is the same at any zoom; `x` and `y` are as seen.
+function onScroll() {
+  if (shown < 0 || (scroller.scrollLeft === placed.left && scroller.scrollTop === placed.top)) return;
+  placed = { left: -1, top: -1 };
+  const top = Number(((scroller.scrollTop / unit()) * PX_PER_MM).toFixed(2));
+  view({ scroll: { x: scroller.scrollLeft, y: scroller.scrollTop, sheet_scroll_top: top } });
+}
+
+function restorePlace() {
+  const { scroll } = state.viewer;
+  mark(false);
+  scrollTo(scroll.x, (scroll.sheet_scroll_top / PX_PER_MM) * unit());
+}
+
+// -- the position, the covers, the answers -------------------------------------------------------------------------
+
+const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
+
+// Outline what stands for the position; with `follow` scroll it into view. True when it stands on this page.
+function mark(follow) {
+  for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
+  const { key } = state.navigation;
+  if (!key) return false;
+  let found = parts(key);
+  if (!found.length) found = [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key.startsWith(`${key}/`)).slice(0, 1);
+  if (!found.length) return false;
+  found[0].classList.add('here');
+  if (follow) {
+    const box = found[0].getBoundingClientRect();
+    const view = scroller.getBoundingClientRect();
+    if (box.top < view.top + 16 || Math.min(box.bottom, box.top + 320) > view.bottom)
+      scrollTo(scroller.scrollLeft, scroller.scrollTop + box.top - view.top - 48);
+  }
+  return true;
+}
+
+function isOpen(step) {
+  return state.teacher || !step || state.revealed.has(step);
+}
+
+function decorate() {
+  const approved = new Set(state.progress.items.filter((item) => item.status === 'approved').map((item) => item.key));
+  for (const part of holder.querySelectorAll('.part')) {
+    const { key, kind } = part.dataset;
+    const step = stepOf(key);
+    if (kind === 'step_title') part.classList.toggle('done', approved.has(key));
+    if (COVERED.has(kind)) cover(part, step, isOpen(step));
+    if (kind === 'question') reply(part, step);
+  }
+}
+
+function cover(part, step, open) {
+  const lid = part.querySelector(':scope > .cover');
+  part.classList.toggle('covered', !open);
+  if (open) lid?.remove();
+  else if (!lid) part.append(element('div', { class: 'cover' }, button('Show values', () => showValues(step))));
+  // Hidden from assistive technology too: `visibility: hidden` takes the values out of the accessibility tree.
+}
+
+function reply(part, step) {
+  if (part.querySelector('.reply') || !step) return;
+  for (const line of part.querySelectorAll('.answer')) line.style.visibility = 'hidden';
+  const field = element('textarea', { 'aria-label': 'Your answer', placeholder: 'Your answer', rows: 1 });
+  field.value = state.answers.get(step) || '';
+  const send = () => field.value.trim() && answer(step, field.value.trim());
+  field.addEventListener('keydown', (event) => {
+    event.stopPropagation(); // Enter in a text field never syncs
+    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
+      event.preventDefault();
+      send();
+    }
+  });
+  part.append(element('form', { class: 'reply', onsubmit: (event) => { event.preventDefault(); send(); } }, field, element('button', { type: 'submit' }, 'Answer')));
+}
+
+function onClick(event) {
+  const link = event.composedPath().find((node) => node instanceof Element && node.localName === 'a');
+  if (link) {
+    const address = link.getAttribute('href') || '';
+    if (address.startsWith('#')) {
+      event.preventDefault();
+      go(decodeURIComponent(address.slice(1)));
+    }
+    return;
+  }
+  const title = event.composedPath().find((node) => node instanceof HTMLElement && node.dataset?.kind?.endsWith('_title'));
+  if (title) go(title.dataset.key);
+}

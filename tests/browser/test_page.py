@@ -1,0 +1,156 @@
+"""What people do on the page, in real Chromium on a real session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.conftest import OpenPage
+from tests.functional.serving import Stage, until
+
+pytestmark = pytest.mark.functional
+
+Tab = Callable[..., OpenPage]
+FIRST = "bump/anatomy/empty/fields"
+LATER = "align/padding"
+
+
+@pytest.fixture(autouse=True)
+def fresh_place(stage: Stage) -> None:
+    """Each test begins at the first step, with the fresh view."""
+    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
+    assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
+    view = {
+        "scale": 1,
+        "scroll": {"x": 0, "y": 0, "page_index": 0, "sheet_scroll_top": 0},
+        "viewer": {
+            "page": {"fit": True, "expanded": False},
+            "editor": {"visible": True, "sync": True, "control": False, "expanded": False, "fit": True},
+            "allocator": {"visible": False},
+        },
+    }
+    assert stage.tcp.put("/api/viewer/state", view).status == 200
+
+
+def test_enter_on_the_page_and_f2_in_the_editor_lead_to_the_same_stop(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    by_page = stage.tcp.get("/api/checkpoint/status")["last"]
+    opened.page.keyboard.press("ArrowRight")
+    opened.shows("elsewhere")
+    opened.page.keyboard.press("ArrowLeft")
+    opened.page.get_by_role("button", name="Keyboard F8").click()
+    until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
+    opened.page.keyboard.press("F2")
+    until(lambda: stage.tcp.get("/api/checkpoint/status")["last"]["generation"] > by_page["generation"])
+    by_editor = stage.tcp.get("/api/checkpoint/status")["last"]
+    assert by_editor["state"] == "ready"
+    assert [by_editor["observed"][name] for name in ("file", "line", "values")] == [
+        by_page["observed"][name] for name in ("file", "line", "values")
+    ]
+    opened.shows("SYNC ON · at this step")
+
+
+def test_typing_in_the_panel_lands_in_the_buffer(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.keyboard.press("F8")
+    until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
+    opened.page.locator("#editor textarea").wait_for(state="attached")
+    opened.page.keyboard.press("Escape")
+    opened.page.keyboard.type(":enew!")
+    opened.page.keyboard.press("Enter")
+    opened.page.keyboard.type("ia < b, ü 語")
+    opened.page.keyboard.insert_text("é")  # what an input method or a dead key composes
+    opened.page.keyboard.press("Escape")
+    until(lambda: "a < b, ü 語é" in opened.grid())
+    opened.page.keyboard.type(":buffer 1")
+    opened.page.keyboard.press("Enter")
+    opened.page.keyboard.press("F8")
+    until(lambda: not stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
+
+
+def test_keys_reach_the_editor_only_while_it_has_control(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.locator("#editor canvas").click()
+    opened.page.keyboard.type("ggdG")
+    assert stage.tcp.get("/api/editor/state")["buffer"]["modified"] is False
+
+
+def test_a_reload_comes_back_to_the_same_view(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.keyboard.press("Alt+6")
+    opened.page.get_by_role("button", name="Next page", exact=True).click()
+    opened.page.get_by_role("button", name="Zoom in", exact=True).click()
+    opened.page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 300)")
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
+    shown = "scroller.scrollTop, zoom.textContent, memory.hidden, document.getElementById('page-number').textContent"
+    place = f"(() => [{shown}])()"
+    before = opened.page.evaluate(place)
+    opened.page.reload()
+    opened.ready()
+    until(lambda: opened.page.evaluate(place) == before, 5)
+
+
+def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Tab, stage: Stage) -> None:
+    first, second = tab(), tab()
+    first.page.get_by_role("treeitem", name="Alignment").click()
+    second.page.locator("#trail", has_text="Alignment").wait_for(timeout=2000)
+    first.page.keyboard.press("Alt+6")
+    second.page.locator("#memory").wait_for(timeout=2000)
+    first.page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 400)")
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
+    revision = stage.tcp.get("/api/viewer/state")["revision"]
+    second.page.wait_for_timeout(700)
+    assert second.page.evaluate("scroller.scrollTop") != first.page.evaluate("scroller.scrollTop")
+    assert stage.tcp.get("/api/viewer/state")["revision"] == revision, "the tabs do not answer each other"
+
+
+def test_values_are_covered_until_an_answer_and_stay_open_after_a_reload(tab: Tab, stage: Stage) -> None:
+    opened = tab("#/bump/requests/three-requests/first")
+    machine = opened.page.locator(".part[data-kind=machine].covered").first
+    machine.wait_for()
+    assert machine.locator("td").first.is_visible() is False
+    covered = opened.page.locator(".part.covered").count()
+    machine.get_by_role("button", name="Show values").click()
+    opened.page.wait_for_function(
+        "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length < count", arg=covered
+    )
+    until(lambda: stage.tcp.get("/api/events?kind=x-revealed")["events"])
+    left = opened.page.locator(".part.covered").count()
+    opened.page.reload()
+    opened.ready()
+    opened.page.wait_for_function(
+        "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length === count", arg=left
+    )
+
+
+def test_the_landmarks_carry_their_names(tab: Tab) -> None:
+    page = tab().page
+    for role, name in (("navigation", "Outline"), ("main", "Worksheet"), ("region", "Editor"), ("status", "Sync")):
+        page.get_by_role(role, name=name, exact=True).wait_for()
+    page.get_by_role("button", name="Sync", exact=True).wait_for()
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.keyboard.press("Escape")
+    page.get_by_role("dialog", name="Keyboard").wait_for(state="hidden")
+
+
+def test_a_step_is_approved_with_its_note(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.get_by_label("Note on this step").fill("The cursor moves by 8.")
+    opened.page.get_by_role("button", name="Approve", exact=True).click()
+    opened.page.locator("#tally", has_text="1 of").wait_for()
+    item = next(item for item in stage.tcp.get("/api/progress")["items"] if item["key"] == FIRST)
+    assert (item["status"], item["note"], item["actor"]) == ("approved", "The cursor moves by 8.", "page")
+
+
+def test_search_finds_titles_and_code(tab: Tab) -> None:
+    page = tab().page
+    page.keyboard.press("/")
+    page.keyboard.type("round_up")
+    page.locator("#matches button.code").first.click()
+    page.locator("#sheets .here").wait_for()
+    page.get_by_label("Search titles and code").fill("no such text anywhere")
+    page.get_by_text("Nothing in this card contains").wait_for()
