@@ -69,7 +69,7 @@ def left_over(environment: dict[str, str]) -> list[str]:
 
 
 def identity(printed: str) -> dict[str, str]:
-    return fetched(printed, "The card application answers at ", "/api/identity")
+    return fetched(printed, "Open the card in a browser: ", "/api/identity")
 
 
 def fetched(printed: str, words: str, path: str) -> dict[str, str]:
@@ -94,8 +94,12 @@ def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], f
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     tour = re.findall(r"^    (.*)$", page.partition("\n## A tour\n")[2].partition("\n## ")[0], re.MULTILINE)
     script = "\n".join(line for line in tour if line not in ("bin/start", "bin/card-session attach"))
-    for words, shown in (("card application", "127.0.0.1:8080"), ("market data API", "127.0.0.1:8787")):
-        address = re.search(rf"The {words} answers at http://(\S+?);? ", printed)
+    announced = (
+        ("Open the card in a browser:", "127.0.0.1:8080"),
+        ("The market data API answers at", "127.0.0.1:8787"),
+    )
+    for words, shown in announced:
+        address = re.search(rf"{words} http://([^;\s]+)", printed)
         assert address is not None
         assert shown in script
         script = script.replace(shown, address[1])
