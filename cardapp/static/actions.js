@@ -15,6 +15,9 @@ export async function load() {
     identity: all.identity, session: all.session, navigation: all.navigation, viewer: all.viewer,
     control: all.control, last: all.checkpoint.last, catalog: new Catalog(catalog), keyboard, progress,
   });
+  const unsaved = sessionStorage.getItem('unsaved-view');
+  if (unsaved) view(JSON.parse(unsaved));
+  sessionStorage.removeItem('unsaved-view');
 }
 
 // -- navigation ----------------------------------------------------------------------------------------------------
@@ -123,6 +126,13 @@ export function view(patch) {
   clearTimeout(timer);
   const isFlag = 'viewer' in patch;
   timer = setTimeout(() => save(), isFlag ? 0 : 250);
+}
+
+// What is not saved when the page goes is sent once more by the next load, which may be faster than this request.
+export function leave() {
+  if (!Object.keys(pending).length) return;
+  sessionStorage.setItem('unsaved-view', JSON.stringify(pending));
+  save({ keepalive: true });
 }
 
 export async function save(options) {

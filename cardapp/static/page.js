@@ -1,7 +1,7 @@
 // The page's start: read everything once, start the views, then follow the changes.
 
 import { events } from './api.js';
-import { go, load, save, setTeacher, view } from './actions.js';
+import { go, leave, load, setTeacher, view } from './actions.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
 import * as keyboard from './keyboard.js';
@@ -53,7 +53,7 @@ async function restoreAnswers() {
 
 function bind() {
   addEventListener('hashchange', openAddress);
-  addEventListener('pagehide', () => save({ keepalive: true }));
+  addEventListener('pagehide', leave);
   $('teacher').checked = state.teacher;
   $('teacher').onchange = (event) => setTeacher(event.target.checked);
   $('expand').onclick = () => view({ viewer: { page: { expanded: !state.viewer.viewer.page.expanded } } });
