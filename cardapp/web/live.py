@@ -23,14 +23,17 @@ _log = logging.getLogger(__name__)
 class Subscription:
     """The newest state that its owner has not taken yet."""
 
-    def __init__(self, state: dict[str, Any] | None) -> None:
+    def __init__(self, state: dict[str, Any]) -> None:
         self._changed = threading.Condition()
-        self._newest = state
+        self._newest: dict[str, Any] | None = state
+        self._last = state
 
     def put(self, state: dict[str, Any]) -> None:
+        """Leave ``state`` for the owner, unless it is the one that was put last."""
         with self._changed:
-            self._newest = state
-            self._changed.notify()
+            if state != self._last:
+                self._newest = self._last = state
+                self._changed.notify()
 
     def take(self, timeout: float) -> dict[str, Any] | None:
         """The newest state, or None when none came within ``timeout`` seconds."""
@@ -48,9 +51,8 @@ class LiveFeed:
         self._state = state
         self._wake = threading.Event()
         self._stopping = False
-        self._lock = threading.Lock()
+        self._lock = threading.Lock()  # held while a state is computed, so that none is put after a newer one
         self._subscriptions: set[Subscription] = set()
-        self._last: dict[str, Any] | None = None
         self._thread = threading.Thread(target=self._loop, name="live-feed", daemon=True)
 
     def start(self) -> None:
@@ -69,8 +71,8 @@ class LiveFeed:
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
         """A subscription, which begins with the present state."""
-        subscription = Subscription(self._state())
         with self._lock:
+            subscription = Subscription(self._state())
             self._subscriptions.add(subscription)
         try:
             yield subscription
@@ -83,17 +85,14 @@ class LiveFeed:
             self._wake.wait(LOOK_SECONDS)
             self._wake.clear()
             with self._lock:
-                subscriptions = list(self._subscriptions)
-            if subscriptions and not self._stopping:
-                self._feed(subscriptions)
+                if self._subscriptions and not self._stopping:
+                    self._feed()
 
-    def _feed(self, subscriptions: list[Subscription]) -> None:
+    def _feed(self) -> None:
         try:
             state = self._state()
         except CardAppError as error:
             _log.warning("the live state cannot be read: %s", error.detail)
             return
-        if state != self._last:
-            self._last = state
-            for subscription in subscriptions:
-                subscription.put(state)
+        for subscription in self._subscriptions:
+            subscription.put(state)
