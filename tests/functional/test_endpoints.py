@@ -8,6 +8,7 @@ import pytest
 
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
+from cardapp.web.http import JSON
 from cardapp.web.route import Route
 from tests.functional.serving import Api, Stage, picture, position, until
 
@@ -39,7 +40,9 @@ def call(api: Api, stage: Stage, route: Route) -> Any:
     name = f"{route.method} {route.path}"
     if name == "POST /api/evidence":
         return api.request("POST", path, picture(1), {"Content-Type": "image/png"})
-    if "{name}" in path:
+    if route.path == "/static/{name}":
+        path = "/static/page.js"
+    elif "{name}" in path:
         stored = api.request("POST", "/api/evidence", picture(2), {"Content-Type": "image/png"})
         path = stored.headers["Location"]
     body = bodies(stage)[name] if route.method != "GET" else None
@@ -54,7 +57,7 @@ def test_every_endpoint_answers(api: Api, stage: Stage, route: Route) -> None:
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
     media_type = answer.headers["Content-Type"].partition(";")[0]
     assert media_type in {each.partition(";")[0] for each in route.produces}
-    if route.answer is not None:
+    if route.answer is not None and media_type == JSON:
         assert schemas.faults(route.answer, answer.json) == ()
     else:
         assert answer.body

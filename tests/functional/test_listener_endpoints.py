@@ -15,6 +15,7 @@ from cardapp import settings as settings_module
 from cardapp.serve import Service
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
+from cardapp.web.http import JSON
 from cardapp.web.route import Route
 
 pytestmark = pytest.mark.functional
@@ -91,7 +92,8 @@ def test_every_row_answers_as_documented(
         position = {**dict(zip(names, place, strict=True)), "focus_level": "step"}
         assert ask(connection, "PUT", "/api/navigation/current", position)[0] == 200
     step = service.services.card_loader.current().catalog.at("step")[0].key.replace("/", ".")
-    path = route.path.replace("{itemId}", step).replace("{name}", f"{'0' * 64}.png")
+    name = "page.js" if route.path.startswith("/static/") else f"{'0' * 64}.png"
+    path = route.path.replace("{itemId}", step).replace("{name}", name)
     body = BODIES.get(route.body.schema, {}) if route.body is not None else None
     kind = "image/png" if route.path == "/api/evidence" else "application/json"
     status, media_type, raw = ask(connection, route.method, path, body, kind)
@@ -103,7 +105,7 @@ def test_every_row_answers_as_documented(
         assert not schemas.faults("Problem", json.loads(raw))
     else:
         assert media_type in route.produces
-        if route.answer is not None:
+        if route.answer is not None and media_type == JSON:
             assert not schemas.faults(route.answer, json.loads(raw))
 
 
