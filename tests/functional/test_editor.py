@@ -281,13 +281,11 @@ def test_reset_calls_the_session_after_freeing_a_prompt(session: Session, editor
 def test_redraw_fits_then_draws_every_row(session: Session, editor: Editor) -> None:
     clears = threading.Event()
 
-    class Screen(NeovimConnection):
-        @staticmethod
-        def _ignore(event: str, arguments: list[Any]) -> None:
-            if any(update[0] == "grid_clear" for update in arguments):
-                clears.set()
+    def note_clear(_name: str, arguments: list[Any]) -> None:
+        if any(update[0] == "grid_clear" for update in arguments):
+            clears.set()
 
-    screen = Screen(session.neovim.path)
+    screen = NeovimConnection(session.neovim.path, note_clear)
     screen.call("nvim_ui_attach", 80, 24, {"ext_linegrid": True}, timeout=10)
     eventually(clears.is_set)
     clears.clear()

@@ -522,10 +522,10 @@ def test_wrong_use_ends_with_its_code_and_reason(
     assert "Traceback" not in done.stderr
 
 
-def test_a_database_that_does_not_answer_is_told_without_the_password(command: Command) -> None:
+def test_a_refused_connection_is_reported_without_the_password(command: Command) -> None:
     done = command("init", DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none")
     assert done.returncode == 1
-    assert "the database does not answer" in done.stderr
+    assert "no connection to the database: check that it runs, and DATABASE_URL" in done.stderr
     assert "secret" not in done.stderr
 
 
