@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import suppress
 from typing import Any
 
 from cardapp.container import schemas
@@ -134,6 +135,7 @@ class SessionTools:
         session = self._session
         try:
             columns, rows = self._wanted_size(arguments)
+            self._arrange_windows(columns)
             session.pane.resize(columns, rows)
             width, height = session.pane.size()
             grid = self._settled_grid(width, height)
@@ -207,6 +209,14 @@ class SessionTools:
         if columns is None and rows is None and not self._session.pane.attached():
             return self._session.profile.columns, self._session.profile.rows
         return columns, rows
+
+    def _arrange_windows(self, columns: int | None) -> None:
+        """Arrange Neovim's windows for the coming width: a terminal that is narrow for a moment loses its text."""
+        editor = self._session.editor
+        if columns is not None:
+            with suppress(TooSlow):
+                if not editor.mode(ASK_TIMEOUT).blocking:
+                    editor.lua("require('card.layout').adapt(...)", columns, timeout=ASK_TIMEOUT)
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
         """Neovim's grid after it has taken the terminal's size; smaller if another attached UI is smaller.

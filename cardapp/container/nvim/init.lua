@@ -21,6 +21,7 @@ vim.opt.title = false
 vim.opt.background = 'dark'
 vim.opt.laststatus = 2
 vim.g.c_syntax_for_h = 1
+vim.cmd('colorscheme card')
 
 -- <Esc> leaves terminal mode in the gdb window, as it leaves insert mode elsewhere.
 vim.keymap.set('t', '<Esc>', [[<C-\><C-n>]])
@@ -28,6 +29,12 @@ vim.keymap.set('t', '<Esc>', [[<C-\><C-n>]])
 vim.api.nvim_create_autocmd('VimEnter', {
   callback = function()
     vim.schedule(require('card.debugger').start)
+  end,
+})
+
+vim.api.nvim_create_autocmd('VimResized', {
+  callback = function()
+    require('card.layout').adapt()
   end,
 })
 

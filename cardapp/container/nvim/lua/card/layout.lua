@@ -1,5 +1,12 @@
--- Three windows: the code on the left; gdb on the right, with the program's output below it.
+-- Three windows: the code on the left; gdb on the right, with the program's output below it. On a narrow screen the code
+-- is on top, and the others are below it.
 local M = {}
+
+-- Columns from which the code and gdb fit side by side.
+local WIDE = 110
+
+-- Whether the windows were last arranged side by side.
+local side_by_side = nil
 
 -- The buffers of termdebug's two terminals since its last start.
 M.gdb, M.program = nil, nil
@@ -88,10 +95,11 @@ local function plain(window, title)
   vim.wo[window].number = false
   vim.wo[window].signcolumn = 'no'
   vim.wo[window].statusline = title
+  vim.wo[window].winhighlight = 'Normal:CardTerminal'
 end
 
--- Put the windows in their places. They keep their ids, which termdebug uses.
-function M.arrange()
+-- Put the windows in their places, as a screen of `columns` has room for them. They keep their ids, which termdebug uses.
+function M.arrange(columns)
   local code = M.code_window()
   local gdb = need_terminal_window(M.gdb, nil)
   local program = need_terminal_window(M.program, gdb)
@@ -101,15 +109,42 @@ function M.arrange()
   if program then
     plain(program, ' the program')
   end
+  side_by_side = (columns or vim.o.columns) >= WIDE
+  local rows = vim.o.lines - 4
   if code then
     vim.api.nvim_set_current_win(code)
-    vim.cmd('wincmd H')
-    vim.api.nvim_win_set_width(code, math.floor(vim.o.columns * 0.55))
+    vim.cmd(side_by_side and 'wincmd H' or 'wincmd K')
+    if side_by_side then
+      vim.api.nvim_win_set_width(code, math.floor(vim.o.columns * 0.55))
+    else
+      vim.api.nvim_win_set_height(code, math.floor(rows * 0.55))
+    end
   end
   if gdb and program then
-    vim.api.nvim_win_set_height(gdb, math.floor((vim.o.lines - 4) * 0.6))
+    vim.api.nvim_win_set_height(gdb, math.floor(rows * (side_by_side and 0.6 or 0.25)))
   end
   M.follow_output()
+end
+
+-- Arrange the windows for a screen of `columns` (default: the present one). Windows that the learner opened are left
+-- alone, unless the code no longer fits beside gdb, or fits there again.
+function M.adapt(columns)
+  columns = columns or vim.o.columns
+  local windows = 0
+  for _, window in ipairs(vim.api.nvim_tabpage_list_wins(0)) do
+    windows = windows + (vim.api.nvim_win_get_config(window).relative == '' and 1 or 0)
+  end
+  if side_by_side == nil or (windows ~= 3 and side_by_side == (columns >= WIDE)) then
+    return
+  end
+  local current, typing = vim.api.nvim_get_current_win(), vim.fn.mode() == 't'
+  pcall(M.arrange, columns) -- a small screen may have no room for another window
+  if vim.api.nvim_win_is_valid(current) then
+    vim.api.nvim_set_current_win(current)
+  end
+  if typing then
+    vim.cmd('startinsert')
+  end
 end
 
 return M
