@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 import time
+from pathlib import Path
 from typing import Any
 
 from cardapp import __version__
 from cardapp.errors import CardAppError
+from cardapp.settings import ROOT
 from cardapp.state import events
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources import navigation, viewer
@@ -14,13 +17,13 @@ from cardapp.web.services import Services
 
 
 def welcome(request: Request) -> Reply:
-    """Links for a user who opens the address."""
+    """Links, for a client that accepts JSON only."""
     return answer(
         {
             "name": "cardapp",
             "version": __version__,
             "card": request.services.card_loader.current().card.title,
-            "about": "The HTTP API of a card. There is no page yet: read the description, or GET /api/state.",
+            "about": "The HTTP API of a card. A browser gets the page at this address.",
             "links": {"description": "/api/openapi.json", "state": "/api/state", "health": "/api/health"},
         }
     )
@@ -69,7 +72,7 @@ def state(request: Request) -> Reply:
     return answer(
         {
             "identity": loaded.identity.as_json(),
-            "session": services.sessions.brief(),
+            "session": {**services.sessions.brief(), "start_command": _start_command(loaded.path)},
             "navigation": shown,
             "viewer": viewer.describe(services, loaded),
             "checkpoint": shown["checkpoint"],
@@ -77,6 +80,13 @@ def state(request: Request) -> Reply:
             "control": services.control.state(),
         }
     )
+
+
+def _start_command(source: Path) -> str:
+    """The shell command, given in the project's folder, that starts a session on the served card."""
+    folder = source.parent.resolve()
+    shown = folder.relative_to(ROOT) if folder.is_relative_to(ROOT) else folder
+    return f"bin/card-session start {shlex.quote(str(shown))}"
 
 
 def _database(services: Services) -> dict[str, Any]:
