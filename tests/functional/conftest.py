@@ -56,16 +56,20 @@ def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
     return found
 
 
+CHROMIUM_OPTIONS = (
+    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
+    "--disable-component-update", "--disable-sync",
+)  # fmt: skip
+
+
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """The system's Chromium, without a window and without anything that calls home."""
     program = shutil.which("chromium")
     if program is None:
         pytest.skip("not run: there is no chromium here (Debian package chromium)")
-    quiet = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-             "--disable-component-update", "--disable-sync")  # fmt: skip
     with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=list(quiet))
+        running = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_OPTIONS))
         yield running
         running.close()
 
