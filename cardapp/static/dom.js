@@ -19,6 +19,19 @@ export function fill(place, ...children) {
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
+// The service's sentences may begin small and end without a full stop.
+export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
+
 export function button(label, onclick, attributes = {}) {
   return element('button', { type: 'button', onclick, ...attributes }, label);
+}
+
+// A shell command that a click copies.
+export function copyButton(command) {
+  const made = button(command, async () => {
+    await navigator.clipboard?.writeText(command).catch(() => {});
+    made.textContent = 'Copied';
+    setTimeout(() => { made.textContent = command; }, 1200);
+  }, { class: 'command', title: 'Copy the command' });
+  return made;
 }

@@ -1,8 +1,8 @@
 // The editor panel: the session's own Neovim, drawn from its UI stream. `viewer.editor.sync` attaches the panel,
 // `viewer.editor.control` gives it the keyboard.
 
-import { redraw, toggleControl, view } from './actions.js';
-import { $, button, element, fill } from './dom.js';
+import { redraw, refresh, toggleControl, view } from './actions.js';
+import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
 import { Grid } from './editor_grid.js';
 import { mouse, notation, typed } from './editor_input.js';
@@ -11,11 +11,12 @@ import * as timing from './timing.js';
 
 const RETRY_MS = [200, 400, 800, 1600, 3000];
 const MIRROR_MS = 400;
+const SMALL = 0.75; // of the type's size: below it `Fit` is suggested
 let socket = null;
 let failures = 0;
 let retry = 0;
 let grid = new Grid();
-let painter, canvas, field, overlay, mirror, area, controlButton, stateText;
+let painter, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText;
 let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
@@ -24,6 +25,7 @@ let dragging = null;
 
 export function start() {
   controlButton = button('Keyboard F8', toggleControl, { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
+  fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
   stateText = element('span', { class: 'quiet' });
   canvas = element('canvas', { 'aria-hidden': 'true' });
   field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
@@ -33,12 +35,12 @@ export function start() {
   $('editor').append(
     element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, element('span', { class: 'space' }), controlButton,
       button('A−', () => font(-1), { class: 'icon', 'aria-label': 'Smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'Larger type in the editor' }),
-      button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' }),
+      fitButton,
       element('label', { class: 'switch', title: 'Attach the panel to the editor' }, element('input', { type: 'checkbox', id: 'editor-sync', onchange: (event) => view({ viewer: { editor: { sync: event.target.checked } } }) }), ' Live'),
       button('⤢', () => view({ viewer: { editor: { expanded: !state.viewer.viewer.editor.expanded } } }), { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
       button('×', () => view({ viewer: { editor: { visible: false } } }), { class: 'icon', 'aria-label': 'Hide the editor' })),
     area);
-  painter = new Painter(canvas, grid);
+  painter = new Painter(canvas, grid, place);
   painter.setSize(fontSize);
   document.fonts.load(`13px "Noto Sans Mono"`).then(() => painter.setSize(fontSize));
   document.addEventListener('redraw-editor', fit);
@@ -108,16 +110,15 @@ function close() {
 
 function begin() {
   failures = 0;
+  if (!state.session.available) refresh();
   grid = painter.grid = new Grid();
   painter.selection = null;
   say(null);
 }
 
 function draw(frame, at) {
-  const size = `${grid.cols} ${grid.rows}`;
   grid.apply(frame.events);
   send({ type: 'ack', seq: frame.seq });
-  if (size !== `${grid.cols} ${grid.rows}`) place();
   if (at - lastPaint > 6) paint();
   else if (!scheduled) {
     scheduled = true;
@@ -130,7 +131,6 @@ function draw(frame, at) {
 function paint() {
   lastPaint = performance.now();
   painter.paint();
-  stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
   placeField();
   timing.painted();
 }
@@ -151,8 +151,8 @@ function say(reason) {
   const noSession = !chosen.available;
   fill(overlay,
     element('p', {}, element('b', {}, noSession ? 'No session' : 'Editor disconnected')),
-    element('p', {}, noSession ? chosen.reason || 'No session is chosen.' : reason || 'Trying again.'),
-    noSession ? element('p', {}, 'Start one in a terminal: ', element('code', { class: 'command' }, 'bin/card-session start CARD')) : null,
+    element('p', {}, noSession ? 'The worksheet works without one. A session adds this editor, the debugger and the memory.' : sentence(reason || 'trying again')),
+    noSession ? element('p', {}, 'Start it in a terminal: ', copyButton(chosen.start_command)) : null,
     state.viewer.viewer.editor.sync ? null : button('Attach', () => view({ viewer: { editor: { sync: true } } }), { class: 'primary' }));
 }
 
@@ -266,7 +266,6 @@ function font(delta) {
   fontSize = Math.min(40, Math.max(6, fontSize + delta));
   localStorage.setItem('editor-font', String(fontSize));
   painter.setSize(fontSize);
-  place();
 }
 
 // With `viewer.editor.fit` the whole grid is scaled down to the panel; without, the panel scrolls.
@@ -275,6 +274,9 @@ function place() {
   const height = parseFloat(canvas.style.height) || 0;
   const scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
   canvas.style.transform = scale < 1 ? `scale(${scale})` : '';
+  const percent = Math.round(100 * scale);
+  stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}${scale < 1 ? ` at ${percent} %` : ''}` : '';
+  fitButton.classList.toggle('suggested', scale < SMALL);
 }
 
 // As many lines and columns as the panel has room for: the one way in which the page changes the editor's size.

@@ -4,7 +4,9 @@ const FAMILY = '"Noto Sans Mono", "Noto Sans Signs", "Noto Sans Symbols 2", mono
 const ASCII = /^[\x20-\x7e]*$/;
 
 export class Painter {
-  constructor(canvas, grid) {
+  // `onResize` is called when the canvas has another size.
+  constructor(canvas, grid, onResize) {
+    this.onResize = onResize;
     this.canvas = canvas;
     this.grid = grid;
     this.context = canvas.getContext('2d', { alpha: false });
@@ -39,6 +41,7 @@ export class Painter {
       this.canvas.height = height;
       this.canvas.style.width = `${width / ratio}px`;
       this.canvas.style.height = `${height / ratio}px`;
+      this.onResize();
     }
     grid.all();
     this.paint();

@@ -3,11 +3,12 @@
 
 import { get } from './api.js';
 import { toggleMemory } from './actions.js';
-import { $, button, element, fill } from './dom.js';
+import { $, button, element, fill, sentence } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 let reading = null;
 let asked = 0;
+let wholeArena = false;
 
 export function start() {
   subscribe((changed) => {
@@ -55,29 +56,57 @@ function render() {
   fill($('memory'), head, ...body.filter(Boolean));
 }
 
-const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}.`;
-
 // -- the strip -----------------------------------------------------------------------------------------------------
 
 function arena({ allocator, difference }) {
-  const { size, used, high_water: high, blocks } = allocator;
+  const { size, used, high_water: high } = allocator;
   const added = new Set((difference?.added || []).map(identity));
-  const zones = [];
+  const near = nearEnd(allocator);
+  const end = wholeArena ? size : near;
+  const strip = element('div', { class: `strip${end < size ? ' cut' : ''}`, role: 'list', 'aria-label': `Arena of ${size} bytes` },
+    ...zones(allocator, added).map((zone) => drawn(zone, end)),
+    mark('pointer', used, end, `next free ${hex(allocator.allocation_pointer)}`),
+    high !== null && high !== used ? mark('high', high, end, `high water ${high}`) : null);
+  const toggle = near < size
+    ? button(wholeArena ? 'Used part only' : `Whole arena, ${size} bytes`, () => { wholeArena = !wholeArena; render(); }, { class: 'link quiet' }) : null;
+  return [strip, scale(end), element('p', { class: 'quiet cut-note' }, toggle), change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+}
+
+// Where a strip of the used part ends: a power of two with room behind what was ever used; the arena's size if that
+// would leave out less than half of it.
+function nearEnd({ size, used, high_water: high }) {
+  const most = Math.max(used, high ?? 0, 12) * 1.3;
+  const end = 2 ** Math.ceil(Math.log2(most));
+  return end * 2 <= size ? end : size;
+}
+
+// Every byte of the arena belongs to one zone, in the order of the offsets.
+function zones({ size, used, blocks }, added) {
+  const found = [];
   let end = 0;
   for (const block of blocks) {
-    if (block.padding) zones.push({ kind: 'padding', from: end, size: block.padding, name: 'padding' });
-    zones.push({ kind: 'used', from: block.offset, size: block.size, name: block.label ?? `block at ${block.offset}`, isNew: added.has(identity(block)) });
+    if (block.padding) found.push({ kind: 'padding', from: end, size: block.padding, name: 'padding' });
+    found.push({ kind: 'used', from: block.offset, size: block.size, name: block.label ?? `block at ${block.offset}`, isNew: added.has(identity(block)) });
     end = block.offset + block.size;
   }
-  if (used > end) zones.push({ kind: 'used', from: end, size: used - end, name: 'used' });
-  if (size > used) zones.push({ kind: 'free', from: used, size: size - used, name: 'free' });
-  const strip = element('div', { class: 'strip', role: 'list', 'aria-label': `Arena of ${size} bytes` }, ...zones.map((zone) => element('div', {
+  if (used > end) found.push({ kind: 'used', from: end, size: used - end, name: 'used' });
+  if (size > used) found.push({ kind: 'free', from: used, size: size - used, name: 'free' });
+  return found;
+}
+
+function drawn(zone, end) {
+  return element('div', {
     class: `zone ${zone.kind}${zone.isNew ? ' new' : ''}`, role: 'listitem', title: `${zone.name}: ${zone.size} bytes at offset ${zone.from}`,
-    style: `left:${share(zone.from, size)};width:${share(zone.size, size)}`,
-  }, element('span', { class: 'name', dir: 'auto' }, zone.name), element('span', { class: 'bytes' }, `${zone.size} B`))),
-  mark('pointer', used, size, `next free ${hex(allocator.allocation_pointer)}`),
-  high !== null && high !== used ? mark('high', high, size, `high water ${high}`) : null);
-  return [strip, scale(size), figures(allocator), change(difference)];
+    style: `left:${share(zone.from, end)};width:${share(Math.min(zone.size, end - zone.from), end)}`,
+  }, element('span', { class: 'name', dir: 'auto' }, zone.name), element('span', { class: 'bytes' }, `${zone.size} B`));
+}
+
+function blockTable(blocks, added) {
+  if (!blocks.length) return null;
+  const heads = ['Block', 'Offset', 'Size', 'Padding before'];
+  return element('table', { class: 'values blocks' }, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
+    element('tbody', {}, ...blocks.map((block) => element('tr', {}, element('th', { scope: 'row', dir: 'auto' }, block.label ?? '—', added.has(identity(block)) ? element('span', { class: 'tag' }, 'new') : null),
+      ...[block.offset, block.size, block.padding].map((number) => element('td', {}, String(number)))))));
 }
 
 const identity = (block) => `${block.offset} ${block.size} ${block.label}`;

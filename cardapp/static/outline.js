@@ -17,6 +17,7 @@ export function start() {
     tab.onkeydown = (event) => { if (/^Arrow(Left|Right)$/.test(event.key)) { event.stopPropagation(); choose(tab.id === 'tab-map' ? 'outline' : 'map', true); } };
   $('previous').onclick = () => move(-1);
   $('next').onclick = () => move(1);
+  $('title').onclick = () => go('');
   $('tree').addEventListener('click', onClick);
   $('tree').addEventListener('keydown', onKey);
   $('search').addEventListener('input', onSearch);

@@ -4,6 +4,7 @@ import { events } from './api.js';
 import { go, leave, load, setTeacher, view } from './actions.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
+import * as hints from './hints.js';
 import * as keyboard from './keyboard.js';
 import * as live from './live.js';
 import * as map from './map.js';
@@ -21,8 +22,9 @@ async function start() {
     $('notice').replaceChildren(failure.message, ' ', button('Try again', () => location.reload()));
     return;
   }
-  await openAddress();
-  for (const part of [worksheet, outline, map, status, memory, editor, keyboard]) part.start();
+  const followed = await openAddress();
+  for (const part of [worksheet, outline, map, status, memory, editor, keyboard, hints]) part.start();
+  if (followed) worksheet.follow();
   layout();
   subscribe((changed) => {
     if (changed.has('viewer')) layout();
@@ -33,12 +35,16 @@ async function start() {
   restoreAnswers();
 }
 
-// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position.
+// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position. True if the position changed.
 async function openAddress() {
   const key = decodeURIComponent(location.hash.replace(/^#\/?/, ''));
-  if (!location.hash || key === state.navigation.key) return;
-  if (state.catalog.item(key)) await go(key);
-  else update({ failure: new Error(`This card has no position “${key}”.`) });
+  if (!location.hash || key === state.navigation.key) return false;
+  if (state.catalog.item(key)) {
+    await go(key);
+    return true;
+  }
+  update({ failure: new Error(`This card has no position “${key}”.`) });
+  return false;
 }
 
 async function restoreAnswers() {

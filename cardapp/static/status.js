@@ -1,7 +1,7 @@
 // SYNC in words: the pill, what a sync found, and a refusal with the next action as a button.
 
 import { approve, go, reset, sync } from './actions.js';
-import { $, button, element, fill } from './dom.js';
+import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { put } from './api.js';
 import { state, stepOf, subscribe } from './state.js';
 
@@ -66,14 +66,14 @@ function refusal(failure) {
   const { code } = failure;
   if (code === 'level_not_syncable') actions.push(button('Go to the first step', () => go(state.catalog.item(state.navigation.key).first_step).then(sync)));
   else if (code === 'offline') actions.push(button('Try again', sync));
-  else if (failure.status === 503) actions.push(copy(`bin/card-session start`), button('Try again', sync));
+  else if (failure.status === 503) actions.push(copyButton(state.session.start_command), button('Try again', sync));
   else {
     actions.push(button('Retry', sync), button('Reset', reset));
     const place = failure.problem?.observed ?? state.last?.observed;
     if (code === 'snapshot_drift' && place?.line) actions.push(button(`Open line ${place.line}`, () => put('/api/editor/cursor', { row: place.line, column: 0 }).catch(() => {})));
   }
   const checks = code === 'snapshot_drift' ? drift(failure) : null;
-  return [element('p', {}, element('b', {}, 'Not synced. '), failure.message), checks, element('div', { class: 'actions' }, ...actions)].filter(Boolean);
+  return [element('p', {}, element('b', {}, 'Not synced. '), sentence(failure.message)), checks, element('div', { class: 'actions' }, ...actions)].filter(Boolean);
 }
 
 function drift(failure) {
@@ -101,15 +101,6 @@ function table(heads, rows) {
   return element('table', {}, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
     element('tbody', {}, ...rows.map(([name, expected, seen, match]) => element('tr', { class: match ? '' : 'different' }, element('th', { scope: 'row' }, element('code', {}, name)),
       ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value))))))));
-}
-
-function copy(command) {
-  const made = button(command, async () => {
-    await navigator.clipboard?.writeText(command).catch(() => {});
-    made.textContent = 'Copied';
-    setTimeout(() => { made.textContent = command; }, 1200);
-  }, { class: 'command', title: 'Copy the command' });
-  return made;
 }
 
 // -- below the sheets: the step's status ---------------------------------------------------------------------------

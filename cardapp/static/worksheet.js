@@ -52,7 +52,7 @@ const OWN_STYLE = `
 .done .tick::after { content: "✓"; position: absolute; inset: -.28em 0 0 .08em; color: var(--accent); font-size: 1.1em; }
 .cover { position: absolute; inset: 0; display: grid; place-items: center; background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px);
   border: 1px dashed var(--rule); border-radius: 3px; }
-.part.covered > :not(.cover) { visibility: hidden; }
+.part.covered > :not(.cover), .node.covered > .code { visibility: hidden; }
 .cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent); border: 0; border-radius: calc(1 * var(--u));
   padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
 .reply { position: absolute; left: 0; right: 0; bottom: 0; display: flex; gap: calc(1.2 * var(--u)); align-items: end; }
@@ -87,6 +87,13 @@ async function renew() {
   render(true);
 }
 
+// Show the position, wherever the view was left; called before the first page stands.
+export function follow() {
+  following = true;
+  if (shown >= 0) mark(true);
+}
+
+let following = false;
 let wanted = -1;
 
 async function render(restore = false) {
@@ -107,8 +114,10 @@ async function render(restore = false) {
     holder.lang = document.documentElement.lang;
     decorate();
     fit();
-    if (restore || isFirst) restorePlace();
+    if (following) mark(true);
+    else if (restore || isFirst) restorePlace();
     else mark(true) || scrollTo(0, 0);
+    following = false;
     for (const near of [index + 1, index - 1]) if (near >= 0 && near < state.catalog.pages.length) fetchPage(near);
   } catch (failure) {
     holder.replaceChildren(element('p', { class: 'failure' }, failure.message), button('Try again', () => render(true)));
@@ -222,6 +231,7 @@ function decorate() {
     const step = stepOf(key);
     if (kind === 'step_title') part.classList.toggle('done', approved.has(key));
     if (COVERED.has(kind)) cover(part, step, isOpen(step));
+    if (kind === 'states') for (const node of part.querySelectorAll('.node.state[data-key]')) coverState(node);
     if (kind === 'question') reply(part, step);
   }
 }
@@ -233,6 +243,18 @@ function cover(part, step, open) {
   else if (!lid) part.append(element('div', { class: 'cover' }, button('Show values', () => showValues(step))));
   // Hidden from assistive technology too: `visibility: hidden` takes the values out of the accessibility tree.
 }
+
+// A state of the diagram lists the values of its snapshot, and names them in its title.
+function coverState(node) {
+  const { key } = node.dataset;
+  const open = isOpen(stepOf(key));
+  const title = node.querySelector('title');
+  if (!stateTitles.has(node)) stateTitles.set(node, title.textContent);
+  node.classList.toggle('covered', !open);
+  title.textContent = open ? stateTitles.get(node) : state.catalog.item(key).title;
+}
+
+const stateTitles = new WeakMap();
 
 function reply(part, step) {
   if (part.querySelector('.reply') || !step) return;
