@@ -2,8 +2,8 @@
 // clients change the same state, so each difference is fetched here.
 
 import { get } from './api.js';
-import { load, merged, refresh, save, show } from './actions.js';
-import { state, update } from './state.js';
+import { load, merged, refresh, reveal, save, show } from './actions.js';
+import { state, stepOf, update } from './state.js';
 
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
 let failures = 0;
@@ -72,5 +72,6 @@ async function takeViewer() {
 
 async function takeResult() {
   const { last } = await get('/api/checkpoint/status');
+  if (last?.state === 'ready') reveal(stepOf(last.snapshot_ref));
   update({ last, ...(last?.state === 'ready' && { failure: null }) });
 }

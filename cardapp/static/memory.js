@@ -145,10 +145,15 @@ function change(difference) {
 
 const signed = (number) => (number > 0 ? `+${number}` : `−${-number}`);
 
-function values({ values: found }) {
+// The checkpoint's values; one that was another at the checkpoint before shows that too.
+function values({ values: found, previous_values: before }) {
   const names = Object.keys(found || {});
   if (!names.length) return null;
-  return element('table', { class: 'values' }, element('thead', { class: 'unseen' }, element('tr', {}, element('th', { scope: 'col' }, 'Expression'), element('th', { scope: 'col' }, 'Value'))),
-    element('tbody', {}, ...names.map((name) => element('tr', {}, element('th', { scope: 'row' }, element('code', {}, name)),
-      element('td', {}, element('code', {}, found[name].value ?? found[name].error))))));
+  const text = (value) => value.value ?? value.error;
+  const changed = new Set(names.filter((name) => before[name] && text(before[name]) !== text(found[name])));
+  const heads = ['Expression', 'Value', ...(changed.size ? ['Before'] : [])];
+  return element('table', { class: 'values' }, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
+    element('tbody', {}, ...names.map((name) => element('tr', { class: changed.has(name) ? 'changed' : '' }, element('th', { scope: 'row' }, element('code', {}, name)),
+      element('td', {}, element('code', {}, text(found[name]))),
+      changed.size ? element('td', {}, changed.has(name) ? element('code', {}, text(before[name])) : null) : null))));
 }

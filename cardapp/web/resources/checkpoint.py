@@ -43,13 +43,14 @@ def allocator(request: Request) -> Reply:
             **seen,
             "available": True,
             "allocator": model.describe(reading),
-            "previous_key": published.previous_key if previous else None,
             "difference": model.difference(previous, reading),
         }
     )
 
 
 def _nothing(reason: str | None, published: Publication | None) -> dict[str, Any]:
+    """The values of the checkpoint and of the one before it, without an allocator."""
+    before = (published.previous_observed or {}) if published else {}
     return {
         "available": False,
         "reason": reason,
@@ -59,6 +60,7 @@ def _nothing(reason: str | None, published: Publication | None) -> dict[str, Any
         "at": published.updated_at if published else None,
         "allocator": None,
         "values": published.observed.get("values", {}) if published else {},
-        "previous_key": None,
+        "previous_key": published.previous_key if published and before else None,
+        "previous_values": before.get("values", {}),
         "difference": None,
     }

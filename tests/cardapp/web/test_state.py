@@ -95,5 +95,8 @@ class TestAllocator:
         del source["allocator"]
         card_file.write_text(json.dumps(source))
         publish("t1/b1/p1/s1/one", None)
+        publish("t1/b1/p1/s1/two", None, generation=2)
         found = api.get("/api/allocator")
         assert (found["available"], found["reason"]) == (False, "this card describes no allocator")
+        assert found["previous_key"] == "t1/b1/p1/s1/one"
+        assert found["previous_values"] == {"n": {"value": "1", "error": None}}
