@@ -161,7 +161,7 @@ class CheckpointRejected(Conflict):
 
 
 class CheckpointCancelled(Conflict):
-    """An activation with a newer generation replaced this one."""
+    """The activation was cancelled, by a newer one if ``code`` is not narrowed."""
 
     code = "superseded"
 

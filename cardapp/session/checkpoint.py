@@ -1,7 +1,8 @@
 """The activation of a checkpoint: a guarded transaction around the replay of a snapshot in the chosen session.
 
 Its result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
-the replay as before it. A newer request that is accepted cancels the running one; a refused request never does.
+the replay as before it. A newer request that is accepted cancels the running one; a refused request never does. The
+running one can also be cancelled by request.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from cardapp.errors import (
     CardAppError,
     CheckpointCancelled,
     CheckpointRejected,
+    Conflict,
     DebuggerFailed,
     InvalidValue,
     McpCancelled,
@@ -35,7 +37,7 @@ from cardapp.session.operation import STAGES, Operation, drifted, end_state, unl
 from cardapp.state.database import Connection
 
 _CANCEL_SECONDS = 10.0
-"""How long a newer operation waits for the end of the one that it cancels."""
+"""How long to wait for the end of an operation that was cancelled."""
 _SESSION_MARGIN = 0.5
 
 _log = logging.getLogger(__name__)
@@ -87,13 +89,27 @@ class Checkpoints:
         key = navigation.sync_target(served.catalog, position)
         return self._admit_and_activate(served, key, None, actor=actor or position.actor, synced=True)
 
+    def cancel(self, actor: str) -> None:
+        """Cancel the running operation and wait for its end; :class:`Conflict` if none runs.
+
+        An operation that is ready before it notices stays ready.
+        """
+        with self._lock:
+            operation = self._active
+            if operation is None:
+                raise Conflict("no replay runs, so there is nothing to cancel", code="nothing_running")
+            error = CheckpointCancelled("the replay was cancelled by request: sync again", code="cancelled_by_request")
+            operation.cancel(error, actor)
+        operation.ended.wait(_CANCEL_SECONDS)
+
     def stop(self) -> None:
-        """Refuse further requests and cancel the running one, which ends with ``superseded``."""
+        """Refuse further requests and cancel the running one."""
         with self._lock:
             self._stopping = True
             operation = self._active
+            if operation is not None:
+                operation.cancel(CheckpointCancelled("the service stopped: sync again once it runs", code="stopping"))
         if operation is not None:
-            operation.cancel.set()
             operation.ended.wait(_CANCEL_SECONDS)
 
     # -- the gate --------------------------------------------------------------------------------------------------
@@ -157,9 +173,10 @@ class Checkpoints:
                 started_at=self._storage.now(),
             )
             previous, self._active = self._active, operation
+            if previous is not None:
+                previous.cancel(CheckpointCancelled("a newer request took over the session"))
         self.on_change()
         if previous is not None:
-            previous.cancel.set()
             previous.ended.wait(_CANCEL_SECONDS)
         return operation
 
@@ -174,7 +191,8 @@ class Checkpoints:
         except Exception as error:
             reported = error if isinstance(error, CardAppError) else _internal_error(operation)
             finished = operation.finished(end_state(reported), self._storage.now(), reported)
-            self._storage.ended(served, finished, actor)
+            by = operation.cancelled_by if finished.state == "cancelled" else None
+            self._storage.ended(served, finished, by or actor)
             reported.extra["operation"] = finished.as_json()
             if reported is error:
                 raise
@@ -223,9 +241,11 @@ class Checkpoints:
                 timeout=remaining,
                 maximum=remaining,
                 on_progress=progress,
-                cancel=operation.cancel,
+                cancel=operation.cancelled,
             )
         except McpError as error:
+            if isinstance(error, McpCancelled) and operation.cancellation is not None:
+                raise operation.cancellation from error
             raise self._translated(guard, error) from error
         if result.is_error:
             raise self._failed(guard, failure(result.structured, result.text))
@@ -252,45 +272,36 @@ class Checkpoints:
         actor: str,
         synced: bool,
     ) -> Operation:
-        """Publish and record in one transaction, unless a newer operation was admitted; the finished operation."""
+        """Publish and record in one transaction, unless the operation was cancelled; the finished operation."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
         with self._lock:
-            if operation.cancel.is_set():
-                raise CheckpointCancelled("a newer request took over the session")
+            if operation.cancellation is not None:
+                raise operation.cancellation
             finished = operation.finished("ready", self._storage.now())
             self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
         return finished
 
     # -- failures --------------------------------------------------------------------------------------------------
 
-    def _failed(self, guard: Guard, error: CardAppError) -> CardAppError:
+    @staticmethod
+    def _failed(guard: Guard, error: CardAppError) -> CardAppError:
         """The session's failure, or the rejection that explains it if the session or the source has changed."""
         if isinstance(error, CheckpointCancelled | TooSlow):
             return error
-        return self._changed(guard) or error
+        return guard.rejection() or error
 
     def _translated(self, guard: Guard, error: McpError) -> CardAppError:
         """The error of the operation that fits an error of the MCP client."""
-        if isinstance(error, McpCancelled):
-            return CheckpointCancelled("a newer request took over the session")
         if isinstance(error, McpTimeout):
             return TooSlow(
                 f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
                 "or reset the session with bin/card-session reset",
                 code="replay_timeout",
             )
-        changed = self._changed(guard) if isinstance(error, McpClosed) else None
+        changed = guard.rejection() if isinstance(error, McpClosed) else None
         return changed or DebuggerFailed(
             f"the session broke the protocol: {error.detail}; reset it with bin/card-session reset", code=error.code
         )
-
-    @staticmethod
-    def _changed(guard: Guard) -> CheckpointRejected | None:
-        try:
-            guard.confirm()
-        except CheckpointRejected as rejected:
-            return rejected
-        return None
 
 
 def _internal_error(operation: Operation) -> CardAppError:

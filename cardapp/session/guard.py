@@ -66,10 +66,17 @@ class Guard:
 
     def confirm(self) -> None:
         """Compare again; :class:`CheckpointRejected` names the first difference."""
+        rejected = self.rejection()
+        if rejected is not None:
+            raise rejected
+
+    def rejection(self) -> CheckpointRejected | None:
+        """The rejection for the first difference found now, None if there is none."""
         reason = self._difference()
-        if reason is not None:
-            code, detail = reason
-            raise CheckpointRejected(detail, code=code)
+        if reason is None:
+            return None
+        code, detail = reason
+        return CheckpointRejected(detail, code=code)
 
     def _difference(self) -> tuple[str, str] | None:
         before = self.before

@@ -40,13 +40,23 @@ class Operation:
     code: str | None = None
     reason: str | None = None
     observed: dict[str, Any] | None = None
-    cancel: threading.Event = field(default_factory=threading.Event)
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancellation: CheckpointCancelled | None = None
+    """The error that ends the operation once ``cancelled`` is set."""
+    cancelled_by: str | None = None
+    """The actor of a request to cancel it."""
     ended: threading.Event = field(default_factory=threading.Event)
     _clock_start: float = field(default_factory=time.monotonic)
 
     def seconds(self) -> float:
         """Seconds since the operation began."""
         return time.monotonic() - self._clock_start
+
+    def cancel(self, error: CheckpointCancelled, actor: str | None = None) -> None:
+        """Have the operation end with ``error``. Only the first call counts; callers hold one lock."""
+        if not self.cancelled.is_set():
+            self.cancellation, self.cancelled_by = error, actor
+            self.cancelled.set()
 
     def finished(self, state: str, at: str, error: CardAppError | None = None) -> Operation:
         """A copy that ended in ``state`` at the time ``at``, with the code and the reason of ``error``."""

@@ -75,6 +75,9 @@ ROUTES: tuple[Route, ...] = (
           "CheckpointStatus", cache="no-cache"),
     Route("POST", "/api/checkpoint/activate", checkpoint.activate, "Activate a snapshot",
           "Operation", body=Body("ActivateRequest"), problems=(409, 502, 503, 504)),
+    Route("POST", "/api/checkpoint/cancel", checkpoint.cancel,
+          "Cancel the operation under way; 409 `nothing_running` without one", "CheckpointStatus",
+          body=Body("CancelRequest", optional=True), problems=(409,)),
     Route("GET", "/api/allocator", checkpoint.allocator, "The allocator at the current checkpoint", "Allocator",
           cache="no-cache"),
     # -- viewer and editor -----------------------------------------------------------------------------------------

@@ -62,6 +62,10 @@ class Checkpoints(Protocol):
         """Activates the checkpoint of the saved position; otherwise like ``activate``."""
         ...
 
+    def cancel(self, actor: str) -> None:
+        """Cancels the activation under way and waits for its end; ``Conflict`` if there is none."""
+        ...
+
 
 class Control(Protocol):
     """The stored state of SYNC."""

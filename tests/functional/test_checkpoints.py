@@ -11,6 +11,7 @@ import signal
 import socket
 import tempfile
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -132,6 +133,38 @@ def test_a_newer_request_supersedes_the_running_one(shared: Stage) -> None:
     assert (newer.status, newer.json["state"]) == (200, "ready")
     assert shared.published()[0] == AGAIN
     assert "checkpoint.cancelled" in kinds(shared)
+
+
+def test_a_running_replay_is_cancelled_by_request(shared: Stage) -> None:
+    shared.tcp.post("/api/editor/reset")  # no copy of the slow stop is left
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    before = shared.published()[:2]
+    shared.tcp.put("/api/navigation/current", position("slow", actor="ada"))
+    running = Background(lambda: shared.tcp.post("/api/navigation/sync"))
+    shared.running(SLOW)
+    begun = time.monotonic()
+    answer = shared.tcp.post("/api/checkpoint/cancel", {"actor": "ben"})
+    assert time.monotonic() - begun < 1  # the rest of the replay would take longer
+    assert answer.status == 200, answer.body
+    problem = assert_problem(running.answer(), 409, "cancelled_by_request")
+    assert (answer.json["active"], answer.json["last"]) == (None, problem["operation"])
+    assert (problem["operation"]["state"], shared.published()[:2]) == ("cancelled", before)
+    event = shared.tcp.get("/api/events?kind=checkpoint.cancelled&limit=1000")["events"][-1]
+    assert (event["actor"], event["data"]["code"]) == ("ben", "cancelled_by_request")
+    assert shared.tcp.post("/api/checkpoint/activate", shared.activation(AGAIN)).json["state"] == "ready"
+
+
+def test_without_a_running_replay_there_is_nothing_to_cancel(shared: Stage) -> None:
+    shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
+    before = shared.tcp.get("/api/checkpoint/status")
+    assert_problem(shared.tcp.post("/api/checkpoint/cancel"), 409, "nothing_running")
+    assert (shared.tcp.get("/api/checkpoint/status"), shared.published()[2]) == (before, "on")
+
+
+def test_a_stop_of_the_service_ends_the_running_replay(own: Stage) -> None:
+    running, _before = start_slow(own)
+    own.service.stop()
+    assert_problem(running.answer(), 409, "stopping")
 
 
 def test_a_fork_replay_is_proved_and_says_how_it_was_made(shared: Stage) -> None:

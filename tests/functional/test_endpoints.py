@@ -10,11 +10,12 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
 from cardapp.web.route import Route
-from tests.functional.serving import Api, Stage, picture, position, until
+from tests.functional.serving import Api, Background, Stage, picture, position, until
 
 pytestmark = pytest.mark.functional
 
 KEY = "t1/b1/p1/quick/first"
+SLOW = "t1/b1/p1/slow/only"
 ITEM = "t1.b1.p1.quick"
 
 
@@ -25,6 +26,7 @@ def bodies(stage: Stage) -> dict[str, Any]:
         "POST /api/navigation/move": {"level": "step", "delta": 1},
         "POST /api/navigation/sync": {"actor": "ada"},
         "POST /api/checkpoint/activate": stage.activation(KEY),
+        "POST /api/checkpoint/cancel": {"actor": "ada"},
         "PUT /api/viewer/state": {"scale": 1.5, "viewer": {"allocator": {"visible": True}}},
         "PUT /api/editor/cursor": {"row": 3, "column": 0},
         "POST /api/editor/input": {"text": "<Esc>"},
@@ -46,6 +48,13 @@ def call(api: Api, stage: Stage, route: Route) -> Any:
         stored = api.request("POST", "/api/evidence", picture(2), {"Content-Type": "image/png"})
         path = stored.headers["Location"]
     body = bodies(stage)[name] if route.method != "GET" else None
+    if name == "POST /api/checkpoint/cancel":
+        activation = stage.activation(SLOW)
+        running = Background(lambda: api.post("/api/checkpoint/activate", activation))
+        stage.running(SLOW)
+        cancelled = api.post(path, body)
+        assert running.answer().json["code"] == "cancelled_by_request"
+        return cancelled
     return api.request(route.method, path, body)
 
 

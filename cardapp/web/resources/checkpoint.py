@@ -23,6 +23,12 @@ def activate(request: Request) -> Reply:
     return answer(request.services.checkpoints.activate(request.body))
 
 
+def cancel(request: Request) -> Reply:
+    """Cancel the operation under way; waits for its end."""
+    request.services.checkpoints.cancel(request.body.get("actor", "api"))
+    return status(request)
+
+
 def allocator(request: Request) -> Reply:
     """The allocator at the published checkpoint, and its difference to the previous one."""
     services, loaded = request.services, request.services.card_loader.current()

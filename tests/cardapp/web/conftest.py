@@ -158,7 +158,10 @@ EDITOR_STATE = {
 @pytest.fixture
 def checkpoints() -> StandIn:
     return StandIn(
-        status={"generation": 1, "active": None, "last": operation()}, sync=operation(), activate=operation()
+        status={"generation": 1, "active": None, "last": operation()},
+        sync=operation(),
+        activate=operation(),
+        cancel=None,
     )
 
 

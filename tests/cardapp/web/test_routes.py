@@ -43,6 +43,7 @@ EXAMPLES: dict[tuple[str, str], tuple[str, Any]] = {
     ("POST", "/api/navigation/sync"): ("/api/navigation/sync", {}),
     ("GET", "/api/checkpoint/status"): ("/api/checkpoint/status", None),
     ("POST", "/api/checkpoint/activate"): ("/api/checkpoint/activate", ACTIVATION),
+    ("POST", "/api/checkpoint/cancel"): ("/api/checkpoint/cancel", {}),
     ("GET", "/api/allocator"): ("/api/allocator", None),
     ("GET", "/api/viewer/state"): ("/api/viewer/state", None),
     ("PUT", "/api/viewer/state"): ("/api/viewer/state", {"scale": 2}),
