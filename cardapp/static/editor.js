@@ -4,6 +4,7 @@
 import { redraw, refresh, toggleControl, view } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
+import { bindComposition } from './editor_composition.js';
 import { Grid } from './editor_grid.js';
 import { mouse, notation, typed } from './editor_input.js';
 import { state, subscribe } from './state.js';
@@ -22,6 +23,7 @@ let lastPaint = 0;
 let scheduled = false;
 let mirrorTimer = 0;
 let dragging = null;
+let scale = 1; // of the picture, to fit the panel
 
 export function start() {
   controlButton = button('Keyboard F8', toggleControl, { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
@@ -182,12 +184,7 @@ function bindKeys() {
     timing.key(event.timeStamp);
     send({ type: 'input', text: keys });
   });
-  const take = (text) => {
-    field.value = '';
-    if (text && hasControl()) send({ type: 'input', text: typed(text) });
-  };
-  field.addEventListener('compositionend', (event) => take(event.data));
-  field.addEventListener('input', (event) => { if (!event.isComposing) take(field.value); });
+  bindComposition(field, (text) => { if (hasControl()) send({ type: 'input', text: typed(text) }); });
   field.addEventListener('paste', (event) => {
     event.preventDefault();
     const text = event.clipboardData.getData('text/plain');
@@ -199,9 +196,10 @@ function bindKeys() {
 
 // The hidden field lies over the cursor, so that an IME opens its window there.
 function placeField() {
-  field.style.left = `${grid.cursor.col * painter.width}px`;
-  field.style.top = `${grid.cursor.row * painter.height}px`;
-  field.style.height = `${painter.height}px`;
+  field.style.left = `${grid.cursor.col * painter.width * scale}px`;
+  field.style.top = `${grid.cursor.row * painter.height * scale}px`;
+  field.style.font = `${fontSize * scale}px/${painter.height * scale}px var(--mono)`;
+  field.style.height = `${painter.height * scale}px`;
 }
 
 // -- mouse ---------------------------------------------------------------------------------------------------------
@@ -272,11 +270,12 @@ function font(delta) {
 function place() {
   const width = parseFloat(canvas.style.width) || 0;
   const height = parseFloat(canvas.style.height) || 0;
-  const scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
+  scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
   canvas.style.transform = scale < 1 ? `scale(${scale})` : '';
   const percent = Math.round(100 * scale);
   stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}${scale < 1 ? ` at ${percent} %` : ''}` : '';
   fitButton.classList.toggle('suggested', scale < SMALL);
+  placeField();
 }
 
 // As many lines and columns as the panel has room for: the one way in which the page changes the editor's size.
