@@ -88,6 +88,15 @@ export async function sync() {
   }
 }
 
+// End the running replay, whoever began it; its request then fails with `cancelled_by_request`.
+export async function cancel() {
+  try {
+    await post('/api/checkpoint/cancel', { actor: ACTOR });
+  } catch (failure) {
+    if (failure.code !== 'nothing_running') update({ failure });
+  }
+}
+
 export async function reset() {
   try {
     await post('/api/editor/reset', { actor: ACTOR });

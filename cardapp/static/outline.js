@@ -1,7 +1,7 @@
 // The outline: a tree of every position, opened where it is used; the map beside it; search; the breadcrumb.
 
 import { get } from './api.js';
-import { go, move } from './actions.js';
+import { go, move, sync } from './actions.js';
 import { $, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
@@ -126,7 +126,7 @@ function onKey(event) {
     ArrowRight: () => (row.getAttribute('aria-expanded') === 'false' ? toggle(key, true) : focus(rows[at + 1])),
     ArrowLeft: () => (row.getAttribute('aria-expanded') === 'true' ? toggle(key, false)
       : focus(rows.find((each) => each.dataset.key === state.catalog.item(key).parent))),
-    Enter: () => go(key),
+    Enter: () => (key === state.navigation.key ? sync() : go(key)), // as on the rest of the page
     ' ': () => go(key),
   };
   if (!actions[event.key]) return;

@@ -1,6 +1,6 @@
 // SYNC in words: the pill, what a sync found, and a refusal with the next action as a button.
 
-import { approve, go, reset, sync } from './actions.js';
+import { approve, cancel, go, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { put } from './api.js';
 import { state, stepOf, subscribe } from './state.js';
@@ -41,7 +41,8 @@ function pill() {
     words.push('SYNC ON', control.at_position ? 'at this step' : 'elsewhere');
   } else words.push('SYNC OFF', REASONS[control.reason] || control.reason || (state.session.available ? 'not synced yet' : 'no session'));
   place.className = `pill ${kind}`;
-  const way = kind === 'away' ? button('Go there', () => go(control.key), { class: 'link' }) : null;
+  const way = kind === 'away' ? button('Go there', () => go(control.key), { class: 'link' })
+    : kind === 'busy' ? button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' }) : null;
   fill(place, element('b', {}, words[0]), ' · ', words[1], ...(way ? [' ', way] : []));
   $('sync').disabled = state.syncing || running;
 }
@@ -64,7 +65,8 @@ function result() {
 function refusal(failure) {
   const actions = [];
   const { code } = failure;
-  if (code === 'level_not_syncable') actions.push(button('Go to the first step', () => go(state.catalog.item(state.navigation.key).first_step).then(sync)));
+  if (code === 'cancelled_by_request') actions.push(button('Sync again', sync));
+  else if (code === 'level_not_syncable') actions.push(button('Go to the first step', () => go(state.catalog.item(state.navigation.key).first_step).then(sync)));
   else if (code === 'offline') actions.push(button('Try again', sync));
   else if (failure.status === 503) actions.push(copyButton(state.session.start_command), button('Try again', sync));
   else {

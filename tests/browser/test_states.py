@@ -1,0 +1,78 @@
+"""What the page says of a replay that runs, is cancelled, drifts or crashes, and of a session that is started later."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext
+
+from tests.browser.conftest import OpenPage
+from tests.functional.serving import Stage, make_card, until
+
+pytestmark = pytest.mark.functional
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """The application on the card whose program crashes at its last step, without a session at first."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card", ending="crash"))
+        try:
+            yield stage
+        finally:
+            stage.close()
+
+
+@pytest.fixture
+def opened(context: BrowserContext, stage: Stage, tab: Any) -> OpenPage:
+    """The page on a running session, at the first step."""
+    if not stage.tcp.get("/api/state")["session"]["available"]:
+        stage.sessions.start(stage.card)
+    page: OpenPage = tab("#/t1/b1/p1/quick")
+    page.page.get_by_role("button", name="Close the hints").click()
+    return page
+
+
+def test_without_a_session_the_page_teaches_and_names_the_command(tab: Any, stage: Stage) -> None:
+    page = tab().page
+    page.get_by_text("A session adds this editor").wait_for()
+    command = page.get_by_role("button", name="bin/card-session start").first
+    assert command.inner_text() == f"bin/card-session start {stage.card}"
+    page.get_by_role("treeitem", name="Task").click()
+    page.locator("#trail", has_text="Task").wait_for()
+    stage.sessions.start(stage.card)
+    page.get_by_text("A session adds this editor").wait_for(state="hidden")
+    page.locator("#pill", has_text="not synced yet").wait_for()
+
+
+def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage, stage: Stage) -> None:
+    opened.page.get_by_role("treeitem", name="Step slow").click()
+    opened.page.keyboard.press("Enter")
+    opened.page.locator("#pill .now", has_text="replaying").wait_for()
+    opened.page.get_by_role("button", name="Cancel the replay").click()
+    opened.page.locator("#result", has_text="cancelled").wait_for()
+    assert stage.tcp.get("/api/checkpoint/status")["last"]["state"] == "cancelled"
+    opened.page.get_by_role("button", name="Sync again").click()
+    opened.shows("SYNC ON · at this step")
+
+
+def test_drift_is_shown_as_expected_and_seen(opened: OpenPage, stage: Stage) -> None:
+    opened.page.get_by_role("treeitem", name="Step drifted").click()
+    opened.page.keyboard.press("Enter")
+    row = opened.page.locator("#result tr.different")
+    row.wait_for()
+    assert row.inner_text().split() == ["n", "7", "1"]
+    opened.page.get_by_role("button", name="Open line").click()
+    until(lambda: stage.tcp.get("/api/editor/state")["cursor"]["row"] == 22)
+
+
+def test_a_crash_before_the_stop_is_explained(opened: OpenPage) -> None:
+    opened.page.get_by_role("treeitem", name="Step beyond").click()
+    opened.page.keyboard.press("Enter")
+    opened.page.locator("#result", has_text="crashed with SIGSEGV").wait_for()
+    opened.page.get_by_role("button", name="Reset", exact=True).click()
+    opened.page.locator("#result").wait_for(state="hidden")
