@@ -157,8 +157,8 @@ def test_the_schema_has_exactly_the_constraints_of_the_contract() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
     assert SCHEMA["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     assert tuple(SCHEMA["required"]) == REQUIRED
-    told = {(place, rule) for place, rule, _, _ in CONSTRAINTS} | {("", "type"), ("", "required")}
-    assert set(rules(SCHEMA)) == told
+    required = {(place, rule) for place, rule, _, _ in CONSTRAINTS} | {("", "type"), ("", "required")}
+    assert set(rules(SCHEMA)) == required
 
 
 # -- what the schema cannot say ------------------------------------------------------------------------------------

@@ -73,7 +73,7 @@ class _BatchAnswers:
 
 
 class Connection:
-    """The connection to one peer. When :meth:`run` returns, its calls have ended or were told to end."""
+    """The connection to one peer. When :meth:`run` returns, its calls have ended or were cancelled."""
 
     def __init__(self, protocol: Protocol, transport: Transport, slots: threading.Semaphore, grace: float) -> None:
         """``slots`` bounds the calls that run at once. At its end it waits at most ``grace`` seconds for them."""

@@ -47,8 +47,8 @@ def _emission(kind: str, found: dict[int, dict[str, float]]) -> Iterator[Figure]
     small, large = SIZES[0], SIZES[-1]
     for size, each in found.items():
         goal = "<= 1 000 ms" if kind == "plain" and size == large else ""
-        told = f"{1000 * each['wall']:,.0f} ms ({1000 * each['cpu']:,.0f} ms of the processor)"
-        yield Figure(f"{size} {kind} steps to HTML of {each['bytes'] / 1e6:.1f} MB", told, goal)
+        times = f"{1000 * each['wall']:,.0f} ms ({1000 * each['cpu']:,.0f} ms of the processor)"
+        yield Figure(f"{size} {kind} steps to HTML of {each['bytes'] / 1e6:.1f} MB", times, goal)
     costs = {size: each["cpu"] / size for size, each in found.items()}
     for size in SIZES[1:]:
         share = f"{costs[size] / costs[small]:.2f}"

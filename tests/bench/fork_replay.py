@@ -55,10 +55,10 @@ def _replay(stage: Stage, key: str, method: str) -> float:
 def _gdb(stage: Stage) -> list[float]:
     program, target = built(stage), load_card(stage.card).card.target
     script = Path(__file__).with_name("gdb_restart.py")
-    told = subprocess.run(
+    output = subprocess.run(
         ["gdb", "-nx", "-batch", "-ex", f"set $rounds = {ROUNDS // 3}", "-x", script, "--args", program, *target.args],
         capture_output=True,
         text=True,
         check=True,
     ).stdout
-    return [float(line.split()[1]) for line in told.splitlines() if line.startswith("restart ")]
+    return [float(line.split()[1]) for line in output.splitlines() if line.startswith("restart ")]

@@ -163,8 +163,8 @@ def _candles(
         if number >= 10:
             times.append(perf_counter() - began)
     zone = f" at {shift // 60:+}:{shift % 60:02}" if shift else ""
-    told = f"p50 {percentile(times, 0.5):.2f} ms, p99 {percentile(times, 0.99):.2f} ms"
-    return Figure(f"{count} candles of {interval}{zone}", told, goal)
+    percentiles = f"p50 {percentile(times, 0.5):.2f} ms, p99 {percentile(times, 0.99):.2f} ms"
+    return Figure(f"{count} candles of {interval}{zone}", percentiles, goal)
 
 
 def _year(conn: Connection, version: Version, symbol: str, days: int) -> Iterator[Figure]:

@@ -75,8 +75,8 @@ def _records(folder: Path, sizes: list[int]) -> Iterator[Figure]:
         for name, request in work.items():
             took = _in_turn(apis, sizes, request)
             middle = [statistics.median(each) for each in took]
-            told = ", ".join(f"{1000 * each:.2f} ms" for each in middle)
-            yield Figure(f"{name}, one client, at {' / '.join(f'{size:,}' for size in sizes)} events", f"p50 {told}")
+            medians = ", ".join(f"{1000 * each:.2f} ms" for each in middle)
+            yield Figure(f"{name}, one client, at {' / '.join(f'{size:,}' for size in sizes)} events", f"p50 {medians}")
             yield Figure(f"{name}: slowest : quickest", f"{max(middle) / min(middle):.2f}", "≤ 1.3")
 
 
@@ -210,10 +210,10 @@ def _endpoints(server: Server, size: int) -> Figure:
     asked["PUT /api/progress/…"] = lambda: server.api.put(f"/api/progress/{step.replace('/', '.')}", note)
     took = {name: percentile([_seconds(ask) for _ in range(OFTEN)], 0.5) for name, ask in asked.items()}
     slow = sorted(took, key=lambda name: -took[name])
-    told = ", ".join(f"`{name}` {took[name]:.0f} ms" for name in slow[:3])
+    slowest = ", ".join(f"`{name}` {took[name]:.0f} ms" for name in slow[:3])
     return Figure(
         f"{len(took)} endpoints, one client, 20 000 snapshots, {size:,} events, {PICTURES:,} pictures",
-        f"p50 {told}; the others at most {took[slow[3]]:.0f} ms",
+        f"p50 {slowest}; the others at most {took[slow[3]]:.0f} ms",
     )
 
 

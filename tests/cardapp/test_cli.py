@@ -70,9 +70,9 @@ def test_layouts_checks_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert 'warning: /block_map/goal "middle" is not a column and has no effect; known: all, left, right' in said
     odd.write_text(json.dumps(layout | {"id": "?", "emitters": {"html": "5a"}}))
     assert main(["layouts", str(odd), "karta-5a"]) == 1
-    told = capsys.readouterr()
-    assert "/emitters/latex is missing (and 1 more)\n  /id must match" in told.err
-    assert told.out.startswith("karta-5a 1.0.0")
+    output = capsys.readouterr()
+    assert "/emitters/latex is missing (and 1 more)\n  /id must match" in output.err
+    assert output.out.startswith("karta-5a 1.0.0")
     assert main(["layouts", str(tmp_path / "none.json")]) == 2
     assert "there is no layout file" in capsys.readouterr().err
     assert main(["layouts", "karta-nope"]) == 2

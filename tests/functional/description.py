@@ -1,7 +1,7 @@
 """schemathesis against a running API, by the API's own description: nothing in it may turn out untrue.
 
 No 500, no status, header or media type that is not described, every body of its schema, nothing let in that should not
-be. What it is told beside the description stands in a file of settings and one of hooks beside the test.
+be. Its other settings are in a file of settings and one of hooks beside the test.
 """
 
 from __future__ import annotations

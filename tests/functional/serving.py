@@ -251,8 +251,8 @@ class Stage:
 
     def published(self) -> tuple[Any, ...]:
         """What only a ready checkpoint may change."""
-        told = self.tcp.get("/api/control/state")
-        return told["key"], told["page_index"], told["sync"]
+        control = self.tcp.get("/api/control/state")
+        return control["key"], control["page_index"], control["sync"]
 
     def running(self, key: str) -> None:
         """Wait until the replay of ``key`` is under way in the session."""

@@ -17,8 +17,8 @@ PROMPT = ':echo "a\\nb\\nc\\nd"<CR>'
 
 
 def state(stage: Stage) -> dict[str, Any]:
-    told: dict[str, Any] = stage.tcp.get("/api/editor/state")
-    return told
+    response: dict[str, Any] = stage.tcp.get("/api/editor/state")
+    return response
 
 
 def keys(stage: Stage, text: str) -> None:

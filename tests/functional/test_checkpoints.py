@@ -195,8 +195,8 @@ def test_a_copy_that_is_proved_wrong_gives_way_to_a_new_run(shared: Stage, monke
     until(lambda: "12-34" in session.screen())
     answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
     assert (answer.status, answer.json["state"]) == (200, "ready"), answer.body
-    told = [(each["method"], {check["name"]: check["actual"] for check in each["checks"]}["n"]) for each in seen]
-    assert told == [("rerun", "1"), ("rerun", "2"), ("fork", "9"), ("rerun", "1")]
+    observed_n = [(each["method"], {check["name"]: check["actual"] for check in each["checks"]}["n"]) for each in seen]
+    assert observed_n == [("rerun", "1"), ("rerun", "2"), ("fork", "9"), ("rerun", "1")]
     assert answer.json["observed"] == seen[3]
 
 
@@ -410,7 +410,7 @@ def test_a_target_that_ends_badly_leaves_a_usable_session(state_dir: Path, endin
 def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.post("/api/editor/input", {"text": ":call TermDebugSendCommand('next')<CR>"})
-    control = until(lambda: (told := own.tcp.get("/api/control/state"))["sync"] == "off" and told)
+    control = until(lambda: (current := own.tcp.get("/api/control/state"))["sync"] == "off" and current)
     assert (control["reason"], control["key"]) == ("target_ran_on", QUICK)
     assert kinds(own)[-1] == "sync.off"
 

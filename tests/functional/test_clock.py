@@ -47,7 +47,7 @@ def test_everything_goes_on_while_the_clock_goes_back(stage: Stage) -> None:
         operation = api.post("/api/navigation/sync").json
         assert operation["state"] == "ready"
         assert operation["duration_ms"] > 0
-        assert operation["started_at"] > operation["finished_at"], "the times are told as the clock showed them"
+        assert operation["started_at"] > operation["finished_at"], "the times are not those that the clock showed"
     api.request("POST", "/api/evidence", picture(1), {"Content-Type": "image/png"})
     assert api.get("/api/control/state")["sync"] == "on"
 

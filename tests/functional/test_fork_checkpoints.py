@@ -68,11 +68,11 @@ def handles(session: RunningSession) -> set[int]:
 
 def within(session: RunningSession, expression: str) -> str:
     """What the expression gives inside gdb, where ``replays`` is the plugin's object."""
-    told = session.path / "told"
-    told.unlink(missing_ok=True)
+    output = session.path / "expression-value"
+    output.unlink(missing_ok=True)
     found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
-    session.gdb(f"python import gc; {found}; print({expression}, file=open('{told}', 'w'), flush=True)")
-    return eventually(lambda: told.exists() and told.read_text().strip())
+    session.gdb(f"python import gc; {found}; print({expression}, file=open('{output}', 'w'), flush=True)")
+    return eventually(lambda: output.exists() and output.read_text().strip())
 
 
 def remove_other_inferiors(session: RunningSession) -> None:
@@ -87,8 +87,8 @@ def descriptors(session: RunningSession) -> int:
 
 def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> tuple[str, dict[str, Any]]:
     """The method of a replay, and all that it reports of the program."""
-    told = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
-    return told["method"], {key: told[key] for key in ("file", "line", "function", "values", "allocator")}
+    result = session.replay(stop, "count", "letters", "arena", "&arena", "word", **changes)
+    return result["method"], {key: result[key] for key in ("file", "line", "function", "values", "allocator")}
 
 
 def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
@@ -107,7 +107,7 @@ def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tupl
 def test_a_restarted_stop_has_its_values_and_its_sign(session: RunningSession) -> None:
     ways = [replayed(session, stop) for stop in (FIRST, LATER, MARKED, FIRST, LATER, MARKED, MARKED, FIRST)]
     assert [method for method, _ in ways] == ["rerun"] * 3 + ["fork"] * 5
-    assert [told for _, told in ways[3:]] == [ways[index][1] for index in (0, 1, 2, 2, 0)]
+    assert [reported for _, reported in ways[3:]] == [ways[index][1] for index in (0, 1, 2, 2, 0)]
     assert shown(session) == ("target.c", FIRST["line"], [FIRST["line"]])
 
 
@@ -139,19 +139,19 @@ def test_output_of_the_program_is_shown_as_it_was(session: RunningSession) -> No
 
 
 def test_a_fresh_replay_uses_no_checkpoint(session: RunningSession) -> None:
-    method, told = replayed(session, LATER)
-    assert replayed(session, LATER) == ("fork", told)
-    assert (method, replayed(session, LATER, fresh=True)) == ("rerun", ("rerun", told))
+    method, reported = replayed(session, LATER)
+    assert replayed(session, LATER) == ("fork", reported)
+    assert (method, replayed(session, LATER, fresh=True)) == ("rerun", ("rerun", reported))
 
 
 def test_the_state_of_a_restarted_program_is_its_stop_until_it_moves(session: RunningSession) -> None:
     replayed(session, LATER)
     replayed(session, FIRST)
-    told = session.replay(LATER, "count")
+    result = session.replay(LATER, "count")
     state = session.state()
-    assert (state["state"], state["line"], state["stop_id"]) == ("stopped", LATER["line"], told["stop_id"])
+    assert (state["state"], state["line"], state["stop_id"]) == ("stopped", LATER["line"], result["stop_id"])
     session.gdb("next")
-    eventually(lambda: session.state()["stop_id"] != told["stop_id"])
+    eventually(lambda: session.state()["stop_id"] != result["stop_id"])
 
 
 # -- where a fork would differ ----------------------------------------------------------------------------------------
@@ -186,32 +186,32 @@ def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSe
     ["checkpoint", "restart 0", "watch count", "kill", "run", "detach", "inferior 1\radd-inferior\rinferior 2"],
 )
 def test_whatever_the_learner_did_leads_to_a_rerun(session: RunningSession, command: str) -> None:
-    _, told = replayed(session, LATER)
+    _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     session.gdb(command)
     session.gdb('printf "%d-%d\\n", 12, 34')
     eventually(lambda: "12-34" in session.screen())
     again = [replayed(session, stop) for stop in (LATER, FIRST, LATER)]
-    assert again[0][1] == again[2][1] == told
+    assert again[0][1] == again[2][1] == reported
     session.gdb("delete")
     remove_other_inferiors(session)
 
 
 def test_beside_an_inferior_of_the_learner_nothing_is_forked(session: RunningSession) -> None:
-    _, told = replayed(session, LATER)
+    _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     session.gdb("add-inferior")
     eventually(lambda: within(session, "len(gdb.inferiors())") == "2")
-    assert replayed(session, LATER) == ("rerun", told)  # though there is a checkpoint of it
+    assert replayed(session, LATER) == ("rerun", reported)  # though there is a checkpoint of it
     for _ in range(3):
         session.ask("target_reset")
         # A breakpoint left in a fork that was taken on the way would change what the program does.
         assert [replayed(session, stop)[0] for stop in (FIRST, MARKED)] == ["rerun"] * 2
-        assert replayed(session, LATER) == ("rerun", told)
+        assert replayed(session, LATER) == ("rerun", reported)
     remove_other_inferiors(session)
     replayed(session, FIRST)
-    assert replayed(session, LATER) == ("rerun", told)
-    assert replayed(session, LATER) == ("fork", told)
+    assert replayed(session, LATER) == ("rerun", reported)
+    assert replayed(session, LATER) == ("fork", reported)
 
 
 @pytest.mark.parametrize("index", range(6))
@@ -246,20 +246,20 @@ def test_whatever_is_killed_while_checkpoints_are_taken_later_replays_succeed(
 
 
 def test_gdb_notices_a_stop_after_an_error_that_left_sigchld_blocked(session: RunningSession) -> None:
-    _, told = replayed(session, LATER)
+    _, reported = replayed(session, LATER)
     session.gdb("python import signal; signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})")
-    assert replayed(session, LATER, fresh=True) == ("rerun", told)
+    assert replayed(session, LATER, fresh=True) == ("rerun", reported)
 
 
 def test_the_checkpoints_end_with_the_program(session: RunningSession) -> None:
-    _, told = replayed(session, LATER)
+    _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     assert replayed(session, LATER)[0] == "fork"
     session.gdb("continue")
     eventually(lambda: session.state()["state"] == "exited")
     assert session.state()["reason"] == "exit code 0"
     eventually(lambda: not programs(session))
-    assert replayed(session, LATER) == ("rerun", told)
+    assert replayed(session, LATER) == ("rerun", reported)
 
 
 def test_an_exit_before_the_stop_is_reported_from_a_checkpoint_too(session: RunningSession) -> None:
@@ -274,10 +274,10 @@ def test_only_a_run_from_the_start_decides_that_a_stop_is_not_reached(session: R
     replayed(session, FIRST)
     refusal = session.refusal({"function": "twice", "hits": 5})
     assert (refusal["code"], refusal["reached"]) == ("target_exited", 1)
-    method, told = replayed(session, LATER)
+    method, reported = replayed(session, LATER)
     assert method == "rerun"
     assert replayed(session, FIRST)[0] == "rerun"
-    assert replayed(session, LATER) == ("fork", told)
+    assert replayed(session, LATER) == ("fork", reported)
 
 
 # -- their number ----------------------------------------------------------------------------------------------------
@@ -351,11 +351,11 @@ def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
         order = few * 2 + others
         chosen.shuffle(order)
         for key in [first, *order]:
-            method, told = _proof(session, card, key, snapshots[key], fresh=key == first)
-            proofs[key].setdefault(method, []).append(told)
+            method, reported = _proof(session, card, key, snapshots[key], fresh=key == first)
+            proofs[key].setdefault(method, []).append(reported)
     for seen in proofs.values():
-        told = [each for method in seen.values() for each in method]
-        assert all(each == told[0] for each in told)
+        reported = [each for method in seen.values() for each in method]
+        assert all(each == reported[0] for each in reported)
     assert [sorted(proofs[key]) for key in few] == [["fork", "rerun"]] * len(few)
 
 
@@ -363,11 +363,11 @@ def _proof(
     session: RunningSession, card: Card, key: str, snapshot: Snapshot, *, fresh: bool
 ) -> tuple[str, dict[str, Any]]:
     """The method of a replay, and all that it reports of the snapshot, which is as the card says."""
-    told = session.ask("session_binding")
-    binding = {part: told[part] for part in ("container_id", "instance", "profile", "target")}
+    session_binding = session.ask("session_binding")
+    binding = {part: session_binding[part] for part in ("container_id", "instance", "profile", "target")}
     asked = replay.arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)
-    told = session.ask(replay.TOOL, **asked)
-    checks = proof.checks(snapshot, told)
-    assert proof.drift_reason(checks) is None, (key, told["method"])
-    seen = {part: told[part] for part in ("file", "line", "function", "values", "allocator")}
-    return told["method"], seen | {"checks": [check.as_json() for check in checks]}
+    result = session.ask(replay.TOOL, **asked)
+    checks = proof.checks(snapshot, result)
+    assert proof.drift_reason(checks) is None, (key, result["method"])
+    seen = {part: result[part] for part in ("file", "line", "function", "values", "allocator")}
+    return result["method"], seen | {"checks": [check.as_json() for check in checks]}

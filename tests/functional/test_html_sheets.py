@@ -82,8 +82,8 @@ def test_paper_has_the_sheets_as_its_pages(document: Document, shown: SheetPage,
     shown.page.emulate_media(media="print")
     shown.page.pdf(path=file, prefer_css_page_size=True)
     count, page = len(document.sheets), document.layout.page
-    told = _output("pdfinfo", "-l", str(count), file)
-    sizes = re.findall(r"Page +\d+ size: +([\d.]+) x ([\d.]+) pts", told)
+    info = _output("pdfinfo", "-l", str(count), file)
+    sizes = re.findall(r"Page +\d+ size: +([\d.]+) x ([\d.]+) pts", info)
     assert len(sizes) == count
     for size in sizes:
         assert [float(length) / 72 * 25.4 for length in size] == pytest.approx([page.width, page.height], abs=0.5)
@@ -116,18 +116,18 @@ def test_every_text_can_be_read(shown: SheetPage, media: str, scheme: str) -> No
 def test_assistive_technology_finds_landmarks_and_names(document: Document, shown: SheetPage) -> None:
     shown.page.emulate_media(media="screen")
     tree = shown.page.context.new_cdp_session(shown.page).send("Accessibility.getFullAXTree")["nodes"]
-    told = defaultdict(list)
+    nodes = defaultdict(list)
     for node in tree:
         if not node["ignored"]:
-            told[node["role"]["value"]].append([node.get(member, {}).get("value", "") for member in NAME])
-    assert len(told["main"]) == len(told["navigation"]) == 1
-    assert len(told["article"]) == len({sheet.page_index for sheet in document.sheets})
-    assert len(told["figure"]) == len(told["Figcaption"]) > 100
+            nodes[node["role"]["value"]].append([node.get(member, {}).get("value", "") for member in NAME])
+    assert len(nodes["main"]) == len(nodes["navigation"]) == 1
+    assert len(nodes["article"]) == len({sheet.page_index for sheet in document.sheets})
+    assert len(nodes["figure"]) == len(nodes["Figcaption"]) > 100
     for role in ("RootWebArea", "navigation", "heading", "link", "rowheader", "columnheader"):
-        assert told[role]
-        assert all(re.search(r"\w", name) for name, _ in told[role]), role
+        assert nodes[role]
+        assert all(re.search(r"\w", name) for name, _ in nodes[role]), role
     diagrams = [part for sheet in document.sheets for part in sheet.parts if isinstance(part.content, Diagram)]
-    assert sum(bool(name and description) for name, description in told["group"]) >= len(diagrams) > 20
+    assert sum(bool(name and description) for name, description in nodes["group"]) >= len(diagrams) > 20
     assert shown.page.locator("html").get_attribute("lang") == document.card.language
 
 

@@ -162,7 +162,7 @@ def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConne
 
 
 @pytest.mark.parametrize(
-    ("keys", "path", "body", "told"),
+    ("keys", "path", "body", "message"),
     [
         ("<F1>", "/api/editor/reset", {}, "reset: done"),
         ("<F2>", "/api/navigation/sync", {}, "sync: ready at arena.c:31"),
@@ -172,11 +172,11 @@ def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConne
     ],
 )
 def test_a_key_asks_the_application_and_shows_the_result(
-    api: Application, nvim: NeovimConnection, keys: str, path: str, body: dict[str, Any], told: str
+    api: Application, nvim: NeovimConnection, keys: str, path: str, body: dict[str, Any], message: str
 ) -> None:
     when_bound(nvim)
     press(nvim, keys)
-    shows(nvim, f"card: {told}")
+    shows(nvim, f"card: {message}")
     assert api.asked("POST", path) == [{"actor": "editor", **body}]
     assert ask(nvim, "execute('messages')").strip() == ""
 
@@ -238,7 +238,7 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "message"),
     [
         (response(409, {"title": "t", "detail": "the level is not\nsyncable"}), "sync: the level is not syncable"),
         (response(503, {"title": "No session"}), "sync: No session"),
@@ -255,12 +255,12 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
     ],
 )
 def test_every_outcome_is_one_line_that_awaits_no_key(
-    api: Application, nvim: NeovimConnection, answer: bytes, told: str
+    api: Application, nvim: NeovimConnection, answer: bytes, message: str
 ) -> None:
     when_bound(nvim)
     api.answers[SYNC] = answer
     press(nvim, "<F2>")
-    shows(nvim, told)
+    shows(nvim, message)
     assert nvim.mode(10) == ("n", False)
 
 

@@ -63,8 +63,8 @@ class App:
         if path == "/broken":
             raise RuntimeError("the secret inside")
         body = environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0))
-        told = {"path": path, "length": len(body), "port": environ["SERVER_PORT"]}
-        text = json.dumps(told).encode()
+        received = {"path": path, "length": len(body), "port": environ["SERVER_PORT"]}
+        text = json.dumps(received).encode()
         start_response("200 OK", [("Content-Type", "application/json"), ("Content-Length", str(len(text)))])
         return [text]
 

@@ -43,8 +43,8 @@ def inspect(request: pytest.FixtureRequest, npm_programs: NpmPrograms, sessions:
             "mcp-inspector", "--cli", TOOL, "mcp", "s", "-e", f"CARD_STATE_DIR={sessions.state}",
             "--protocol-era", request.param, "--format", "json", "--quiet", "--method", method, *arguments,
         )  # fmt: skip
-        told = json.loads(done.stdout or done.stderr)
-        return done.returncode, told.get("result", told)
+        response = json.loads(done.stdout or done.stderr)
+        return done.returncode, response.get("result", response)
 
     return ask
 
@@ -69,9 +69,9 @@ def test_the_tools_have_schemas_that_any_client_can_read(inspect: Inspect) -> No
 
 
 def test_a_replay_and_what_it_leaves(inspect: Inspect) -> None:
-    status, told = call(inspect, "session_binding", {})
-    assert (status, told["isError"], told["structuredContent"]["target"]) == (0, False, "probe")
-    binding = {name: told["structuredContent"][name] for name in ("container_id", "instance", "profile", "target")}
+    status, result = call(inspect, "session_binding", {})
+    assert (status, result["isError"], result["structuredContent"]["target"]) == (0, False, "probe")
+    binding = {name: result["structuredContent"][name] for name in ("container_id", "instance", "profile", "target")}
     replay = {
         **binding,
         "generation": 1,

@@ -169,7 +169,7 @@ def test_a_call_given_up_is_told_to_stop(transport: Transport, revision: str, ho
                 tasks.start_soon(count)
                 await begun.wait()
                 tasks.cancel_scope.cancel()
-        result = await opened.call_tool("stopped")  # answers once the other call has been told
+        result = await opened.call_tool("stopped")  # responds once the other call was cancelled
         assert isinstance(result, types.CallToolResult)
         assert text_of(result) == '{"stopped": true}'
 

@@ -139,6 +139,6 @@ def test_the_second_line_s_first_release(loops: Callable[..., int]) -> None:
         command = [python, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=INSTALLING, check=False)
         version = "import mcp.client, importlib.metadata as of; print(of.version('mcp'), mcp.client.__file__)"
-        told = subprocess.run([python, "-P", "-c", version], capture_output=True, text=True, check=True).stdout
-    assert told.startswith(f"{SECOND_LINE} {folder}"), told
+        output = subprocess.run([python, "-P", "-c", version], capture_output=True, text=True, check=True).stdout
+    assert output.startswith(f"{SECOND_LINE} {folder}"), output
     assert done.returncode == 0, done.stdout

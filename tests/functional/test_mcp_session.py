@@ -69,9 +69,9 @@ def test_a_foreign_client_brings_the_program_to_a_stop(
                 await (client.discover() if era == "modern" else client.initialize())
                 tools = {tool.name for tool in (await client.list_tools()).tools}
                 assert tools == {"session_binding", "checkpoint_replay", "target_reset", "pane_fit", "debugger_state"}
-                told = (await client.call_tool("session_binding", {})).structured_content
-                assert told["target"] == "probe"
-                binding = {name: told[name] for name in ("container_id", "instance", "profile", "target")}
+                described = (await client.call_tool("session_binding", {})).structured_content
+                assert described["target"] == "probe"
+                binding = {name: described[name] for name in ("container_id", "instance", "profile", "target")}
                 replay = {
                     **binding,
                     "generation": 1,

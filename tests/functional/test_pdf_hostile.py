@@ -72,31 +72,31 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
     lost = {int(code, 16) for code in re.findall(r"^Missing character: .*\(U\+([0-9A-F]+)\)", typeset_pdf.log, re.M)}
     assert {code for code in lost if unicodedata.category(chr(code)) != "Cf"} <= set(map(ord, typeset_pdf.named))
     # The colophon lists what no font has, which nobody knew before: it may have been scaled down for that.
-    assert [told for told in typeset_pdf.remarks if not re.match("colophon .* was scaled down", told)] == []
+    assert [remark for remark in typeset_pdf.remarks if not re.match("colophon .* was scaled down", remark)] == []
     (folder / "card.pdf").write_bytes(typeset_pdf.pdf)
-    told = subprocess.run(
+    text = subprocess.run(
         ["pdftotext", "-raw", folder / "card.pdf", "-"], capture_output=True, text=True, timeout=60, check=True
     ).stdout
-    assert told.count("\f") == len(document.sheets)
-    assert "root:x:0" not in told
-    return told
+    assert text.count("\f") == len(document.sheets)
+    assert "root:x:0" not in text
+    return text
 
 
 def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)
     document, typeset_pdf = set_(*made_up, "karta-5b", cache)
-    told = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
+    text = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
     for trick in (r"\input{/etc/passwd}", r"\end{document}", "<script>alert(1)</script>", "$x$", "100%of$x_1^2$&#1~"):
-        assert trick in told, trick
+        assert trick in text, trick
 
 
 def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
     document, typeset_pdf = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
-    told = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
-    assert told.count("%") == 10_000
-    assert told.count("allworkandnoplay") >= 500
+    text = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
+    assert text.count("%") == 10_000
+    assert text.count("allworkandnoplay") >= 500
 
 
 def test_any_card(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:

@@ -133,8 +133,8 @@ def test_latex_has_nothing_to_complain_of(sheets: Sheets) -> None:
 
 def test_every_sheet_is_a_page_of_its_size(sheets: Sheets) -> None:
     page = sheets.document.layout.page
-    told = sheets.poppler("pdfinfo", "-f", "1", "-l", "9999")
-    sizes = re.findall(r"^Page +\d+ size: +([0-9.]+) x ([0-9.]+) pts", told, re.MULTILINE)
+    info = sheets.poppler("pdfinfo", "-f", "1", "-l", "9999")
+    sizes = re.findall(r"^Page +\d+ size: +([0-9.]+) x ([0-9.]+) pts", info, re.MULTILINE)
     assert len(sizes) == len(sheets.document.sheets)
     for width, height in sizes:
         assert float(width) * MM == pytest.approx(page.width, abs=0.1)

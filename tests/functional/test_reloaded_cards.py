@@ -47,7 +47,7 @@ def service(state_dir: Path) -> Iterator[Service]:
     service.stop()
 
 
-def told(file: Path) -> dict[str, Any]:
+def expected_health(file: Path) -> dict[str, Any]:
     """What the service says of the card in ``file``."""
     try:
         load_card(file)
@@ -77,7 +77,7 @@ def test_every_endpoint_serves_whatever_becomes_of_the_card(
             assert api.request("GET", path).status == 200
         moved = api.post("/api/navigation/move", {"level": "step", "delta": delta or 1})
         assert (moved.status, schemas.faults("Moved", moved.json)) == (200, ())
-        assert api.get("/api/health")["card"] == told(file)
+        assert api.get("/api/health")["card"] == expected_health(file)
 
     check()
     file.write_text(json.dumps(sound))

@@ -58,7 +58,7 @@ class App:
 
 
 class Served:
-    """A listener, and its clients, which are all closed at the end. Workers wait for clients, unless told otherwise."""
+    """A listener, and its clients, which are all closed at the end. By default workers wait for clients."""
 
     def __init__(self, state_dir: Path, *, unread_bytes: int = 0, **options: Any) -> None:
         names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}

@@ -32,12 +32,12 @@ def choice(tool: SessionTool) -> dict[str, str]:
 
 
 def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
-    told = tool.must("start", str(card.folder))
+    output = tool.must("start", str(card.folder))
     path = tool.state / "sessions" / "probe"
     client = McpClient.connect(str(path / "mcp.sock"), timeout=5)
     binding = client.call_tool("session_binding", {}, timeout=5, maximum=5).structured
     client.close()
-    assert binding["container_id"] in told
+    assert binding["container_id"] in output
     assert binding["card"]["uuid"] == card.document["uuid"]
     assert binding["card_source"] == str(card.folder / "card_source.json")
     assert binding["source_directory"] == str(path / "work" / "probe")
@@ -79,8 +79,8 @@ def test_a_name_in_use_by_another_card_is_refused_with_the_way_out(session: Runn
 
 
 def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession) -> None:
-    told = session.tool.must("start", "--name", "second", str(session.card.folder))
-    assert "card-session select second" in told
+    output = session.tool.must("start", "--name", "second", str(session.card.folder))
+    assert "card-session select second" in output
     assert choice(session.tool)["name"] == "s"
     session.tool.must("select", "second")
     assert choice(session.tool)["name"] == "second"
@@ -176,8 +176,8 @@ def test_a_reader_that_goes_away_ends_the_command_without_a_word(tool: SessionTo
     buffered = {name: value for name, value in tool.environment.items() if name != "PYTHONUNBUFFERED"}
     with subprocess.Popen(command, env=buffered, stdout=streams["stdout"], stderr=streams["stderr"]) as process:
         os.close(end)
-        told = process.communicate(timeout=60)
-    assert b"".join(text for text in told if text) == b""
+        output = process.communicate(timeout=60)
+    assert b"".join(text for text in output if text) == b""
     assert process.returncode == 128 + signal.SIGPIPE
 
 
@@ -188,8 +188,8 @@ def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool
         builds = tool.state / "sessions" / "probe" / "work" / "probe" / "building"
         builder = int(eventually(lambda: builds.exists() and builds.read_text().strip()))
         process.send_signal(signal.SIGINT)
-        told = process.communicate(timeout=60)[1]
-    assert (process.returncode, told) == (128 + signal.SIGINT, b"")
+        output = process.communicate(timeout=60)[1]
+    assert (process.returncode, output) == (128 + signal.SIGINT, b"")
     eventually(lambda: not alive(builder))
     assert not list(tool.state.glob("sessions/*/session.json"))
 
@@ -217,8 +217,8 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
     record = json.loads((session.path / "session.json").read_text())
     assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
     session.close()
-    told = session.tool.must("stop", "s")
-    assert str(session.path / "work" / "probe") in told
+    output = session.tool.must("stop", "s")
+    assert str(session.path / "work" / "probe") in output
     assert processes_of(record["container_id"], session.path) == {}
     assert not list(session.path.glob("*.sock"))
     assert not (session.tool.state / "mcp-choice.json").exists()
@@ -232,14 +232,14 @@ def test_edits_outlive_a_stop_and_a_refresh_sets_them_aside(session: RunningSess
     session.stop()
     makefile = session.card.sources / "Makefile"
     makefile.write_text(makefile.read_text() + "# changed\n")
-    told = session.tool.must("start", "--name", "s", str(session.card.folder))
-    assert "edited by you and kept: target.c" in told
+    output = session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert "edited by you and kept: target.c" in output
     assert (copy / "target.c").read_text() == edited
     assert (copy / "Makefile").read_text().endswith("# changed\n")
     assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "72"
 
-    told = session.tool.must("refresh")
-    assert "target.c.orig" in told
+    output = session.tool.must("refresh")
+    assert "target.c.orig" in output
     assert (copy / "target.c.orig").read_text() == edited
     assert "return 2 * n;" in (copy / "target.c").read_text()
     assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "30"

@@ -41,8 +41,8 @@ def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession) -> None
     assert binding["editor"]["available"] is False
     assert binding["editor"]["reason"]
     assert "down" in session.tool.must("list")
-    told = session.tool.must("reset")
-    assert "Neovim, gdb" in told
+    output = session.tool.must("reset")
+    assert "Neovim, gdb" in output
     assert session.ask("session_binding") == before
     session.check_usable()
 
@@ -148,8 +148,8 @@ def test_a_session_of_which_nothing_lives_is_started_anew(session: RunningSessio
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not session.processes())
     assert list(session.path.glob("*.sock"))
-    told = session.tool.must("start", "--name", "s", str(session.card.folder))
-    assert "runs already" not in told
+    output = session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert "runs already" not in output
     assert container_id(session) != before
     session.check_usable()
 
@@ -195,8 +195,8 @@ def test_a_damaged_record_is_said_and_a_stop_ends_what_ran(session: RunningSessi
         assert done.returncode == 1, command
         assert "is damaged" in done.stderr
         assert "card-session stop s" in done.stderr
-    told = session.tool.must("stop", "s")
-    assert str(session.path / "work") in told
+    output = session.tool.must("stop", "s")
+    assert str(session.path / "work") in output
     assert not processes_of(mark, session.path)
     assert "no session" in session.tool.must("list")
 

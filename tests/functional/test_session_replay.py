@@ -117,7 +117,7 @@ def test_an_arena_that_is_not_there_is_no_failure(session: RunningSession) -> No
 def test_the_stages_are_told_in_order(session: RunningSession) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
     request = session.request(at("/* after */"))
-    result = session.call("checkpoint_replay", request, on_progress=lambda *told: heard.append(told))
+    result = session.call("checkpoint_replay", request, on_progress=lambda *report: heard.append(report))
     assert not result.is_error
     assert heard == [(1, 3, "resetting"), (2, 3, "replaying"), (3, 3, "verifying")]
 

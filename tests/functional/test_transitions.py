@@ -75,8 +75,8 @@ def test_progress_goes_to_approved_and_back(api: Api) -> None:
     api.put(f"/api/progress/{ITEM}", {"status": "pending", "note": "", "actor": "ada"})
     for status, note in (("approved", "understood"), ("pending", "look again")):
         answer = api.put(f"/api/progress/{ITEM}", {"status": status, "note": note, "actor": "grace"})
-        told = {name: answer.json[name] for name in ("status", "note", "actor")}
-        assert told == {"status": status, "note": note, "actor": "grace"}
+        response = {name: answer.json[name] for name in ("status", "note", "actor")}
+        assert response == {"status": status, "note": note, "actor": "grace"}
         stored = next(item for item in api.get("/api/progress")["items"] if item["id"] == ITEM)
         assert (stored["status"], stored["note"], stored["actor"]) == (status, note, "grace")
         assert api.get("/api/events?kind=progress.changed&limit=1000")["events"][-1]["actor"] == "grace"

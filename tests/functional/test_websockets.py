@@ -78,9 +78,9 @@ def test_the_control_state_comes_at_once_and_at_every_change(service: Service) -
 
 def test_without_a_session_the_editor_stream_says_why(service: Service) -> None:
     client = connect(service, EDITOR)
-    told = received(client)
-    assert (told["type"], told["code"]) == ("bye", "editor_unavailable")
-    assert "bin/card-session start" in told["reason"]
+    message = received(client)
+    assert (message["type"], message["code"]) == ("bye", "editor_unavailable")
+    assert "bin/card-session start" in message["reason"]
     with pytest.raises(ConnectionClosed):
         client.receive(timeout=5)
 

@@ -110,16 +110,16 @@ def test_progress_counts_by_task_and_by_last_result(catalog: Catalog) -> None:
         "t1/b1/p1/s1": LastResult("ready", "2026-01-02T03:04:05.678Z", "t1/b1/p1/s1/one", None),
         "t2/b1/p1/s1": LastResult("failed", "2026-01-02T03:05:05.678Z", "t2/b1/p1/s1/one", "snapshot_drift"),
     }
-    told = progress.overview(catalog, statuses, results)
-    summary = told["summary"]
-    assert [item["id"] for item in told["items"]] == ["t1.b1.p1.s1", "t1.b1.p1.s2", "t1.b2.p1.s1", "t2.b1.p1.s1"]
+    overview = progress.overview(catalog, statuses, results)
+    summary = overview["summary"]
+    assert [item["id"] for item in overview["items"]] == ["t1.b1.p1.s1", "t1.b1.p1.s2", "t1.b2.p1.s1", "t2.b1.p1.s1"]
     assert (summary["total"], summary["approved"], summary["pending"], summary["percent"]) == (4, 1, 3, 25.0)
     assert [(row["task_id"], row["approved"], row["total"]) for row in summary["by_task"]] == [
         ("t1", 1, 3),
         ("t2", 0, 1),
     ]
     assert summary["execution"] == {"ready": 1, "failed": 1, "never_run": 2, "last_at": "2026-01-02T03:05:05.678Z"}
-    assert told["items"][1]["note"] == ""
+    assert overview["items"][1]["note"] == ""
 
 
 @pytest.mark.parametrize("wanted", ["t1.b1.p1", "t1/b1/p1/s1", "t1.b1.p1.s9", "", "t1.b1.p1.s1.one"])

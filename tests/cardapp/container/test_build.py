@@ -58,12 +58,12 @@ def test_of_an_output_without_bound_only_the_beginning_is_held(tmp_path: Path) -
     here = place(tmp_path, "sh", "-c", "echo first; head -c 50000000 /dev/zero; touch prog")
     tracemalloc.start()
     try:
-        told = here.build(60)
+        output = here.build(60)
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert told.startswith("first\n")
-    assert len(told) == MAX_OUTPUT
+    assert output.startswith("first\n")
+    assert len(output) == MAX_OUTPUT
     assert held < 5_000_000
 
 

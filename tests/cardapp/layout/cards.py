@@ -63,7 +63,7 @@ _Made = TypeVar("_Made")
 
 @st.composite
 def cards(draw: _Draw) -> Card:
-    """Any card. It is drawn by functions and not built by strategies, so a failing example is told in no time."""
+    """Any card. It is drawn by functions and not built by strategies, so a failing example is printed quickly."""
     return card(_several(draw, 2, _task), draw(TEXTS))
 
 

@@ -129,7 +129,7 @@ def test_a_word_has_an_effect(name: str, place: str) -> None:
 
 @pytest.mark.parametrize("name", FILES)
 def test_every_colour_and_size_is_used(name: str) -> None:
-    """They are all told in the head of a file, so that alone would be no effect."""
+    """The head of each file defines all of them: a definition alone does not count as use."""
     page, paper = UNCHANGED[name]
     used = re.sub(r"\\(definecolor|colorlet).*", "", paper)
     for color in layout_options.COLORS.keys() - {"paper"}:
@@ -166,9 +166,9 @@ def test_a_family_of_other_widths_is_told() -> None:
 
     assert families("sans-serif", ["Noto Sans Mono", "Courier"]) == {}
     place = "/tokens/typography/families/"
-    told = families("Comic Sans MS", ["Noto Sans", "Noto Sans Mono"])
-    assert told.keys() == {f"{place}text", f"{place}code"}
-    assert told[f"{place}text"].startswith('"Comic Sans MS": text is measured with the widths of Noto Sans,')
+    warnings = families("Comic Sans MS", ["Noto Sans", "Noto Sans Mono"])
+    assert warnings.keys() == {f"{place}text", f"{place}code"}
+    assert warnings[f"{place}text"].startswith('"Comic Sans MS": text is measured with the widths of Noto Sans,')
 
 
 @pytest.mark.parametrize("name", layout_options.COMPONENTS)
@@ -177,21 +177,21 @@ def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
     for option in (*layout_options.OPTIONS, *layout_options.FLAGS):
         has = option not in look.without if option in layout_options.OPTIONS else option == look.flag
         value = {"size": "body", "label": "L", "answer_lines": 1} | dict.fromkeys(FLAGS, True)
-        told = _warned(components={"text": True, name: {option: value.get(option, "ink")}})
-        assert told.keys() == (set() if has else {f"/components/{name}/{option}"})
+        warnings = _warned(components={"text": True, name: {option: value.get(option, "ink")}})
+        assert warnings.keys() == (set() if has else {f"/components/{name}/{option}"})
 
 
 def test_sheets_that_show_nothing_are_told() -> None:
     for components in ({}, {"text": False}, {"header": True, "footer": True, "card_title": True, "colophon": True}):
-        told = _warned(components=components)
-        assert list(told) == ["/components"]
-        assert told["/components"].startswith("shows no part of a block: ")
+        warnings = _warned(components=components)
+        assert list(warnings) == ["/components"]
+        assert warnings["/components"].startswith("shows no part of a block: ")
     assert _warned(components={"goal": True}) == {}
 
 
 def test_a_name_is_told_as_known_once() -> None:
-    told = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
-    known = told.partition("known: ")[2].split(", ")
+    warning = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
+    known = warning.partition("known: ")[2].split(", ")
     assert known == list(dict.fromkeys(known))
     assert set(layout_options.COLORS) <= set(known)
 
@@ -236,16 +236,16 @@ def test_coloured_paper_is_coloured_in_the_pdf() -> None:
 
 def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
     document = copy.deepcopy(FILES["karta-classic"])
-    told = {"html": ("<code>4096</code>", 'class="blank"'), "latex": (r"\CardCodeLine{4096}", r"{\CardBlank{6}}")}
-    for output, file in zip(told, UNCHANGED["karta-classic"], strict=True):
-        assert told[output][0] in file
-        assert told[output][1] not in file
+    markup = {"html": ("<code>4096</code>", 'class="blank"'), "latex": (r"\CardCodeLine{4096}", r"{\CardBlank{6}}")}
+    for output, file in zip(markup, UNCHANGED["karta-classic"], strict=True):
+        assert markup[output][0] in file
+        assert markup[output][1] not in file
     for name in ("machine", "states"):
         document["components"][name]["values"] = False
     del document["components"]["memory"]
-    for output, file in zip(told, _made(document), strict=True):
+    for output, file in zip(markup, _made(document), strict=True):
         assert "4096" not in file
-        assert file.count(told[output][1]) == 6
+        assert file.count(markup[output][1]) == 6
         assert "a.base" in file
 
 

@@ -219,9 +219,9 @@ def test_what_fits_a_sheet_is_not_cut_in_two() -> None:
     for layout in ARRANGED:
         pieces = [part.content for part in parts_of(laid_out(of, layout)) if isinstance(part.content, Machine)]
         assert len(pieces) > 1
-        told = ARRANGED[layout].components["machine"].values
+        shows_values = ARRANGED[layout].components["machine"].values
         assert [["".join(row.expression), "".join(row.value)] for piece in pieces for row in piece.rows] == [
-            [expression, value if told else ""] for expression, value in expect
+            [expression, value if shows_values else ""] for expression, value in expect
         ]
 
 

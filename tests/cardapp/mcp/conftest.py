@@ -20,7 +20,7 @@ PATIENCE = 20.0
 
 
 class ScriptedPeer:
-    """One end of a socket pair: sends what it is told, shows what it gets."""
+    """One end of a socket pair: the test decides what it sends and sees what it receives."""
 
     def __init__(self, end: socket.socket) -> None:
         self._socket = end

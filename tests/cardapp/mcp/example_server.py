@@ -16,7 +16,7 @@ def schema(required: list[str], **properties: Any) -> dict[str, Any]:
 
 
 STOPPED = threading.Event()
-"""A count was told to stop."""
+"""Set when a count was cancelled."""
 
 
 def add(arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
@@ -26,18 +26,18 @@ def add(arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
 
 
 def count(arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
-    """Report each step; wait after the last one until told to stop, if asked."""
+    """Report each step; with ``hold``, wait after the last one until cancelled."""
     steps = arguments["steps"]
     for step in range(1, steps + 1):
         context.progress(step, steps, f"step {step}")
     if arguments.get("hold") and context.cancelled.wait(60):
         STOPPED.set()
-        raise ToolFailure("cancelled", "the count was told to stop")
+        raise ToolFailure("cancelled", "the count was cancelled")
     return {"counted": steps}
 
 
 def stopped(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
-    """Wait until a count was told to stop."""
+    """Wait until a count was cancelled."""
     return {"stopped": STOPPED.wait(20)}
 
 
@@ -46,7 +46,7 @@ def fail(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
 
 
 def fail_badly(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
-    raise ToolFailure("no_luck", "it cannot be told either", what=object())
+    raise ToolFailure("no_luck", "its details cannot be serialized", what=object())
 
 
 def crash(_arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:

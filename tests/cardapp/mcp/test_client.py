@@ -299,8 +299,8 @@ def test_a_timeout_cancels_and_the_late_reply_is_ignored(talk: Talk, background:
 
 
 def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, background: Background) -> None:
-    told: list[tuple[float, float | None, str | None]] = []
-    running, request = start(talk, background, on_progress=lambda *report: told.append(report))
+    reports: list[tuple[float, float | None, str | None]] = []
+    running, request = start(talk, background, on_progress=lambda *report: reports.append(report))
     token = request["params"]["_meta"]["progressToken"]
 
     def report(**params: Any) -> None:
@@ -321,7 +321,7 @@ def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, backg
     report(progress=4, message="after the end")
     running.result(PATIENCE)
     ping(talk, background)
-    assert told == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
+    assert reports == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
 
 
 def test_who_floods_an_idle_connection_is_hung_up_on(talk: Talk) -> None:
@@ -339,8 +339,8 @@ def test_who_floods_an_idle_connection_is_hung_up_on(talk: Talk) -> None:
 
 
 def test_of_a_long_text_only_the_beginning_is_kept(talk: Talk, background: Background) -> None:
-    told: list[Any] = []
-    running, request = start(talk, background, on_progress=lambda *report: told.append(report))
+    reports: list[Any] = []
+    running, request = start(talk, background, on_progress=lambda *report: reports.append(report))
     token = request["params"]["_meta"]["progressToken"]
     talk[1].send(
         {"method": "notifications/progress", "params": {"progressToken": token, "progress": 1, "message": LONG}}
@@ -348,7 +348,7 @@ def test_of_a_long_text_only_the_beginning_is_kept(talk: Talk, background: Backg
     talk[1].send({"id": request["id"], "error": {"code": -32000, "message": LONG}})
     with pytest.raises(McpRemoteError) as refused:
         running.result(PATIENCE)
-    assert told == [(1, None, LONG[:1000])]
+    assert reports == [(1, None, LONG[:1000])]
     assert refused.value.detail == LONG[:2000] + "…"
 
 

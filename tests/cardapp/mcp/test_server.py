@@ -314,8 +314,8 @@ def test_progress_comes_before_the_result_and_increases(caller: Caller) -> None:
     for message in seen[:3]:
         parse_server_notification(message["method"], caller.revision, message["params"])
     messages = [message["params"].get("message") for message in seen[:3]]
-    told = ["step 1", "step 2", "step 3"] if REVISIONS[caller.revision].progress_message else [None] * 3
-    assert messages == told
+    expected = ["step 1", "step 2", "step 3"] if REVISIONS[caller.revision].progress_message else [None] * 3
+    assert messages == expected
     assert [message["params"]["progress"] for message in seen[:3]] == [1, 2, 3]
     assert {message["params"]["progressToken"] for message in seen[:3]} == {"token"}
     assert seen[3]["id"] == request_id
@@ -409,7 +409,7 @@ def test_calls_past_the_bound_fail_as_busy(served: Serve) -> None:
 def test_the_end_of_a_peer_cancels_its_calls_and_their_answers_still_go_out(served: Serve) -> None:
     def handler(_arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         assert context.cancelled.wait(PATIENCE)
-        raise ToolFailure("cancelled", "told to stop")
+        raise ToolFailure("cancelled", "the call was cancelled")
 
     caller = Caller(served(McpServer("e", "1", [Tool("e", "E", "", ANY, ANY, handler)])), MODERN)
     caller.start("tools/call", name="e")

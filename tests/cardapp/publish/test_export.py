@@ -163,5 +163,5 @@ def test_an_ending_of_another_format_is_told(
     output = tmp_path / name
     assert emit("-o", str(output), form="LaTeX") == 0
     assert output.read_text("utf-8").startswith("% Typeset this")
-    told = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
-    assert capsys.readouterr().err == told
+    warning = f"cardapp: {output} will contain latex, although its name suggests {says}\n" if says else ""
+    assert capsys.readouterr().err == warning

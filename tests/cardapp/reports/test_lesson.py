@@ -158,8 +158,8 @@ def test_it_has_the_colours_and_the_fonts_of_the_sheets_and_their_head_and_foot(
 
 def test_the_head_tells_card_and_progress(parts: dict[str, Any]) -> None:
     read = Read(made(parts, []))
-    for told in ("Arenas | & <more>", "arena", "1.0.0", "u-1", "ab" * 32, "2 March 2025, 12:30:00 UTC"):
-        assert told in read.text
+    for text in ("Arenas | & <more>", "arena", "1.0.0", "u-1", "ab" * 32, "2 March 2025, 12:30:00 UTC"):
+        assert text in read.text
     assert "1 of 3 steps approved" in read.text
     assert "33%" in read.text
     assert "Bump <up>1 / 2" in read.text
@@ -176,7 +176,7 @@ def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: 
     ]
     read = Read(made(parts, events))
     assert read.entries == ["e1", "e2", "e3"]
-    places = [read.text.index(told) for told in ("1 March 2025", "late", "2 March 2025\n", "early", "later")]
+    places = [read.text.index(text) for text in ("1 March 2025", "late", "2 March 2025\n", "early", "later")]
     assert places == sorted(places)
     assert read.text.count("\n2 March 2025\n") == 1
 
@@ -205,7 +205,7 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
 
 
 @pytest.mark.parametrize(
-    ("kind", "data", "told"),
+    ("kind", "data", "text"),
     [
         ("navigation.set", {"sync_requested": False}, "Went to “First”"),
         ("navigation.moved", {"level": "step", "delta": -1, "moved": -1}, "Moved back to “First”"),
@@ -233,9 +233,9 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
     ],
 )
 def test_what_happened_is_said_in_words(
-    parts: dict[str, Any], event: Make, kind: str, data: dict[str, Any], told: str
+    parts: dict[str, Any], event: Make, kind: str, data: dict[str, Any], text: str
 ) -> None:
-    assert told in Read(made(parts, [event(kind, data=data)])).text
+    assert text in Read(made(parts, [event(kind, data=data)])).text
 
 
 def test_a_checkpoint_shows_its_proof_and_the_arena(parts: dict[str, Any], event: Make) -> None:
@@ -295,7 +295,7 @@ def test_the_activity_of_the_card_marks_where_it_is_open(
     assert unescape(title) == marked
     read = Read(text)
     assert f"{said}\n" in read.text
-    places = [read.text.index(told) for told in ("steps approved", said, "Events\n")]
+    places = [read.text.index(words) for words in ("steps approved", said, "Events\n")]
     assert places == sorted(places)
 
 

@@ -124,7 +124,7 @@ class Api:
         authorization: str | None = "as the route wants",
         status: int | None = None,
     ) -> webtest.TestResponse:
-        """Ask, with the credentials that the route wants unless told otherwise; the answer must be a documented one."""
+        """Send a request, by default with the route's credentials; the response must be a documented one."""
         route = route_of(method, path)
         sent = dict(headers or {})
         if authorization == "as the route wants":

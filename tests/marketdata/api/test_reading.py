@@ -269,18 +269,18 @@ def test_coverage(api: Api, tick: Make) -> None:
     def note(start: int, end: int, state: str) -> None:
         api("PUT", "/v1/coverage", {"symbol": symbol, "from": start, "to": end, "state": state}, status=200)
 
-    def told() -> list[tuple[float, float, str]]:
+    def ranges_in_days() -> list[tuple[float, float, str]]:
         ranges = api.get(f"/v1/coverage?symbol={symbol}")["ranges"]
         return [(each["from"] / DAY, each["to"] / DAY, each["state"]) for each in ranges]
 
-    assert told() == []
+    assert ranges_in_days() == []
     note(8 * DAY, 12 * DAY, "indexed")
-    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 12, "no_trades")]
+    assert ranges_in_days() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 12, "no_trades")]
     note(20 * DAY, 21 * DAY, "failed")
     note(11 * DAY, 20 * DAY, "failed")
-    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 21, "failed")]
+    assert ranges_in_days() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 21, "failed")]
     note(10 * DAY + DAY // 2, 30 * DAY, "indexed")
-    assert told() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 30, "no_trades")]
+    assert ranges_in_days() == [(8, 10, "no_trades"), (10, 11, "indexed"), (11, 30, "no_trades")]
     assert api("GET", f"/v1/coverage?symbol={symbol}", authorization=f"Bearer {api.tokens['write']}", status=200)
 
 

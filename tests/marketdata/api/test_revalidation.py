@@ -17,7 +17,7 @@ FORMS = ("/v1/chart?symbol={}&interval=1m", "/v1/chart?symbol={}&interval=1m&for
          "/v1/ticks?symbol={}&format=csv&limit=5")  # fmt: skip
 
 
-def told(api: Api, path: str, tag: str | None = None) -> tuple[str, str]:
+def body_and_tag(api: Api, path: str, tag: str | None = None) -> tuple[str, str]:
     """The body, without the time that it was asked at, and its tag."""
     response = api("GET", path, headers={} if tag is None else {"If-None-Match": tag}, status=200)
     body = response.text
@@ -32,14 +32,14 @@ def test_an_alias_that_is_pointed_elsewhere(api: Api, tick: Make, admin: psycopg
     # In one transaction, so that counters and all else but the symbols are the same.
     api.ingest(tick(symbol=one, price="1"), tick(symbol=two, price="2"))
     admin.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, one))
-    first, tag = told(api, path.format(alias))
-    assert told(api, path.format(alias)) == (first, tag)
+    first, tag = body_and_tag(api, path.format(alias))
+    assert body_and_tag(api, path.format(alias)) == (first, tag)
     api("GET", path.format(alias), headers={"If-None-Match": tag}, status=304)
     admin.execute("UPDATE market_aliases SET symbol = %s WHERE alias = %s", (two, alias))
-    second, other = told(api, path.format(alias), tag)
+    second, other = body_and_tag(api, path.format(alias), tag)
     assert second != first
     assert other != tag
-    assert told(api, path.format(alias)) == (second, other) == told(api, path.format(two))
+    assert body_and_tag(api, path.format(alias)) == (second, other) == body_and_tag(api, path.format(two))
 
 
 @pytest.mark.parametrize("path", FORMS)
@@ -48,15 +48,15 @@ def test_a_table_that_was_filled_anew(api: Api, tick: Make, admin: psycopg.Conne
     symbol = f"ANEW:{FORMS.index(path)}"
     path = path.format(symbol)
     api.ingest(tick(symbol=symbol, price="1"))
-    first, tag = told(api, path)
-    assert told(api, path) == (first, tag)
+    first, tag = body_and_tag(api, path)
+    assert body_and_tag(api, path) == (first, tag)
     for table in ("md_ticks_v1", "md_symbols_v1"):
         admin.execute(f"DELETE FROM {table} WHERE symbol = %s", (symbol,))
     api.ingest(tick(symbol=symbol, price="2"))
-    second, other = told(api, path, tag)
+    second, other = body_and_tag(api, path, tag)
     assert second != first
     assert other != tag
-    assert told(api, path) == (second, other)
+    assert body_and_tag(api, path) == (second, other)
 
 
 @pytest.mark.parametrize("path", FORMS)
@@ -70,4 +70,4 @@ def test_a_tag_names_cluster_table_and_transaction(
         "WHERE symbol = 'WHERE:A'"
     ).fetchone()
     assert row is not None
-    assert ".".join(("WHERE:A", *map(str, row))) in told(api, path.format("WHERE:A"))[1]
+    assert ".".join(("WHERE:A", *map(str, row))) in body_and_tag(api, path.format("WHERE:A"))[1]

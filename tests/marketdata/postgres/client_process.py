@@ -47,7 +47,7 @@ def python_for(user: int | None) -> str | None:
 
 
 class ClientProcess:
-    """A process that holds a client until it is told to go or killed."""
+    """A process that holds a client until it is asked to end or killed."""
 
     def __init__(self, state_dir: Path, user: int | None = None) -> None:
         self._process = subprocess.Popen(

@@ -87,7 +87,7 @@ def rollups(ticks: Iterable[Tick]) -> list[tuple[Any, ...]]:
     return [
         (
             res, c.opened, *map(text, (c.open, c.high, c.low, c.close, c.volume, c.quote)), vwap(c.quote, c.volume),
-            c.n, *c.first, *c.last, c.max_block, told(c),
+            c.n, *c.first, *c.last, c.max_block, json_prefix(c),
         )
         for res, interval in LEVELS.items()
         for c in candles(ticks, interval)
@@ -170,10 +170,10 @@ def _flat(made: list[Candle], opened: int, end: int) -> Candle:
 def _row(candle: Candle, now: int, finalized: int | None) -> str:
     closed = candle.end <= now
     final = closed and (candle.max_block is None or (finalized is not None and candle.max_block <= finalized))
-    return f'{told(candle)},"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
+    return f'{json_prefix(candle)},"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
 
 
-def told(candle: Candle) -> str:
+def json_prefix(candle: Candle) -> str:
     """The JSON of a candle up to what depends on when it is asked for."""
     assert candle.opened % SECOND == 0
     numbers = {

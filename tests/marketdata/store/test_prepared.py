@@ -37,18 +37,18 @@ def test_a_statement_is_prepared_once_for_each_connection(database: str) -> None
 
 
 def test_statements_that_the_driver_let_go_are_prepared_anew(database: str) -> None:
-    def told(connection: Connection) -> list[prepared.Row]:
+    def rows(connection: Connection) -> list[prepared.Row]:
         return prepared.rows(connection, b"SELECT 'again'::text", {})
 
     with psycopg.connect(database, autocommit=True, prepare_threshold=0) as connection:
-        assert told(connection) == [(b"again",)]
+        assert rows(connection) == [(b"again",)]
         with connection.transaction(force_rollback=True):
             connection.execute("SELECT 1")
         known = connection.execute("SELECT statement FROM pg_prepared_statements", prepare=False).fetchall()
         assert known == []
         with connection.transaction():
-            assert told(connection) == [(b"again",)]
-        assert told(connection) == told(connection) == [(b"again",)]
+            assert rows(connection) == [(b"again",)]
+        assert rows(connection) == rows(connection) == [(b"again",)]
 
 
 def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:

@@ -51,8 +51,8 @@ def test_pages_hold_every_tick_once_in_order(conn: Connection, version: Version,
             if (start is None or each.ts >= start) and (end is None or each.ts <= end)
         ]
         sort = "asc" if start is not None else "desc"  # the way that the pages go
-        told = follow(conn, version, symbol, start=start, end=end, limit=limit, sort=sort)
-        assert [(each.ts, each.seq, each.id) for each in told] == (expected if start is not None else expected[::-1])
+        paged = follow(conn, version, symbol, start=start, end=end, limit=limit, sort=sort)
+        assert [(each.ts, each.seq, each.id) for each in paged] == (expected if start is not None else expected[::-1])
         other = "desc" if sort == "asc" else "asc"
         first, turned = (
             on(ticks.read(conn, version, symbol, start=start, end=end, limit=limit, sort=way)) for way in (sort, other)

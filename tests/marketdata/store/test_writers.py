@@ -71,7 +71,7 @@ class Crowd:
                 done.result(120)
 
     def until_it_goes(self, attempt: Callable[[], object]) -> None:
-        """What a client does who is told to try again."""
+        """Repeat the attempt as long as it fails with a conflict, as a client must."""
         while True:
             try:
                 with translated():
@@ -139,7 +139,7 @@ def test_eight_writers_of_every_kind(conn: Connection, database: str, version: V
         crowd.run(seed, [in_batches] * 3 + [reorganising] * 2 + [by_plain_sql] * 3)
         for symbol in crowd.symbols:
             assert stored_rollups(conn, version, symbol) == rollups(stored_ticks(conn, version, symbol))
-        # A deadlock is nobody's to repeat; REPEATABLE READ is told 40001, and only by that.
+        # Deadlocks must not occur. The only SQLSTATE allowed is 40001 (serialization failure), under REPEATABLE READ.
         assert set(crowd.states) <= {"40001"}
 
 

@@ -65,7 +65,7 @@ def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("expect", "told"),
+    ("expect", "zones"),
     [
         (
             {"log[0].n": "7", "log[1].at": "8", "log[1].n": "16", "log[3].at": "40", "log[3].n": "8", "log[2].n": "9"},
@@ -79,13 +79,13 @@ def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
     ],
 )  # fmt: skip
 def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none(
-    expect: dict[str, str], told: list[tuple[str, int, str]]
+    expect: dict[str, str], zones: list[tuple[str, int, str]]
 ) -> None:
     values = {f"a.{name}": number for name, number in expect.items()}
     arena = arena_from_card(RECIPE, snapshot(**{"a.used": "48", "a.n": "4"}, **values))
     assert arena is not None
     found = [(region.use, region.end, region.name) for region in regions(arena)]
-    assert found == [*told, ("free", None, "free")]
+    assert found == [*zones, ("free", None, "free")]
     assert memory_map("k", "Some", arena, Room(60, 100)).description == "48 bytes used, 4 blocks"
 
 
