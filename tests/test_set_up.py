@@ -389,7 +389,7 @@ def test_another_account_uses_the_finished_environment_and_writes_nothing(shared
     assert written(shared.root.parent) == state
 
 
-def test_another_account_is_told_the_owner_and_the_command(shared: Machine) -> None:
+def test_another_account_gets_the_owner_and_the_command(shared: Machine) -> None:
     shared.root.chmod(0o777)  # being able to write is not being the owner
     for again in (False, True):
         done = shared.run(launcher="bin/marketdata-db", user=NOBODY)
@@ -399,7 +399,7 @@ def test_another_account_is_told_the_owner_and_the_command(shared: Machine) -> N
         shared.set_up("card")
 
 
-def test_another_account_is_told_of_a_missing_program_alone(shared: Machine) -> None:
+def test_another_account_gets_only_the_missing_program(shared: Machine) -> None:
     shared.set_up("card")
     shared.remove("tmux")
     done = shared.run(user=NOBODY)
@@ -477,7 +477,7 @@ def test_the_market_data_want_none_of_the_cards_programs(machine: Machine) -> No
     assert done.stdout == "ran -P -m marketdata db --help\n"
 
 
-def test_a_postgresql_is_installed_where_nobody_need_be_asked(machine: Machine) -> None:
+def test_postgresql_is_installed_where_no_password_is_needed(machine: Machine) -> None:
     shutil.rmtree(machine.postgresql / "15")
     machine.add_postgresql(13)
     machine.add("apt-get", APT_GET)
@@ -490,7 +490,7 @@ def test_a_postgresql_is_installed_where_nobody_need_be_asked(machine: Machine) 
     assert machine.installs == [["market"]]
 
 
-def test_without_postgresql_a_user_gets_it_as_a_package_and_root_is_told(state_dir: Path) -> None:
+def test_without_postgresql_a_user_gets_it_as_a_package_and_root_does_not(state_dir: Path) -> None:
     machine = Machine(state_dir)
     shutil.rmtree(machine.postgresql / "15")
     if os.geteuid() == 0:
@@ -559,7 +559,7 @@ def test_an_editor_without_termdebug_is_not_enough(machine: Machine) -> None:
     assert "sudo apt-get install neovim-runtime\n" in done.stderr
 
 
-def test_missing_programs_are_installed_where_nobody_need_be_asked(machine: Machine) -> None:
+def test_missing_programs_are_installed_where_no_password_is_needed(machine: Machine) -> None:
     machine.remove("nvim")
     machine.add("apt-get", APT_GET)
     machine.add("sudo", SUDO)
@@ -577,7 +577,7 @@ def test_an_installation_that_brings_nothing_ends_with_the_message(machine: Mach
     assert "Missing on this machine (names of Debian packages): neovim\n" in done.stderr
 
 
-def test_a_sudo_that_asks_is_not_used(state_dir: Path) -> None:
+def test_a_sudo_that_needs_a_password_is_not_used(state_dir: Path) -> None:
     machine = Machine(state_dir)
     machine.remove("nvim")
     machine.add("apt-get", APT_GET)

@@ -90,7 +90,7 @@ def test_redraw_at_a_prompt_fits_and_frees(calm: Stage) -> None:
 
 
 @pytest.mark.parametrize("busy", ["r", ":while 1<Bar>endwhile<CR>"], ids=["awaits a key", "runs a script"])
-def test_redraw_fits_a_neovim_that_cannot_be_asked_and_it_follows_when_it_goes_on(calm: Stage, busy: str) -> None:
+def test_redraw_resizes_a_busy_neovim_which_follows_when_it_continues(calm: Stage, busy: str) -> None:
     last = calm.tcp.get("/api/events?limit=1000")["last_seq"]
     cols = 90 + len(busy)  # another size each time
     keys(calm, busy)

@@ -177,7 +177,9 @@ def test_a_fork_replay_is_proved_and_says_how_it_was_made(shared: Stage) -> None
     assert observed[0] == observed[2]
 
 
-def test_a_copy_that_is_proved_wrong_gives_way_to_a_new_run(shared: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
+    shared: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def observed(*args: Any) -> dict[str, Any]:
         seen.append(noted(*args))
         return seen[-1]
@@ -200,7 +202,7 @@ def test_a_copy_that_is_proved_wrong_gives_way_to_a_new_run(shared: Stage, monke
     assert answer.json["observed"] == seen[3]
 
 
-def test_a_drift_is_told_of_a_new_run_only(shared: Stage) -> None:
+def test_a_drift_is_reported_only_after_a_new_run(shared: Stage) -> None:
     for _ in range(2):
         answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(DRIFTED))
         problem = assert_problem(answer, 409, "snapshot_drift")

@@ -37,7 +37,7 @@ def stage(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
         stage.close()
 
 
-def test_everything_goes_on_while_the_clock_goes_back(stage: Stage) -> None:
+def test_the_service_works_while_the_clock_is_set_back(stage: Stage) -> None:
     api = stage.tcp
     texts = [f"note {number}" for number in range(5)]
     for text in texts:

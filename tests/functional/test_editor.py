@@ -102,7 +102,7 @@ def test_a_buffer_name_that_is_no_utf8_stays_text(editor: Editor, nvim: NeovimCo
     assert editor.state()["buffer"]["name"].encode().endswith("/a\ufffd".encode())
 
 
-def test_the_cursor_goes_where_it_is_put(editor: Editor, nvim: NeovimConnection) -> None:
+def test_the_cursor_is_set(editor: Editor, nvim: NeovimConnection) -> None:
     assert editor.set_cursor(2, 7)["cursor"] == {"row": 2, "column": 7}
     assert ask(nvim, "[line('.'), col('.')]") == [2, 8]
     # The last byte, the second byte of a character, and the column after the end, as Neovim shows them.
@@ -171,7 +171,7 @@ def test_a_neovim_that_awaits_a_key_refuses_the_cursor_and_takes_input(editor: E
     assert eventually(lambda: editor.state()["cursor"]) == {"row": 1, "column": 0}
 
 
-def test_getchar_of_a_script_hangs_nobody(editor: Editor, nvim: NeovimConnection) -> None:
+def test_getchar_in_a_script_blocks_no_call(editor: Editor, nvim: NeovimConnection) -> None:
     editor.input(":let g:key = getchar()<CR>")
     assert editor.availability()["available"] is True
     editor.state()
@@ -193,7 +193,7 @@ def test_a_busy_script_is_seen_bounded_and_interrupted_by_input(editor: Editor) 
     assert eventually(lambda: editor.state()["cursor"]) == {"row": 1, "column": 0}
 
 
-def test_a_cursor_request_that_comes_late_moves_nothing(editor: Editor, nvim: NeovimConnection) -> None:
+def test_a_late_cursor_request_moves_nothing(editor: Editor, nvim: NeovimConnection) -> None:
     # Between the question for the mode and the call Neovim begins to wait: the call stays in its queue.
     connection = editor._connect()
     asked = connection.mode

@@ -37,7 +37,7 @@ def rpc_threads() -> list[threading.Thread]:
     return [thread for thread in threading.enumerate() if thread.name == "neovim-rpc"]
 
 
-def test_a_call_answers_and_an_error_of_neovim_is_ours(connection: NeovimConnection) -> None:
+def test_a_call_returns_its_result_and_an_error_of_neovim_is_translated(connection: NeovimConnection) -> None:
     assert connection.call("nvim_eval", "6 * 7", timeout=LONG) == 42
     with pytest.raises(Conflict) as refused:
         connection.call("nvim_eval", "nonsense(", timeout=LONG)
@@ -45,7 +45,7 @@ def test_a_call_answers_and_an_error_of_neovim_is_ours(connection: NeovimConnect
     assert connection.mode(LONG) == ("n", False)
 
 
-def test_signal_handlers_of_the_process_stay(connection: NeovimConnection) -> None:
+def test_signal_handlers_of_the_process_are_unchanged(connection: NeovimConnection) -> None:
     import signal
 
     before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
@@ -54,7 +54,7 @@ def test_signal_handlers_of_the_process_stay(connection: NeovimConnection) -> No
     assert [thread.name for thread in rpc_threads()]  # a thread of its own
 
 
-def test_a_key_that_is_awaited_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:
+def test_neovim_waiting_for_a_key_delays_calls_but_not_the_mode(connection: NeovimConnection) -> None:
     connection.call("nvim_input", "r", timeout=LONG)
     assert eventually(lambda: connection.mode(LONG).blocking)
     with pytest.raises(TooSlow):
@@ -63,7 +63,7 @@ def test_a_key_that_is_awaited_delays_calls_but_not_the_mode(connection: NeovimC
     assert connection.call("nvim_eval", "2", timeout=LONG) == 2
 
 
-def test_a_script_delays_the_mode_but_not_input_and_a_new_connection_comes_through(
+def test_a_script_delays_the_mode_but_neither_input_nor_a_new_connection(
     neovim: NeovimProcess, connection: NeovimConnection
 ) -> None:
     connection.call("nvim_input", ":while 1<Bar>endwhile<CR>", timeout=LONG)
@@ -76,7 +76,7 @@ def test_a_script_delays_the_mode_but_not_input_and_a_new_connection_comes_throu
     late.close()
 
 
-def test_a_loop_in_lua_answers_nobody_and_is_left_at_once(neovim: NeovimProcess, connection: NeovimConnection) -> None:
+def test_close_does_not_wait_for_an_endless_lua_loop(neovim: NeovimProcess, connection: NeovimConnection) -> None:
     connection.call("nvim_input", ":lua while true do end<CR>", timeout=LONG)
     with pytest.raises(TooSlow):
         eventually(lambda: connection.call("nvim_input", "", timeout=SOON) is None)
@@ -89,7 +89,7 @@ def test_a_loop_in_lua_answers_nobody_and_is_left_at_once(neovim: NeovimProcess,
     assert connection.ended.is_set()
 
 
-def test_a_late_answer_is_dropped_and_later_ones_are_right(connection: NeovimConnection) -> None:
+def test_a_late_response_is_dropped_and_later_ones_are_matched(connection: NeovimConnection) -> None:
     connection.call("nvim_input", "r", timeout=LONG)
     assert eventually(lambda: connection.mode(LONG).blocking)
     with pytest.raises(TooSlow):
@@ -112,7 +112,7 @@ def test_a_kill_fails_the_open_call_and_all_later_ones(neovim: NeovimProcess, co
         connection.call("nvim_eval", "1", timeout=LONG)
 
 
-def test_no_socket_and_a_stale_socket_say_so(neovim: NeovimProcess, state_dir: Path) -> None:
+def test_a_missing_and_a_stale_socket_are_named_in_the_error(neovim: NeovimProcess, state_dir: Path) -> None:
     absent = NeovimConnection(str(state_dir / "absent.sock"))
     with pytest.raises(EditorUnavailable, match=r"absent\.sock"):
         absent.call("nvim_eval", "1", timeout=LONG)
@@ -122,7 +122,7 @@ def test_no_socket_and_a_stale_socket_say_so(neovim: NeovimProcess, state_dir: P
         stale.mode(LONG)
 
 
-def test_close_is_idempotent_ends_open_calls_and_comes_at_any_time(neovim: NeovimProcess) -> None:
+def test_close_is_idempotent_ends_open_calls_and_may_be_called_at_any_time(neovim: NeovimProcess) -> None:
     connection = NeovimConnection(neovim.path)
     connection.call("nvim_input", "r", timeout=LONG)
     assert eventually(lambda: connection.mode(LONG).blocking)

@@ -104,7 +104,7 @@ def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tupl
 # -- replays from a checkpoint ---------------------------------------------------------------------------------------
 
 
-def test_a_restarted_stop_has_its_values_and_its_sign(session: RunningSession) -> None:
+def test_a_restarted_stop_has_its_values_and_its_mark(session: RunningSession) -> None:
     ways = [replayed(session, stop) for stop in (FIRST, LATER, MARKED, FIRST, LATER, MARKED, MARKED, FIRST)]
     assert [method for method, _ in ways] == ["rerun"] * 3 + ["fork"] * 5
     assert [reported for _, reported in ways[3:]] == [ways[index][1] for index in (0, 1, 2, 2, 0)]
@@ -185,7 +185,7 @@ def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSe
     "command",
     ["checkpoint", "restart 0", "watch count", "kill", "run", "detach", "inferior 1\radd-inferior\rinferior 2"],
 )
-def test_whatever_the_learner_did_leads_to_a_rerun(session: RunningSession, command: str) -> None:
+def test_any_command_of_the_learner_leads_to_a_rerun(session: RunningSession, command: str) -> None:
     _, reported = replayed(session, LATER)
     replayed(session, FIRST)
     session.gdb(command)
@@ -227,7 +227,7 @@ def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: Runni
     eventually(lambda: len(programs(session)) == 6)
 
 
-def test_whatever_is_killed_while_checkpoints_are_taken_later_replays_succeed(
+def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken(
     session: RunningSession, loops: Callable[..., int]
 ) -> None:
     chosen = random.Random(5)
@@ -315,7 +315,7 @@ def test_gdb_holds_no_more_files_after_many_replays(session: RunningSession, loo
     assert held[1] <= held[0] + 5  # a connection or a checkpoint under way
 
 
-def test_none_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
+def test_no_checkpoint_outlives_its_session(tool: SessionTool, tmp_path: Path) -> None:
     own = RunningSession(tool, TestCard(tmp_path / "card", "other"), "own")
     for stop in (FIRST, LATER, FIRST):
         replayed(own, stop)

@@ -97,7 +97,7 @@ def _output(*command: str | Path) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def test_the_file_runs_nothing_and_asks_for_nothing(shown: SheetPage) -> None:
+def test_the_file_runs_no_script_and_fetches_nothing(shown: SheetPage) -> None:
     assert shown.page.locator("script").count() == 0
     assert shown.fetched == []
     assert shown.events == []

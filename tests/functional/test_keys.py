@@ -171,7 +171,7 @@ def test_a_table_with_other_keys_binds_those(api: Application, nvim: NeovimConne
         ("<M-Right>", "/api/navigation/move", {"delta": 1}, "next: t1/b1 (the last)"),
     ],
 )
-def test_a_key_asks_the_application_and_shows_the_result(
+def test_a_key_sends_a_request_and_shows_the_result(
     api: Application, nvim: NeovimConnection, keys: str, path: str, body: dict[str, Any], message: str
 ) -> None:
     when_bound(nvim)
@@ -276,7 +276,7 @@ def test_a_message_is_cut_to_what_fits(api: Application, nvim: NeovimConnection,
     assert nvim.mode(10) == ("n", False)
 
 
-def test_a_command_line_being_typed_is_left_alone_and_told_later(api: Application, nvim: NeovimConnection) -> None:
+def test_a_message_waits_while_a_command_line_is_typed(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
     api.held = threading.Event()
     press(nvim, "<F2>")
@@ -315,7 +315,7 @@ def test_nothing_is_bound_until_the_application_answers_and_then_all(state_dir: 
     assert len(api.requests) == known
 
 
-def test_without_the_variable_the_reason_is_told(state_dir: Path) -> None:
+def test_without_the_variable_the_reason_is_shown(state_dir: Path) -> None:
     with neovim_with_ui(state_dir / "n", *LOAD) as neovim:
         nvim = NeovimConnection(neovim.path)
         nvim.call("nvim_command", "CardKeys", timeout=10)

@@ -75,7 +75,7 @@ def test_nothing_reaches_out_of_the_window(shown: SheetPage, width: int) -> None
     assert shown.page.evaluate("document.documentElement.scrollWidth") == width
 
 
-def test_who_cannot_see_hears_where_the_card_is_open(shown: SheetPage) -> None:
+def test_a_screen_reader_gets_the_position_where_the_card_is_open(shown: SheetPage) -> None:
     section = shown.page.get_by_role("region", name="Current position")
     shapes = section.get_by_role("group", name="Activity: An arena allocator in C")
     (marked,) = [link for link in shapes.get_by_role("link").all() if link.get_attribute("aria-current") == "location"]
@@ -83,7 +83,7 @@ def test_who_cannot_see_hears_where_the_card_is_open(shown: SheetPage) -> None:
     assert marked.get_attribute("href") == f"http://127.0.0.1:8080/#{KEY.rsplit('/', 2)[0]}"
 
 
-def test_it_is_set_in_the_fonts_of_the_sheets_and_asks_for_nothing(shown: SheetPage) -> None:
+def test_it_uses_the_fonts_of_the_sheets_and_fetches_nothing(shown: SheetPage) -> None:
     loaded = "[...document.fonts].filter(one => one.status === 'loaded').map(one => one.family.replaceAll('\"', ''))"
     assert set(shown.page.evaluate(loaded)) >= {"Noto Sans", "Noto Sans Mono"}
     assert shown.fetched == []

@@ -186,7 +186,7 @@ def test_http_1_0_closes(client: socket.socket, listener: Listener) -> None:
     assert ended(client)
 
 
-def test_a_body_comes_in_pieces_and_in_chunks(client: socket.socket, listener: Listener) -> None:
+def test_a_body_is_received_in_parts_and_in_chunks(client: socket.socket, listener: Listener) -> None:
     json_body = "Content-Type: application/json"
     client.sendall(head(listener, "POST /x HTTP/1.1", json_body, "Content-Length: 6"))
     for byte in b"{    }":
@@ -510,7 +510,7 @@ def test_a_client_that_leaves_ends_its_stream(client: socket.socket, listener: L
     assert app.closed.wait(WAIT)
 
 
-def test_a_client_that_leaves_before_its_answer_hurts_nobody(
+def test_a_client_that_leaves_before_its_response_affects_no_other(
     client: socket.socket, listener: Listener, settings: Settings, app: App
 ) -> None:
     client.sendall(head(listener, "GET /wait HTTP/1.1"))

@@ -91,7 +91,7 @@ def test_a_replay_and_what_it_leaves(inspect: Inspect) -> None:
     assert "call session_binding again" in refused["content"][0]["text"]
 
 
-def test_wrong_arguments_are_told_by_name(inspect: Inspect) -> None:
+def test_wrong_arguments_are_reported_by_name(inspect: Inspect) -> None:
     status, refused = call(inspect, "pane_fit", {"cols": 3})
     assert (status, refused["isError"], refused["structuredContent"]["code"]) == (FAILED, True, "invalid_arguments")
     assert "/cols" in refused["content"][0]["text"]

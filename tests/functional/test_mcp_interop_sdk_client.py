@@ -150,7 +150,7 @@ def test_progress(transport: Transport, revision: str) -> None:
 
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
-def test_a_call_given_up_is_told_to_stop(transport: Transport, revision: str, how: str) -> None:
+def test_an_abandoned_call_is_cancelled(transport: Transport, revision: str, how: str) -> None:
     async def script(opened: ClientSession) -> None:
         begun = anyio.Event()
 

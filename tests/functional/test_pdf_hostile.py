@@ -119,7 +119,7 @@ def test_the_same_sheets_give_the_same_bytes(cache: Path) -> None:
     assert set_(*small(), "karta-5a", cache)[1].pdf == set_(*small(), "karta-5a", cache)[1].pdf
 
 
-def test_a_family_that_is_not_here_is_told_of_and_set_in_noto(
+def test_a_missing_font_family_is_reported_and_set_in_noto(
     cache: Path, tmp_path: Path, pytestconfig: pytest.Config
 ) -> None:
     if not pytestconfig.getoption("full"):

@@ -56,7 +56,7 @@ def expected_health(file: Path) -> dict[str, Any]:
     return {"ok": True, "reason": None}
 
 
-def test_every_endpoint_serves_whatever_becomes_of_the_card(
+def test_every_endpoint_serves_while_the_card_file_changes(
     service: Service, loops: Callable[..., int], caplog: pytest.LogCaptureFixture
 ) -> None:
     file = service.services.card_loader.current().path

@@ -151,7 +151,7 @@ BOTH = pytest.mark.parametrize("transport", ["tcp", "unix"])
 
 
 @BOTH
-def test_a_thousand_connections_held_open_keep_nobody_out(served: Served, transport: str) -> None:
+def test_a_thousand_open_connections_refuse_no_client(served: Served, transport: str) -> None:
     before = counts()
     held = [served.connect(transport) for _ in range(1000)]
     for number, client in enumerate(held):
@@ -177,7 +177,7 @@ def test_beyond_its_room_the_longest_idle_gives_way(serve: Callable[..., Served]
     assert status(held[-1]) == 200
 
 
-def test_few_descriptors_keep_nobody_out(card_environment: dict[str, str], state_dir: Path) -> None:
+def test_a_low_descriptor_limit_refuses_no_client(card_environment: dict[str, str], state_dir: Path) -> None:
     """More connections than the service may have files; its soft limit is lower still, which it raises by itself."""
     limited = ["sh", "-c", 'ulimit -n 600 && ulimit -S -n 300 && exec "$@"', "sh"]
     own = {"CARD_SOURCE": str(make_card(state_dir / "card")), "CARD_STATE_DIR": str(state_dir / "state")}
@@ -277,7 +277,7 @@ def test_clients_that_drip_give_their_workers_back(
 
 
 @pytest.mark.usefixtures("shallow")
-def test_a_client_that_drips_is_closed_even_if_nobody_waits(
+def test_a_slow_reader_is_closed_even_if_no_client_waits(
     serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(connections, "MIN_RATE", 4 * RATE)
@@ -320,7 +320,7 @@ def test_what_is_written_aside_has_a_bound(serve: Callable[..., Served]) -> None
 
 
 @BOTH
-def test_a_large_answer_that_nobody_reads_costs_no_worker(served: Served, transport: str) -> None:
+def test_a_large_response_that_is_not_read_occupies_no_worker(served: Served, transport: str) -> None:
     slow = [served.rude(transport, "GET /large HTTP/1.1") for _ in range(2 * WORKERS)]
     assert served.seconds() < 5 * QUICK  # a few hundred megabytes are written aside meanwhile
     response = http.client.HTTPResponse(slow[0])
@@ -329,7 +329,7 @@ def test_a_large_answer_that_nobody_reads_costs_no_worker(served: Served, transp
 
 
 @BOTH
-def test_a_request_that_comes_byte_by_byte_is_answered(served: Served, transport: str) -> None:
+def test_a_request_received_byte_by_byte_is_answered(served: Served, transport: str) -> None:
     client = served.connect(transport)
     for byte in served.head("POST / HTTP/1.1", "Content-Type: application/json", "Content-Length: 2") + b"{}":
         client.send(bytes([byte]))

@@ -167,7 +167,7 @@ def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestC
 
 
 @pytest.mark.parametrize("stream", ["stdout", "stderr"])
-def test_a_reader_that_goes_away_ends_the_command_without_a_word(tool: SessionTool, stream: str) -> None:
+def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, stream: str) -> None:
     gone, end = os.pipe()
     os.close(gone)
     command = [sys.executable, "-P", "-m", "cardapp.container", "list" if stream == "stdout" else "reset"]

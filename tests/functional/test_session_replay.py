@@ -114,7 +114,7 @@ def test_an_arena_that_is_not_there_is_no_failure(session: RunningSession) -> No
     assert "no_such_arena" in got["allocator_error"]
 
 
-def test_the_stages_are_told_in_order(session: RunningSession) -> None:
+def test_the_stages_are_reported_in_order(session: RunningSession) -> None:
     heard: list[tuple[float, float | None, str | None]] = []
     request = session.request(at("/* after */"))
     result = session.call("checkpoint_replay", request, on_progress=lambda *report: heard.append(report))
@@ -139,7 +139,7 @@ def test_the_sign_and_the_cursor_follow(session: RunningSession) -> None:
         assert shown(session) == ("target.c", line, [line])
 
 
-def test_a_closed_code_window_comes_back(session: RunningSession) -> None:
+def test_a_closed_code_window_is_opened_again(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     session.editor("execute('enew | only')")
     session.editor("execute('buffer ' .. bufnr('gdb$'))")
@@ -278,7 +278,7 @@ def test_a_harmless_signal_does_not_end_a_replay(session: RunningSession) -> Non
 
 
 @pytest.mark.parametrize("behaviour", ["loop", "deaf", "flood", "stdin"])
-def test_a_program_that_never_comes_there_is_ended(session: RunningSession, behaviour: str) -> None:
+def test_a_program_that_never_reaches_the_stop_is_ended(session: RunningSession, behaviour: str) -> None:
     session.card.behave(behaviour)
     refusal = session.refusal(at("/* after */"), timeout_ms=1000)
     assert (refusal["code"], refusal["reached"]) == ("replay_timeout", 0)
@@ -289,7 +289,7 @@ def test_a_program_that_never_comes_there_is_ended(session: RunningSession, beha
     assert session.state()["state"] in ("none", "exited")
 
 
-def test_the_state_is_told_while_a_program_floods(session: RunningSession) -> None:
+def test_the_state_is_reported_while_a_program_floods_its_output(session: RunningSession) -> None:
     session.card.behave("flood")
     cancel = threading.Event()
     outcome: list[BaseException] = []
@@ -340,7 +340,7 @@ def awaits_line(session: RunningSession) -> bool:
 # -- ending and losing it --------------------------------------------------------------------------------------------
 
 
-def test_a_failed_build_is_told_with_the_compilers_words(session: RunningSession) -> None:
+def test_a_failed_build_is_reported_with_the_compiler_output(session: RunningSession) -> None:
     source = session.path / "work" / "probe" / "target.c"
     good = source.read_text()
     try:

@@ -61,7 +61,7 @@ def received(client: Client, seconds: float = 10.0) -> Any:
     return json.loads(text)
 
 
-def test_the_control_state_comes_at_once_and_at_every_change(service: Service) -> None:
+def test_the_control_state_is_sent_at_once_and_at_every_change(service: Service) -> None:
     api = Api.tcp(service.listener.port)
     clients = [connect(service, LIVE) for _ in range(3)]
     for client in clients:

@@ -139,7 +139,9 @@ def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempP
     return settings
 
 
-def test_a_login_that_may_not_make_roles_is_told_so(fresh: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_login_that_may_not_create_roles_gets_an_explanation(
+    fresh: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("marketdata.bootstrap.database.READER", "another_reader")
     with connect(url(fresh)) as connection:
         connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
@@ -363,7 +365,7 @@ def test_first_starts_at_the_same_time_make_one_token_of_each_scope(fresh: Setti
     assert prepare(fresh) == ["schema: up to date", f"role {READER}: already exists"]
 
 
-def test_a_token_file_of_another_database_is_told_of_and_kept(fresh: Settings) -> None:
+def test_a_token_file_of_another_database_is_reported_and_kept(fresh: Settings) -> None:
     prepare(fresh)
     path = fresh.secrets_dir / "read.json"
     foreign = {"token": token.generate(), "scope": "read", "name": "read"}

@@ -98,7 +98,7 @@ def test_a_reserved_file_is_private_and_goes_when_it_stays_empty(tmp_path: Path)
     assert secretfile.read(path) == TOKEN
 
 
-def test_a_place_that_can_hold_no_file_is_told_of(tmp_path: Path) -> None:
+def test_a_path_that_can_hold_no_file_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "none" / "read.json"
     with pytest.raises(UsageError, match=r"read\.json cannot be created: No such file"), secretfile.reserved(path):
         pass

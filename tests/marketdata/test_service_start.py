@@ -46,7 +46,7 @@ def answer(url: str, token: str = "", body: object = None) -> object:
 TICK = {"symbol": "ETH:WETH-USDC", "id": "1", "ts": 1_700_000_000_000, "price": "1.5", "size": "2", "side": "buy"}
 
 
-def test_with_nothing_configured_it_serves_and_keeps_what_it_was_told(state_dir: Path) -> None:
+def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) -> None:
     watched = Watched(state_dir)
     for status in ("created", "duplicate"):
         with serving(state_dir) as (process, address):

@@ -114,7 +114,7 @@ def test_a_fault_is_named_by_its_place(name: str, value: Any) -> None:
     [("price", "0", "greater than 0"), ("price", "-1", "greater than 0"), ("price", "2500,25", "digits with a point"),
      ("size", "-1", "0 or more"), ("size", "1e5", "no exponent")],
 )  # fmt: skip
-def test_a_refused_amount_is_told_the_way_out(name: str, value: str, words: str) -> None:
+def test_a_refused_amount_gets_a_message_with_the_remedy(name: str, value: str, words: str) -> None:
     with pytest.raises(InvalidValue, match=words):
         parse_tick(GOOD | {name: value})
 

@@ -96,7 +96,7 @@ def test_any_bytes_are_refused(raw: bytes) -> None:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_served_card_outlives_whatever_its_file_becomes(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
+def test_a_card_is_served_after_any_change_of_its_file(name: str, tmp_path: Path, loops: Callable[..., int]) -> None:
     file = tmp_path / "card_source.json"
     file.write_text(json.dumps(document(name)))
     card_loader = CardLoader(tmp_path)

@@ -50,7 +50,7 @@ def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
     assert not here.is_stale()
 
 
-def test_the_output_is_told(tmp_path: Path) -> None:
+def test_a_build_returns_its_output(tmp_path: Path) -> None:
     assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
 
 

@@ -68,7 +68,7 @@ def test_a_refusal_keeps_its_code_and_data(serve: Serve) -> None:
     assert (refused.value.code, refused.value.extra) == ("target_exited", {"exit_code": 3})
 
 
-def test_nobody_there(tmp_path: Path) -> None:
+def test_a_socket_without_a_debugger(tmp_path: Path) -> None:
     with pytest.raises(DebuggerGone):
         GdbChannel(tmp_path / "none.sock").call("ping", timeout=1)
     assert not GdbChannel(tmp_path / "none.sock").alive()

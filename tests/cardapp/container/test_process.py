@@ -25,7 +25,7 @@ def sleeper(mark: str) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def test_a_process_is_told_by_its_start(sleeper: subprocess.Popen[bytes]) -> None:
+def test_a_process_is_identified_by_its_start_time(sleeper: subprocess.Popen[bytes]) -> None:
     found = Process(sleeper.pid, start_time(sleeper.pid) or 0)
     assert found.alive
     assert Process.from_json(found.as_json()) == found

@@ -85,7 +85,7 @@ def test_without_its_notes_every_difference_counts_as_an_edit(origin: Path, copy
     assert fetch(origin, copy, TARGET, replace_edits=False).kept == ["a.c"]
 
 
-def test_a_deleted_file_comes_back(origin: Path, copy: Path) -> None:
+def test_a_deleted_file_is_copied_again(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=False)
     (copy / "a.c").unlink()
     assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]

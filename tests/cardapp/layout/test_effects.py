@@ -152,7 +152,7 @@ def _warned(**changes: Any) -> dict[str, str]:
     return {warning.pointer: warning.message for warning in build(document).warnings}
 
 
-def test_a_role_that_places_no_part_is_told() -> None:
+def test_a_role_that_places_no_part_is_warned_about() -> None:
     assert _warned() == {}
     mapped = dict.fromkeys(layout_options.COMPONENTS.keys() - set(layout_options.UNPLACED), "left")
     found = _warned(block_map=mapped)
@@ -160,7 +160,7 @@ def test_a_role_that_places_no_part_is_told() -> None:
     assert all(message.startswith("has no effect") for message in found.values())
 
 
-def test_a_family_of_other_widths_is_told() -> None:
+def test_a_font_family_with_unknown_widths_is_warned_about() -> None:
     def families(text: Any, code: Any) -> dict[str, str]:
         return _warned(tokens__typography__families={"text": text, "code": code})
 
@@ -172,7 +172,7 @@ def test_a_family_of_other_widths_is_told() -> None:
 
 
 @pytest.mark.parametrize("name", layout_options.COMPONENTS)
-def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
+def test_an_option_that_a_component_does_not_have_is_warned_about(name: str) -> None:
     look = layout_options.COMPONENTS[name]
     for option in (*layout_options.OPTIONS, *layout_options.FLAGS):
         has = option not in look.without if option in layout_options.OPTIONS else option == look.flag
@@ -181,7 +181,7 @@ def test_an_option_that_a_component_does_not_have_is_told(name: str) -> None:
         assert warnings.keys() == (set() if has else {f"/components/{name}/{option}"})
 
 
-def test_sheets_that_show_nothing_are_told() -> None:
+def test_sheets_that_show_nothing_are_warned_about() -> None:
     for components in ({}, {"text": False}, {"header": True, "footer": True, "card_title": True, "colophon": True}):
         warnings = _warned(components=components)
         assert list(warnings) == ["/components"]
@@ -189,7 +189,7 @@ def test_sheets_that_show_nothing_are_told() -> None:
     assert _warned(components={"goal": True}) == {}
 
 
-def test_a_name_is_told_as_known_once() -> None:
+def test_a_warning_lists_each_known_name_once() -> None:
     warning = _warned(tokens__colors={"ink": "#000000", "mine": "#123456"})["/tokens/colors/mine"]
     known = warning.partition("known: ")[2].split(", ")
     assert known == list(dict.fromkeys(known))
@@ -234,7 +234,7 @@ def test_coloured_paper_is_coloured_in_the_pdf() -> None:
     assert r"\pagecolor{card-paper}" in _made(document)[1]
 
 
-def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
+def test_values_that_are_not_shown_are_left_to_be_filled_in() -> None:
     document = copy.deepcopy(FILES["karta-classic"])
     markup = {"html": ("<code>4096</code>", 'class="blank"'), "latex": (r"\CardCodeLine{4096}", r"{\CardBlank{6}}")}
     for output, file in zip(markup, UNCHANGED["karta-classic"], strict=True):
@@ -274,7 +274,7 @@ def test_values_that_are_not_told_are_left_to_be_filled_in() -> None:
         ("limitations__paper", [], "/limitations/paper", layout_options.LIMITATIONS),
     ],
 )
-def test_an_unknown_name_is_told_with_those_that_are_known(place: str, value: Any, at: str, known: Any) -> None:
+def test_a_warning_of_an_unknown_name_lists_the_known_names(place: str, value: Any, at: str, known: Any) -> None:
     found = _warned(**{place: value})
     assert list(found) == [at]
     assert "unknown" in found[at] or "not a column" in found[at]
@@ -292,6 +292,6 @@ def test_every_token_has_a_default(part: str) -> None:
     _made(least)
 
 
-def test_half_an_answer_line_is_told() -> None:
+def test_a_fractional_number_of_answer_lines_is_warned_about() -> None:
     found = _warned(components__question__answer_lines=2.7)
     assert found == {"/components/question/answer_lines": "must be a whole number, not 2.7; 2 is used instead"}

@@ -36,7 +36,7 @@ def test_marks(text: str, shown: str) -> None:
 
 
 @given(ANYTHING)
-def test_html_comes_back_as_it_was(text: str) -> None:
+def test_escaped_html_is_decoded_unchanged(text: str) -> None:
     escaped = escape.html(text)
     assert not set("<>\"'") & set(escaped)
     assert standard.unescape(escaped) == escape.visible(text)

@@ -298,7 +298,7 @@ def test_a_timeout_cancels_and_the_late_reply_is_ignored(talk: Talk, background:
     ping(talk, background)
 
 
-def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, background: Background) -> None:
+def test_progress_is_reported_in_order_and_only_while_it_increases(talk: Talk, background: Background) -> None:
     reports: list[tuple[float, float | None, str | None]] = []
     running, request = start(talk, background, on_progress=lambda *report: reports.append(report))
     token = request["params"]["_meta"]["progressToken"]
@@ -324,7 +324,7 @@ def test_progress_is_told_in_order_and_only_while_it_increases(talk: Talk, backg
     assert reports == [(1, 3, "one"), (2, None, None), (3.5, None, None)]
 
 
-def test_who_floods_an_idle_connection_is_hung_up_on(talk: Talk) -> None:
+def test_a_peer_that_floods_an_idle_connection_is_disconnected(talk: Talk) -> None:
     client, peer = talk
     line = {"method": "notifications/message", "params": {"data": LONG}}
     for _ in range(MAX_UNASKED // len(LONG) - 10):

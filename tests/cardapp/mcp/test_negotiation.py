@@ -187,7 +187,7 @@ def test_an_unknown_revision_is_hung_up_on(opening: tuple[Any, Future[McpClient]
     assert peer.receive() is None
 
 
-def test_a_refused_handshake_is_told(opening: tuple[Any, Future[McpClient]]) -> None:
+def test_a_refused_handshake_is_reported(opening: tuple[Any, Future[McpClient]]) -> None:
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32601)
     peer.refuse(peer.expect("initialize"), -32603)
@@ -233,7 +233,9 @@ def test_a_server_that_hangs_up_is_gone(opening: tuple[Any, Future[McpClient]]) 
 Listening = tuple[Path, Callable[[], Any]]
 
 
-def test_who_hangs_up_at_the_probe_is_called_again(listening: Listening, background: Background) -> None:
+def test_a_server_that_disconnects_at_the_probe_is_connected_again(
+    listening: Listening, background: Background
+) -> None:
     path, take_call = listening
     connecting = background(McpClient.connect, path, timeout=PATIENCE)
     first = take_call()
@@ -245,7 +247,9 @@ def test_who_hangs_up_at_the_probe_is_called_again(listening: Listening, backgro
     second.close()
 
 
-def test_who_hangs_up_at_the_handshake_too_is_gone(listening: Listening, background: Background) -> None:
+def test_a_server_that_disconnects_at_the_handshake_too_fails_the_connection(
+    listening: Listening, background: Background
+) -> None:
     path, take_call = listening
     connecting = background(McpClient.connect, path, timeout=PATIENCE)
     for method in ("server/discover", "initialize"):
@@ -256,7 +260,7 @@ def test_who_hangs_up_at_the_handshake_too_is_gone(listening: Listening, backgro
         connecting.result(PATIENCE)
 
 
-def test_a_path_where_nobody_listens(state_dir: Path) -> None:
+def test_a_path_without_a_listener(state_dir: Path) -> None:
     for name in ("nothing", "x" * 200):
         with pytest.raises(McpClosed, match="no MCP server listens"):
             McpClient.connect(state_dir / name, timeout=PATIENCE)

@@ -308,7 +308,7 @@ def test_a_server_whose_tools_make_no_sense_is_not_made() -> None:
 # -- while a call runs -------------------------------------------------------------------------------------------------
 
 
-def test_progress_comes_before_the_result_and_increases(caller: Caller) -> None:
+def test_progress_is_sent_before_the_result_and_increases(caller: Caller) -> None:
     request_id = caller.start("tools/call", {"progressToken": "token"}, name="count", arguments={"steps": 3})
     seen = [caller.peer.receive() for _ in range(4)]
     for message in seen[:3]:
@@ -418,7 +418,7 @@ def test_the_end_of_a_peer_cancels_its_calls_and_their_answers_still_go_out(serv
     assert caller.peer.receive() is None
 
 
-def test_a_peer_that_vanishes_during_a_call_harms_nobody(served: Serve) -> None:
+def test_a_peer_that_vanishes_during_a_call_affects_no_other(served: Serve) -> None:
     contexts: list[CallContext] = []
     release = threading.Event()
     caller = Caller(served(McpServer("h", "1", [held(release, contexts)])), MODERN)

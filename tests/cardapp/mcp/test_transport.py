@@ -75,7 +75,7 @@ def test_a_peer_that_does_not_read_ends_the_channel(ends: Ends) -> None:
         transport.send(b"x", PATIENCE)
 
 
-def test_shut_wakes_who_receives_and_who_sends(ends: Ends, background: Callable[..., Future[Any]]) -> None:
+def test_shut_wakes_receivers_and_senders(ends: Ends, background: Callable[..., Future[Any]]) -> None:
     transport, _, _ = ends
     receiving = background(transport.receive)
     sending = background(transport.send, b"x" * 10_000_000, 10 * PATIENCE)

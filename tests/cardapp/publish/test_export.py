@@ -157,7 +157,7 @@ def test_a_pdf_is_not_sent_to_a_terminal(monkeypatch: pytest.MonkeyPatch, capsys
 @pytest.mark.parametrize(
     ("name", "says"), [("x.PDF", "pdf"), ("x.htm", "html"), ("x.tex", None), ("x", None), ("x.txt", None)]
 )
-def test_an_ending_of_another_format_is_told(
+def test_a_file_suffix_of_another_format_is_warned_about(
     name: str, says: str | None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / name

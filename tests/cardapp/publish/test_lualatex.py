@@ -64,7 +64,7 @@ def refused(machine: Machine, kind: type[CardAppError], *, tex: str = TEX) -> st
     return caught.value.detail
 
 
-def test_what_comes_out(machine: Machine) -> None:
+def test_typesetting_returns_pdf_remarks_and_missing_characters(machine: Machine) -> None:
     log = (
         "Package card Warning: no font has U+E000, which is named in its place.\n\n"
         "Package card Warning: no font has U+1F642, which is named in its place.\n\n"
@@ -165,7 +165,7 @@ def test_a_missing_file_of_latex_names_the_packages_too(machine: Machine, fault:
         ("! Emergency stop.", "before the first part: Emergency stop."),
     ],
 )
-def test_an_error_is_told_by_its_place_in_the_card(machine: Machine, fault: str, said: str) -> None:
+def test_an_error_names_its_place_in_the_card(machine: Machine, fault: str, said: str) -> None:
     machine.lualatex(f"echo half >card.pdf; echo '{fault}' >card.log; exit 1")
     assert refused(machine, TypesettingFailed).startswith(
         f"LaTeX failed {said}; for details, emit the card with --format latex"

@@ -311,7 +311,7 @@ def test_every_shape_of_the_activity_opens_its_place(parts: dict[str, Any]) -> N
     assert Read(drawn[0]).links == [f"http://127.0.0.1:8080/#{key}" for key in ("t1", "t2", "t1/b1", "t2/b1")]
 
 
-def test_the_activity_of_a_long_card_comes_in_pieces(parts: dict[str, Any]) -> None:
+def test_the_activity_of_a_long_card_is_split_into_diagrams(parts: dict[str, Any]) -> None:
     first = parts["card"].tasks[0]
     sizes = []
     for count in (100, 400):

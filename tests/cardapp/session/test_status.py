@@ -34,7 +34,7 @@ class Slow:
         return TOLD
 
 
-def test_while_one_asks_the_others_get_what_was_seen_last() -> None:
+def test_concurrent_readers_get_the_last_status_while_one_queries_the_session() -> None:
     link, now = Slow(), [0.0]
     view = SessionStatus(link, lambda: now[0], max_age=1.0)  # type: ignore[arg-type]
     link.let.set()

@@ -26,7 +26,7 @@ SOMEWHERE = Position(
 )
 
 
-def test_a_position_comes_back_as_it_was_saved(db: Database) -> None:
+def test_a_saved_position_is_loaded_unchanged(db: Database) -> None:
     with db.write() as conn:
         assert navigation.load(conn, "u") == navigation.Saved(FRESH, 0, None)
         first = navigation.save(conn, "u", SOMEWHERE, AT)

@@ -37,7 +37,7 @@ def unlock(conn: sqlite3.Connection) -> None:
 
 
 @given(st.lists(st.tuples(st.text(), st.text(), st.dictionaries(st.text(), JSON, max_size=3)), max_size=6))
-def test_whatever_is_appended_comes_back_and_verifies(entries: list[tuple[str, str, dict[str, Any]]]) -> None:
+def test_all_appended_events_are_read_back_and_verify(entries: list[tuple[str, str, dict[str, Any]]]) -> None:
     conn = memory()
     added = [
         events.append(conn, kind="note", actor=actor, key=key, card=CARD, data=data, at=AT)
@@ -98,7 +98,7 @@ def test_entries_that_changed_places_are_found(db: Database, add: Add) -> None:
     assert hash_chain.verify_file(db.path).broken_seq == 2
 
 
-def test_a_rewritten_end_is_told_only_by_a_noted_head(db: Database, add: Add) -> None:
+def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database, add: Add) -> None:
     """What the docstring says cannot be found, so that nobody relies on it."""
     for number in range(3):
         add(data={"n": number})

@@ -46,7 +46,7 @@ APP0 = segment(0xE0, b"JFIF\x00\x01\x01\x00\x00\x01\x00\x01\x00\x00")
 JPEG = b"\xff\xd8" + APP0 + TABLES + frame() + SCAN + b"\xff\xd9"
 
 
-def test_whole_images_are_told_apart_and_measured() -> None:
+def test_complete_images_are_recognized_and_measured() -> None:
     assert inspect(PNG) == Image("image/png", "png", 2, 3)
     assert inspect(JPEG) == Image("image/jpeg", "jpg", 8, 8)
 

@@ -72,7 +72,7 @@ def test_a_write_that_fails_is_undone_alone(db: Database) -> None:
     assert together.outcomes == {"a": None, "c": None}
 
 
-def test_nobody_is_told_of_a_commit_that_failed(db: Database) -> None:
+def test_a_failed_commit_notifies_no_listener(db: Database) -> None:
     def dangling(conn: sqlite3.Connection) -> None:
         conn.execute("PRAGMA defer_foreign_keys = ON")
         conn.execute("INSERT INTO evidence VALUES (99, 99, 'n', 'image/png', 1, 1, 1, '', '')")

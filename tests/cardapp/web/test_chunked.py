@@ -96,7 +96,7 @@ def test_anything_else_is_refused(body: bytes) -> None:
 
 
 @given(st.lists(st.binary(min_size=1, max_size=40)), st.lists(st.integers(0, 300), max_size=6))
-def test_any_data_comes_back(chunks: list[bytes], cuts: list[int]) -> None:
+def test_any_data_is_decoded_unchanged(chunks: list[bytes], cuts: list[int]) -> None:
     body = b"".join(b"%X\r\n%s\r\n" % (len(chunk), chunk) for chunk in chunks) + b"0\r\n\r\n"
     places = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
     pieces = [body[begin:end] for begin, end in itertools.pairwise(places)]

@@ -110,7 +110,7 @@ def test_too_many_bodies_say_when_to_come_back() -> None:
     assert ("Retry-After", "1") in problem(TooManyBodies("later")).headers
 
 
-def test_a_defect_is_logged_and_told_without_its_insides(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_internal_error_is_logged_and_reported_without_details(caplog: pytest.LogCaptureFixture) -> None:
     def broken(environ: Any, start_response: Any) -> Any:
         raise RuntimeError("the secret inside")
 

@@ -164,7 +164,7 @@ def test_a_bad_query_is_refused(api: Any, query: str) -> None:
     api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")
 
 
-def test_a_query_that_cannot_be_read_is_told_its_one_reason(api: Any) -> None:
+def test_an_unreadable_query_gets_one_reason(api: Any) -> None:
     def detail(query: str) -> str:
         found: str = api.problem("GET", f"/api/events?{query}", status=422, code="invalid_value")["detail"]
         return found

@@ -29,7 +29,9 @@ def test_the_state_answers_without_a_session(api: Any, editor: Any) -> None:
     assert state["editor"] == {"available": False, "reason": "no session"}
 
 
-def test_the_control_state_asks_nobody(api: Any, editor: Any, sessions: Any, checkpoints: Any) -> None:
+def test_the_control_state_queries_neither_editor_nor_session(
+    api: Any, editor: Any, sessions: Any, checkpoints: Any
+) -> None:
     api.get("/api/control/state")
     assert editor.calls == sessions.calls == checkpoints.calls == []
 

@@ -62,7 +62,7 @@ class Clients:
         return sorted(self.outcomes)
 
 
-def test_who_comes_during_a_transaction_shares_the_next(combining: GroupCommit[int, int], store: Store) -> None:
+def test_requests_during_a_transaction_share_the_next_one(combining: GroupCommit[int, int], store: Store) -> None:
     first = Clients(combining, [[1]])
     eventually(lambda: store.groups == [[1]])
     others = Clients(combining, [[2], [3], [4]])

@@ -85,7 +85,7 @@ def test_a_batch_stores_the_good_and_names_the_bad(api: Api, tick: Make) -> None
     assert "/price" in result["rejected"][0]["detail"]
 
 
-def test_a_block_goes_and_comes_back(api: Api, tick: Make) -> None:
+def test_a_block_is_retracted_and_restored(api: Api, tick: Make) -> None:
     inside = tick(symbol="TEST:REORG", block={"number": 7, "hash": "0xaa"})
     gone = {"symbol": "TEST:REORG", "block_hash": "0xaa"}
     assert api.ingest(inside, {"retract": gone}, {**inside, "id": "b"}) == {

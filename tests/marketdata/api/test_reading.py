@@ -148,7 +148,7 @@ def test_an_answer_is_given_again_until_it_changes(api: Api, tick: Make) -> None
         assert changed.json != first.json
 
 
-def test_as_of_is_told_anew_with_a_remembered_answer(api: Api, minutes: str) -> None:
+def test_a_cached_response_gets_a_new_as_of(api: Api, minutes: str) -> None:
     path = f"/v1/chart?symbol={minutes}&interval=1d"
     first, second = api.get(path), api.get(path)
     assert second["as_of"] >= first["as_of"]

@@ -27,7 +27,7 @@ class Clock:
         return {name: len(self.rounds) for name in names if name != "unknown"}
 
 
-def test_who_comes_during_a_round_is_answered_by_the_next() -> None:
+def test_callers_during_a_round_are_answered_by_the_next_one() -> None:
     clock = Clock()
     coalescing = RequestCoalescing(clock.ask)
     with ThreadPoolExecutor(9) as pool:

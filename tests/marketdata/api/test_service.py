@@ -46,7 +46,7 @@ def test_metrics_are_well_formed(api: Api) -> None:
     assert len(names) == len(set(names))
 
 
-def test_the_lag_of_a_backfill_counts_from_the_end_of_what_was_indexed(api: Api) -> None:
+def test_the_backfill_lag_counts_from_the_end_of_the_last_indexed_range(api: Api) -> None:
     for state, ago in (("indexed", 7200), ("indexed", 3600), ("failed", 60)):
         end = round(time.time() - ago) * 1000
         body = {"symbol": "M:LAG", "from": end - 1000, "to": end, "state": state}
@@ -72,7 +72,7 @@ def test_head_is_get_without_its_body(api: Api, bars: str) -> None:
         assert int(response.headers["Content-Length"]) > 0
 
 
-def test_the_description_is_sound(api: Api) -> None:
+def test_the_api_description_is_valid_and_complete(api: Api) -> None:
     document = api.get("/openapi.json")
     assert document["openapi"].startswith("3.1")
     documented = {(method.upper(), path) for path, each in document["paths"].items() for method in each}
@@ -103,7 +103,7 @@ def test_problem_types_are_described(api: Api) -> None:
 # -- tokens ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_token_from_making_to_revocation(api: Api) -> None:
+def test_a_token_from_creation_to_revocation(api: Api) -> None:
     asked = {"name": "ingestor", "scope": "write", "expires_at": "2999-01-01T00:00:00Z"}
     made = api("POST", "/v1/admin/tokens", asked, status=201).json
     bearer = f"Bearer {made['token']}"
@@ -140,7 +140,7 @@ def test_a_name_twice_is_refused(api: Api) -> None:
     api.problem("POST", "/v1/admin/tokens", raw=raw, status=400, code="malformed_json")
 
 
-def test_an_expiry_that_is_no_time_is_told_what_one_is(api: Api) -> None:
+def test_an_expiry_that_is_no_time_is_refused_with_the_expected_form(api: Api) -> None:
     body = {"name": "a", "scope": "read", "expires_at": "tomorrow"}
     problem = api.problem("POST", "/v1/admin/tokens", body, status=422, code="invalid_value")
     assert problem["detail"].startswith("the body, /expires_at: must be a time: RFC 3339")

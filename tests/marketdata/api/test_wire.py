@@ -94,7 +94,7 @@ def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.Monkey
             assert (status, body == BODY) == (200, True)
 
 
-def test_a_worker_leaves_a_silent_connection_and_comes_back(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_leaves_a_silent_connection_and_resumes_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
     with listening(quick) as listener, connected(listener.port) as silent, connected(listener.port) as other:
         for _ in range(3):

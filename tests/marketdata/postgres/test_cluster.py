@@ -167,7 +167,7 @@ def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
         Cluster(state_dir / ("x" * 100)).prepare()
 
 
-def test_a_half_made_cluster_goes(state_dir: Path) -> None:
+def test_an_incomplete_cluster_is_removed(state_dir: Path) -> None:
     (state_dir / "cluster" / "data.new-1").mkdir(parents=True)
     cluster = Cluster(state_dir)
     cluster.prepare()
@@ -250,7 +250,7 @@ def test_the_wheel_steps_in_for_a_normal_user_only(
 
 
 @pytest.mark.skipif(not AS_ROOT, reason="root only")
-def test_root_without_the_account_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_without_the_account_gets_an_explanation(monkeypatch: pytest.MonkeyPatch) -> None:
     def unknown(_name: str) -> object:
         raise KeyError(_name)
 

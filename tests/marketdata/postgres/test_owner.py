@@ -169,7 +169,7 @@ def test_a_client_that_outlives_the_owner_starts_the_next(watched: Watched, join
     assert client.running()
 
 
-def test_a_killed_postgresql_comes_back(watched: Watched, join: Launch) -> None:
+def test_a_killed_postgresql_is_started_again(watched: Watched, join: Launch) -> None:
     client = join()
     ask(watched, "CREATE TABLE kept AS SELECT 7 AS number")
     before = watched.status()
@@ -214,7 +214,7 @@ def test_an_owner_killed_while_it_makes_the_cluster_leaves_no_half(state_dir: Pa
     watched.assert_gone(running)
 
 
-def test_what_stops_the_owner_is_told_to_each_client(watched: Watched, launch: Launch) -> None:
+def test_each_client_gets_the_reason_why_the_owner_stopped(watched: Watched, launch: Launch) -> None:
     (watched.cluster.data / "PG_VERSION").write_text("9\n")
     for client in (launch(), launch()):
         answer = client.answer()
@@ -233,7 +233,7 @@ def test_one_that_does_not_linger_leaves_the_database_to_the_others(watched: Wat
     watched.assert_gone(running)
 
 
-def test_an_owner_in_the_foreground_stays_until_it_is_told(watched: Watched, user: int | None) -> None:
+def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: int | None) -> None:
     if user is not None:
         pytest.skip("runs as whoever runs the tests")
     command = [sys.executable, "-P", "-m", "marketdata", "db"]

@@ -32,7 +32,7 @@ def noted(conn: Connection, version: Version, symbol: str) -> list[tuple[int, in
     return rows.fetchall()
 
 
-def test_who_comes_second_waits_and_sees_what_the_first_noted(
+def test_the_second_writer_waits_and_sees_what_the_first_one_wrote(
     conn: Connection, database: str, version: Version
 ) -> None:
     symbol, alias = new_symbol(), new_symbol()

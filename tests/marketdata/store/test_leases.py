@@ -39,7 +39,7 @@ def test_a_lease_that_ran_out_is_taken_anew_with_a_greater_number(conn: Connecti
     assert numbers == sorted(set(numbers))
 
 
-def test_nobody_gives_back_what_ran_out(conn: Connection, name: str) -> None:
+def test_an_expired_lease_cannot_be_released(conn: Connection, name: str) -> None:
     leases.take(conn, name, "one", 60)
     run_out(conn, name)
     assert not leases.release(conn, name, "one")

@@ -157,7 +157,7 @@ def test_a_session_is_what_the_statements_rely_on(pool: Pool) -> None:
     assert found == [("UTC",), ("ISO, MDY",), ("on",), ("off",), ("30s",), ("test",)]
 
 
-def test_what_is_kept_in_another_encoding_is_told_in_utf_8(new_database: Callable[..., str]) -> None:
+def test_a_database_in_another_encoding_is_read_as_utf_8(new_database: Callable[..., str]) -> None:
     url = new_database("ENCODING 'LATIN1' LOCALE 'C' TEMPLATE template0")
     version, symbol = Version.of("t", 1), "latin:1"
     with connect(url) as connection:
@@ -186,7 +186,7 @@ def test_a_session_knows_its_cluster(pool: Pool, database: str) -> None:
     assert cluster(pool) == wanted
 
 
-def test_who_may_not_ask_for_the_cluster_is_served_all_the_same(new_database: Callable[[], str]) -> None:
+def test_a_role_without_access_to_the_cluster_identifier_is_served(new_database: Callable[[], str]) -> None:
     url = new_database()
     with connect(url) as connection:
         connection.execute("CREATE ROLE may_not_ask")
@@ -216,7 +216,7 @@ def test_a_statement_that_takes_too_long_is_cut(pool: Pool) -> None:
         connection.execute("SELECT pg_sleep(60)")
 
 
-def test_an_empty_pool_is_told_apart(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exhausted_pool_has_its_own_error(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pool._pool, "timeout", 0.1)
     with pool.connection(), pool.connection(), pytest.raises(e.DatabaseExhausted):
         ask(pool)

@@ -10,7 +10,7 @@ from marketdata.store import prepared
 from marketdata.store.pool import Connection, Pool
 
 
-def test_values_are_told_by_name_and_any_number_of_times(conn: Connection) -> None:
+def test_parameters_are_named_and_may_be_repeated(conn: Connection) -> None:
     statement = b"SELECT %(b)s::int - %(a)s::int, %(a)s::int, %(text)s::text, %(none)s::int, 7 %% 4"
     for a, b in ((1, 10), (2, 30)):
         found = prepared.rows(conn, statement, {"a": a, "b": b, "text": "käse'", "none": None, "other": 1})

@@ -62,7 +62,7 @@ def test_pages_hold_every_tick_once_in_order(conn: Connection, version: Version,
     holds()
 
 
-def test_a_tick_comes_back_as_it_was_sent(conn: Connection, version: Version) -> None:
+def test_a_tick_is_read_back_as_it_was_sent(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     sent = [
         tick(symbol, 'q"uo,te\\', START + 123_456, "0.5", "10", side="sell", block_number=7, block_hash="0xb", tx="é"),
@@ -80,7 +80,7 @@ def test_a_tick_comes_back_as_it_was_sent(conn: Connection, version: Version) ->
     }  # fmt: skip
 
 
-def test_zeros_that_another_client_stored_are_not_told(conn: Connection, version: Version) -> None:
+def test_trailing_zeros_that_another_client_stored_are_not_shown(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     insert(conn, version, [tick(symbol, "a", START, "1.500", "20.0")])
     assert b'"price":"1.5","size":"20"' in ticks.read(conn, version, symbol).body
@@ -137,7 +137,7 @@ def test_a_cursor_that_is_none_is_refused(conn: Connection, version: Version, cu
     assert refused.value.errors[0].pointer == "/cursor"
 
 
-def test_an_unknown_symbol_is_refused_before_anything_is_told(conn: Connection, version: Version) -> None:
+def test_an_unknown_symbol_is_refused_before_the_first_row(conn: Connection, version: Version) -> None:
     for ask in (ticks.read, ticks.stream):
         with pytest.raises(NotFound, match="no:such"):
             ask(conn, version, "no:such")

@@ -178,7 +178,7 @@ def test_a_plain_writer_and_an_ingest_of_the_same_id_wait_in_one_order(
     assert len(stored_ticks(conn, version, symbol)) == 2
 
 
-def test_repeatable_read_is_told_to_try_again_rather_than_lose_a_candle(
+def test_repeatable_read_gets_a_serialization_failure_rather_than_lose_a_candle(
     conn: Connection, database: str, version: Version
 ) -> None:
     symbol = new_symbol()
@@ -197,7 +197,7 @@ def test_repeatable_read_is_told_to_try_again_rather_than_lose_a_candle(
 
 
 @pytest.mark.parametrize("kind", ["tick", "duplicate", "retract", "restore", "finalize"])
-def test_repeatable_read_is_told_to_try_again_by_every_call(
+def test_repeatable_read_gets_a_serialization_failure_from_every_call(
     conn: Connection, database: str, version: Version, kind: str
 ) -> None:
     """A call that went by what its snapshot shows would not know of the block that was retracted behind it."""

@@ -50,24 +50,24 @@ def squeezed(text: str) -> str:
 
 
 @given(ANYTHING)
-def test_text_comes_back_with_one_space_for_many(text: str) -> None:
+def test_escaped_text_is_decoded_with_collapsed_spaces(text: str) -> None:
     escaped = escape.text(text)
     assert "\n" not in escaped
     assert shown(escaped).split() == visible(text).split()
 
 
 @given(ANYTHING)
-def test_a_line_comes_back_without_outer_blanks(text: str) -> None:
+def test_an_escaped_line_is_decoded_without_outer_blanks(text: str) -> None:
     assert shown(escape.line(text)) == " ".join(visible(text).split())
 
 
 @given(st.text(st.characters(codec=None, exclude_characters="\t\n")))
-def test_code_comes_back_as_it_was(text: str) -> None:
+def test_escaped_code_is_decoded_unchanged(text: str) -> None:
     assert shown(escape.code(text)) == visible(text)
 
 
 @given(ANYTHING)
-def test_an_address_comes_back_percent_encoded(text: str) -> None:
+def test_an_escaped_address_is_decoded_percent_encoded(text: str) -> None:
     wanted = urllib.parse.quote(text.encode("utf-8", "replace"), safe="-._~:/?#[]@!$&'()*+,;=%")
     assert address(escape.url(text)) == wanted
 
@@ -150,7 +150,7 @@ def test_every_sheet_says_whose_it_is(made: tuple[Document, str]) -> None:
         assert all(squeezed(sentence) in found.said("colophon") for sentence in kept)
 
 
-def test_an_error_is_told_by_its_part(made: tuple[Document, str]) -> None:
+def test_an_error_names_its_part(made: tuple[Document, str]) -> None:
     document, tex = made
     lines = tex.split("\n")
     part = document.sheets[-1].parts[0]
@@ -171,7 +171,7 @@ def test_the_tokens_of_the_layout_reach_the_file(made: tuple[Document, str]) -> 
         assert rf"\CardType{{{points:g}}}" in tex, component.name
 
 
-def test_a_family_that_is_not_there_is_told_of_and_noto_stands_behind_it() -> None:
+def test_a_missing_font_family_is_reported_and_replaced_by_noto() -> None:
     document = composed("calc", "karta-classic")
     families = {"text": ("Comic Sans MS",), "code": ("Odd Mono", "St. Mono")}
     typography = replace(document.layout.typography, families=families)
