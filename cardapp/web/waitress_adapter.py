@@ -32,7 +32,7 @@ from waitress.utilities import BadRequest as MalformedChunk
 from waitress.utilities import Error
 
 from cardapp.errors import CardAppError
-from cardapp.web.chunked import ChunkedDecoder
+from cardapp.web.chunked_coding import ChunkedDecoder
 from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from cardapp.web.gate import head_of, secured

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.web.chunked import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder
+from cardapp.web.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder
 
 NEXT = b"GET / HTTP/1.1\r\n"
 """What may follow a body on a connection that is kept."""
