@@ -24,7 +24,11 @@ class FieldError:
 
 
 class CardAppError(Exception):
-    """Base class. ``detail`` gives the cause and the way out; ``extra`` has further members of the problem body."""
+    """Base class. ``extra`` has further members of the problem body.
+
+    ``detail`` gives the cause, then the remedy, as one lower-case fragment without a final period: others put it into
+    a sentence of their own.
+    """
 
     code = "error"
 

@@ -27,7 +27,7 @@ from cardapp.errors import Conflict, EditorUnavailable, TooSlow
 _SETTLE_SECONDS = 5.0
 """How long ``send`` waits for the connection to be made."""
 
-WAY_OUT = "Restore it with `bin/card-session reset`."
+WAY_OUT = "restore it with `bin/card-session reset`"
 
 
 class Mode(NamedTuple):
@@ -110,7 +110,7 @@ class NeovimConnection:
 
     def _submit(self, method: str, arguments: tuple[Any, ...], deadline: float) -> Future[Any]:
         if not self._settled.wait(max(0.0, deadline - monotonic())):
-            raise TooSlow(f"Neovim at {self.socket_path} does not answer: it is busy. {WAY_OUT}")
+            raise TooSlow(f"Neovim at {self.socket_path} does not answer, because it is busy; {WAY_OUT}")
         answer: Future[Any] = Future()
         answer.add_done_callback(self._forget)
         with self._lock:
@@ -125,8 +125,8 @@ class NeovimConnection:
             return answer.result(max(0.0, deadline - monotonic()))
         except TimeoutError:
             raise TooSlow(
-                f"Neovim did not answer {method} in time: it runs a command or waits for a key. Try again; if that "
-                "fails, interrupt it with the input <C-c>, and as the last resort use `bin/card-session reset`."
+                f"Neovim did not answer {method} in time: it runs a command or waits for a key; try again, or "
+                "else interrupt it with the input <C-c>, and as the last resort use `bin/card-session reset`"
             ) from None
 
     def _forget(self, answer: Future[Any]) -> None:
@@ -137,7 +137,7 @@ class NeovimConnection:
 
     def _serve(self) -> None:
         session = None
-        reason = f"Neovim ended. {WAY_OUT}"
+        reason = f"Neovim ended; {WAY_OUT}"
         try:
             session = socket_session(self.socket_path)
             if self._adopt(session):
@@ -148,10 +148,10 @@ class NeovimConnection:
                     self._nvim.run_loop(self._refuse, self._on_notification)
         except (EOFError, OSError) as error:
             if not self._settled.is_set():
-                reason = f"No Neovim listens at {self.socket_path} ({error}). {WAY_OUT}"
+                reason = f"no Neovim listens at {self.socket_path} ({error}); {WAY_OUT}"
         except Exception as error:
             # msgpack's errors have no common base class, and wrong data can make pynvim fail anywhere.
-            reason = f"The program that listens at {self.socket_path} is not Neovim ({error!r}). {WAY_OUT}"
+            reason = f"the program that listens at {self.socket_path} is not Neovim ({error!r}); {WAY_OUT}"
         finally:
             self._end(reason)
             if session is not None:
@@ -178,7 +178,7 @@ class NeovimConnection:
     def _end(self, reason: str) -> None:
         with self._lock:
             self._session = None
-            self._reason = f"The connection to Neovim was closed. {WAY_OUT}" if self._closing else reason
+            self._reason = f"the connection to Neovim was closed; {WAY_OUT}" if self._closing else reason
             orphans = tuple(self._open)
         self.ended.set()
         self._settled.set()

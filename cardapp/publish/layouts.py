@@ -31,7 +31,7 @@ def path_of(layout_id: str) -> Path:
     """The path of the shipped layout with this id; else :class:`NoLayout`, whose message lists the known ids."""
     if layout_id not in known_ids():
         message = f"there is no layout {layout_id!r}; known: {', '.join(known_ids())}"
-        raise NoLayout(f"{message}. To use a layout file, give its name with the suffix .json")
+        raise NoLayout(f"{message}; to use a layout file, give its name with the suffix .json")
     return TEMPLATES / f"{layout_id}.json"
 
 

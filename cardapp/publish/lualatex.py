@@ -173,6 +173,6 @@ def _raise_logged_error(tex: str, log: str) -> None:
 
 def _missing(reason: str) -> MissingRequirement:
     return MissingRequirement(
-        f"a PDF requires LaTeX and the Noto fonts, but {reason}. To install them on Debian or Ubuntu: sudo apt-get "
-        f"install {' '.join(PACKAGES)}. The formats html and latex do not require them"
+        f"a PDF requires LaTeX and the Noto fonts, but {reason}; to install them on Debian or Ubuntu: sudo apt-get "
+        f"install {' '.join(PACKAGES)}; the formats html and latex do not require them"
     )

@@ -152,7 +152,7 @@ class Editor:
         answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_BOUND)
         fault = answer.get("fault")
         if fault == "late":
-            raise TooSlow("Neovim was busy for too long, so the cursor was not moved. Try again.")
+            raise TooSlow("Neovim was busy for too long, so the cursor was not moved; try again")
         if fault == "window":
             raise InvalidValue.of(
                 "/window", f"there is no window {window}; GET /api/editor/state names the current one"
@@ -242,14 +242,14 @@ class Editor:
         except SessionUnavailable as error:
             raise EditorUnavailable(error.detail) from error
         if path is None:
-            raise EditorUnavailable(f"The session has no Neovim. {WAY_OUT}")
+            raise EditorUnavailable(f"the session has no Neovim; {WAY_OUT}")
         found = unix_socket.identity(path)
         if found is None:
-            raise EditorUnavailable(f"There is no socket of Neovim at {path}. {WAY_OUT}")
+            raise EditorUnavailable(f"there is no socket of Neovim at {path}; {WAY_OUT}")
         key = (path, found)
         with self._lock:
             if self._closed:
-                raise EditorUnavailable("The application is stopping.")
+                raise EditorUnavailable("the application is stopping")
             current = self._connection
             if current is not None and self._key == key and not current.ended.is_set():
                 return current
@@ -285,8 +285,8 @@ def _present(read: dict[str, Any]) -> dict[str, Any]:
 
 def _waiting(mode: str) -> str:
     if mode in _PROMPT_KEYS:
-        return "Neovim waits at a prompt. Send the input <CR> to continue, or redraw."
-    return f"Neovim waits for a key (mode {mode}). Send the key it waits for, or <C-c> to cancel."
+        return "Neovim waits at a prompt; send the input <CR> to continue, or redraw"
+    return f"Neovim waits for a key (mode {mode}); send the key it waits for, or <C-c> to cancel"
 
 
 def _outside(field: str, row: int, column: int, last: int) -> str:

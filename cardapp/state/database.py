@@ -101,7 +101,7 @@ class Database:
         with self._guard:
             if self._closed:
                 raise StateError(
-                    "The database is closed: the program is stopping. Repeat the request after its next start."
+                    "the database is closed, because the program is stopping; repeat the request after its next start"
                 )
             if self._idle:
                 return self._idle.pop()
@@ -126,12 +126,12 @@ def read_only(path: Path) -> Iterator[sqlite3.Connection]:
     :raises StateError: the file does not exist, or is no database of this application.
     """
     if not path.is_file():
-        raise StateError(f"There is no database {path}. Set CARD_STATE_DIR or CARD_STATE_DATABASE to its location.")
+        raise StateError(f"there is no database {path}; set CARD_STATE_DIR or CARD_STATE_DATABASE to its location")
     with translating(path):
         connection = _connect(path, "ro")
         try:
             if connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'event'").fetchone() is None:
-                raise StateError(f"{path} is not a database of the card application. Set CARD_STATE_DATABASE to one.")
+                raise StateError(f"{path} is not a database of the card application; set CARD_STATE_DATABASE to one")
             connection.execute("BEGIN")
             yield connection
         finally:
@@ -162,10 +162,10 @@ def _make_private(path: Path) -> None:
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         # Do not open an existing file here: closing it would release all POSIX locks that this process has on it.
         elif not path.is_file():
-            raise StateError(f"{path} is not a regular file. Set CARD_STATE_DATABASE to another path.")
+            raise StateError(f"{path} is not a regular file; set CARD_STATE_DATABASE to another path")
     except OSError as error:
         raise StateError(
-            f"The database {path} cannot be opened: {error.strerror}. Give this user access to it, or set "
-            "CARD_STATE_DIR to a directory of its own.",
+            f"the database {path} cannot be opened: {error.strerror}; give this user access to it, or set "
+            "CARD_STATE_DIR to a directory of its own",
             code="state_cannot_open",
         ) from error

@@ -66,7 +66,7 @@ def store(root: Path, data: bytes) -> Stored:
             _write(root, target, data)
     except OSError as error:
         raise StateError(
-            f"The image cannot be written to {root}: {error.strerror}. Free disk space or make the directory writable.",
+            f"the image cannot be written to {root}: {error.strerror}; free disk space or make the directory writable",
             code=_CODES.get(error.errno or 0, "state_io_error"),
         ) from error
     return Stored(name, image.media_type, len(data), image.width, image.height)
@@ -76,7 +76,7 @@ def path(root: Path, name: str) -> Path:
     """The path of the image with this name; NotFound for an invalid name, a missing file or a symbolic link."""
     place = root / name
     if NAME.fullmatch(name) is None or root.is_symlink() or place.is_symlink() or not place.is_file():
-        raise NotFound(f"There is no evidence {name[:80]!r}. GET /api/events lists the names.")
+        raise NotFound(f"there is no evidence {name[:80]!r}; GET /api/events lists the names")
     return place
 
 
@@ -85,7 +85,7 @@ def load(root: Path, name: str) -> bytes:
     try:
         descriptor = os.open(path(root, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise NotFound(f"The evidence {name} cannot be read: {error.strerror}.") from error
+        raise NotFound(f"the evidence {name} cannot be read: {error.strerror}") from error
     with os.fdopen(descriptor, "rb") as file:
         return file.read()
 

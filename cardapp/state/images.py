@@ -51,7 +51,7 @@ def inspect(data: bytes) -> Image:
     if data.startswith(b"\xff\xd8\xff"):
         return _jpeg(data)
     raise UnsupportedMediaType(
-        "Evidence must be a PNG or JPEG image, but the data begins like neither. Convert the image and send it again."
+        "evidence must be a PNG or JPEG image, but the data begins like neither; convert the image and send it again"
     )
 
 
@@ -180,4 +180,4 @@ def _sized(name: str, image: Image) -> Image:
 
 
 def _refuse(name: str, reason: str) -> NoReturn:
-    raise InvalidValue(f"This {name} cannot be stored as evidence: {reason}. Save the image anew and send that file.")
+    raise InvalidValue(f"this {name} cannot be stored as evidence: {reason}; save the image anew and send that file")

@@ -143,8 +143,8 @@ def migrate(connection: sqlite3.Connection, *, path: str, steps: Sequence[str] =
     version = _version(connection, path)
     if version > len(steps):
         raise StateError(
-            f"The database {path} has schema version {version}, but this program supports only {len(steps)}: a newer "
-            "program used it. Run the newer program, or set CARD_STATE_DATABASE to another file.",
+            f"the database {path} has schema version {version}, but this program supports only {len(steps)}: a newer "
+            "program used it; run the newer program, or set CARD_STATE_DATABASE to another file",
             code="state_newer_schema",
         )
     for number, step in enumerate(steps[version:], start=version + 1):
@@ -168,7 +168,7 @@ def _version(connection: sqlite3.Connection, path: str) -> int:
         return version
     if application != 0 or version != 0 or connection.execute("SELECT 1 FROM sqlite_master").fetchone():
         raise StateError(
-            f"{path} is a SQLite database of another application. Set CARD_STATE_DATABASE to another file.",
+            f"{path} is a SQLite database of another application; set CARD_STATE_DATABASE to another file",
             code="state_foreign_database",
         )
     return 0

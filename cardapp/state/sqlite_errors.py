@@ -9,38 +9,38 @@ from pathlib import Path
 
 from cardapp.errors import CardAppError, InvalidValue, StateError
 
-_RECOVERY = "Stop the program, copy the file, then restore a backup or set CARD_STATE_DATABASE to a new file."
+_RECOVERY = "stop the program, copy the file, then restore a backup or set CARD_STATE_DATABASE to a new file"
 
 _MESSAGES: dict[int, tuple[str, str]] = {
     sqlite3.SQLITE_FULL: (
         "state_disk_full",
-        "the disk is full, and the change was not stored. Free disk space and repeat the change.",
+        "the disk is full, and the change was not stored; free disk space and repeat the change",
     ),
     sqlite3.SQLITE_BUSY: (
         "state_locked",
-        "another process has locked it, and the change was not stored. End that process (a second server, or a "
-        "sqlite3 shell) and repeat the change.",
+        "another process has locked it, and the change was not stored; end that process (a second server, or a "
+        "sqlite3 shell) and repeat the change",
     ),
-    sqlite3.SQLITE_LOCKED: ("state_locked", "a table is locked, and the change was not stored. Repeat the change."),
-    sqlite3.SQLITE_CORRUPT: ("state_corrupt", f"the file is damaged. {_RECOVERY}"),
-    sqlite3.SQLITE_NOTADB: ("state_corrupt", f"the file is not a SQLite database. {_RECOVERY}"),
+    sqlite3.SQLITE_LOCKED: ("state_locked", "a table is locked, and the change was not stored; repeat the change"),
+    sqlite3.SQLITE_CORRUPT: ("state_corrupt", f"the file is damaged; {_RECOVERY}"),
+    sqlite3.SQLITE_NOTADB: ("state_corrupt", f"the file is not a SQLite database; {_RECOVERY}"),
     sqlite3.SQLITE_READONLY: (
         "state_read_only",
-        "the file, its directory or its file system is read-only. Make them writable for this user, or set "
-        "CARD_STATE_DIR to another directory.",
+        "the file, its directory or its file system is read-only; make them writable for this user, or set "
+        "CARD_STATE_DIR to another directory",
     ),
     sqlite3.SQLITE_PERM: (
         "state_read_only",
-        "this user has no access. Give it access, or set CARD_STATE_DIR to another directory.",
+        "this user has no access; give it access, or set CARD_STATE_DIR to another directory",
     ),
     sqlite3.SQLITE_CANTOPEN: (
         "state_cannot_open",
-        "the file cannot be opened. Make sure that its directory exists and belongs to this user, or set "
-        "CARD_STATE_DIR to another directory.",
+        "the file cannot be opened; make sure that its directory exists and belongs to this user, or set "
+        "CARD_STATE_DIR to another directory",
     ),
     sqlite3.SQLITE_IOERR: (
         "state_io_error",
-        "a disk read or write failed, and the change was not stored. The system log has the cause.",
+        "a disk read or write failed, and the change was not stored; the system log has the cause",
     ),
 }
 
@@ -51,7 +51,7 @@ def translated(error: sqlite3.Error, path: Path) -> CardAppError | None:
     if primary not in _MESSAGES:
         return None
     code, message = _MESSAGES[primary]
-    return StateError(f"The database {path} cannot be used: {message} (SQLite: {error})", code=code)
+    return StateError(f"the database {path} cannot be used: {message} (SQLite: {error})", code=code)
 
 
 @contextmanager
@@ -66,7 +66,7 @@ def translating(path: Path) -> Iterator[None]:
         raise state_error from error
     except UnicodeEncodeError as error:
         raise InvalidValue(
-            "A text contains an unpaired surrogate, which is not a Unicode character. Send the whole character."
+            "a text contains an unpaired surrogate, which is not a Unicode character; send the whole character"
         ) from error
     except OverflowError as error:
-        raise InvalidValue("An integer does not fit 64 bits and cannot be stored. Send a smaller one.") from error
+        raise InvalidValue("an integer does not fit 64 bits and cannot be stored; send a smaller one") from error

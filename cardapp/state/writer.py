@@ -98,7 +98,7 @@ class Writer:
     def _join(self) -> _Group:
         if self._closed:
             raise StateError(
-                "The database is closed: the program is stopping. Repeat the request after its next start."
+                "the database is closed, because the program is stopping; repeat the request after its next start"
             )
         if self._group is None:
             self._connection.execute("BEGIN IMMEDIATE")

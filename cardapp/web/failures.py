@@ -172,7 +172,7 @@ def problem_of(error: Exception, what: str) -> Reply:
             log.error("%s: %s", what, error.detail)
         return reply
     log.error("%s failed", what, exc_info=error)
-    return problem(InternalError("An internal error occurred: repeat the request, or see the log of the service."))
+    return problem(InternalError("an internal error occurred: repeat the request, or see the log of the service"))
 
 
 def status_line(status: int) -> str:

@@ -109,7 +109,7 @@ def closed_by_client() -> ForeignUser:
     """The refusal of a connection whose account is not known any more."""
     return ForeignUser(
         "the account of this connection could not be determined, because the client closed its side: keep the "
-        f"connection open until the answer is there. Only {account(os.geteuid())} and root may use this service "
+        f"connection open until it has the response; only {account(os.geteuid())} and root may use this service "
         "(CARD_API_PEERS)"
     )
 

@@ -138,7 +138,7 @@ def test_an_unknown_layout_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFi
     assert emit("--layout", "karta-nope") == 2
     assert capsys.readouterr().err == (
         "cardapp: there is no layout 'karta-nope'; known: karta-5a, karta-5b, karta-blank, karta-classic, "
-        "karta-mixed. To use a layout file, give its name with the suffix .json\n"
+        "karta-mixed; to use a layout file, give its name with the suffix .json\n"
     )
     assert emit("--layout", f"{tmp_path}/") == main(["layouts", str(tmp_path)]) == 2
     said = f"cardapp: {tmp_path} is a folder: name a layout file, which ends with .json\n"

@@ -82,7 +82,7 @@ EMPTY = Head(0, GENESIS)
 
 def picture(name: str) -> bytes:
     if name != NAME:
-        raise NotFound(f"There is no evidence {name}.")
+        raise NotFound(f"there is no evidence {name}")
     return b"picture bytes"
 
 
@@ -270,7 +270,7 @@ def test_pictures_are_inside_with_their_captions(parts: dict[str, Any], event: M
 def test_a_missing_picture_is_said(parts: dict[str, Any], event: Make) -> None:
     read = Read(made(parts, [event(evidence=[pinned(name="gone.png")])]))
     assert read.pictures == []
-    assert "the arena <full> There is no evidence gone.png." in read.text
+    assert "the arena <full> there is no evidence gone.png" in read.text
 
 
 # -- where the card is open --------------------------------------------------------------------------------------
