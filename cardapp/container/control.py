@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
 
 from cardapp.container import bridge, foreground
-from cardapp.container.directory import State
+from cardapp.container.directory import Record, State
 from cardapp.container.lifecycle import ListedSession, Sessions, Started
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
@@ -36,7 +37,7 @@ class Commands:
         if not options.foreground:
             _show_started(start())
         elif options.name:
-            foreground.run(self._sessions, options.name, start, _announce_foreground)
+            foreground.run(self._sessions, options.name, start, _announce_foreground, _report_stop)
         else:
             raise UsageError("start --foreground needs a --name")
         return 0
@@ -126,6 +127,11 @@ def _show_started(started: Started) -> None:
 def _announce_foreground(started: Started) -> None:
     _show_started(started)
     print("Ctrl-C leaves it running: it ran before." if started.already_running else "Ctrl-C stops it.", flush=True)
+
+
+def _report_stop(record: Record) -> None:
+    start = f"bin/card-session start --name {record.name} {shlex.quote(record.card_source)}"
+    print(f"card-session: session {record.name} was stopped by another command; to start it: {start}", file=sys.stderr)
 
 
 def _show_fetched(fetched: Fetched) -> None:

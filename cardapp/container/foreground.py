@@ -9,20 +9,30 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
+from cardapp.container.directory import Record
 from cardapp.container.lifecycle import Sessions, Started
-from cardapp.errors import CardAppError, UsageError
+from cardapp.errors import CardAppError, StateError, UsageError
 
 ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LOOK_SECONDS = 1.0
+"""The interval at which the session's record is checked."""
 
 
 class _EndRequested(BaseException):
     """One of ``ENDINGS`` arrived. No ``Exception``, so that no handler of errors takes it for one."""
 
 
-def run(sessions: Sessions, name: str, start: Callable[[], Started], announce: Callable[[Started], None]) -> None:
+def run(
+    sessions: Sessions,
+    name: str,
+    start: Callable[[], Started],
+    announce: Callable[[Started], None],
+    report_stop: Callable[[Record], None],
+) -> None:
     """``start`` the session ``name``, ``announce`` it, wait for SIGTERM, SIGINT or SIGHUP, and stop it.
 
-    A signal also interrupts the start. A session that ran before is left running.
+    A signal also interrupts the start. A session that ran before is left running. ``report_stop`` is called when
+    another command has stopped the session.
     """
     ours = not _runs(sessions, name)
     # The number of a signal is written to this pipe, so one that arrives just before the select ends it as well.
@@ -34,6 +44,10 @@ def run(sessions: Sessions, name: str, start: Callable[[], Started], announce: C
         started = start()
         ours = not started.already_running
         announce(started)
+        while not _is_stopped(sessions, started.record):
+            select.select([arrived], [], [], LOOK_SECONDS)
+        ours = False  # a session of this name is another one now
+        report_stop(started.record)
         while True:
             select.select([arrived], [], [])
     except _EndRequested:
@@ -41,7 +55,7 @@ def run(sessions: Sessions, name: str, start: Callable[[], Started], announce: C
     finally:
         _ignore_endings()
         if ours:
-            # There is none when the start was interrupted early, or when another command stopped it.
+            # There is none when the start was interrupted early, or when another command has just stopped it.
             with contextlib.suppress(UsageError):
                 sessions.stop(name)
 
@@ -54,6 +68,15 @@ def _request_end(_number: int, _frame: FrameType | None) -> None:
 def _ignore_endings() -> None:
     for number in ENDINGS:
         signal.signal(number, signal.SIG_IGN)
+
+
+def _is_stopped(sessions: Sessions, record: Record) -> bool:
+    try:
+        return sessions.find(record.name)[1].container_id != record.container_id
+    except UsageError:
+        return True
+    except StateError:  # the record is damaged, which a stop does not do
+        return False
 
 
 def _runs(sessions: Sessions, name: str) -> bool:
