@@ -305,7 +305,12 @@ make_environment() {
     local python
     python=$(find_python)
     say "set-up: making .venv with $("$python" -V) …"
-    "$python" -m venv --clear "$VENV" >&2 || give_up "set-up: $python could not make $VENV; its message is above."
+    # Not with -m: Ctrl-C would print a traceback.
+    "$python" -c 'import runpy, sys
+try:
+    runpy.run_module("venv", run_name="__main__")
+except KeyboardInterrupt:
+    sys.exit(130)' --clear "$VENV" >&2 || give_up "set-up: $python could not make $VENV; its message is above."
     # The repository itself is not installed: its path is added to the environment's.
     "$PYTHON" -c 'import pathlib, sys, sysconfig
 pathlib.Path(sysconfig.get_path("purelib"), "repository.pth").write_text(sys.argv[1] + "\n")' "$ROOT"

@@ -24,7 +24,7 @@ FOR_TESTS = (
 )  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
 
-# Plays the machine's python3 and, copied by its own `-m venv`, the environment's.
+# Plays the machine's python3 and, copied by its own run of the module venv, the environment's.
 PYTHON = """#!/usr/bin/env bash
 case "$*" in
 -V) echo "Python ${STUB_VERSION:-3.11.9}" ;;
@@ -32,7 +32,7 @@ case "$*" in
 *ensurepip*) [[ -z ${STUB_NO_ENSUREPIP:-} ]] ;;
 *python%d.%d-venv*) echo python3.11-venv ;;
 "-m pip --version") ;;
-"-m venv --clear "*) echo "venv" >>"$STUB_LOG"; rm -rf "$4"; mkdir -p "$4/bin"; cp "$0" "$4/bin/python" ;;
+*\\"venv\\"*) echo "venv" >>"$STUB_LOG"; rm -rf "${@: -1}"; mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
 "-m pip install "*) echo "pip $*" >>"$STUB_LOG"; [[ -z ${STUB_PIP_FAILS:-} ]] ;;
 *repository.pth*) echo "path ${@: -1}" >>"$STUB_LOG" ;;
 *) echo "ran $*" ;;
