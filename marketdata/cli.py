@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
+import shlex
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -214,10 +215,12 @@ def _init(_options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _version(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.bootstrap.version import make_version
+    from marketdata.bootstrap.version import make_version, settings_file
 
     with _initialised(settings, _print) as connection:
         make_version(connection, settings, options.n, _print)
+    file = shlex.quote(str(settings_file(settings, options.n)))
+    _print(f"next, to serve this version: bin/marketdata-api --env-file {file}")
 
 
 def _token_create(options: argparse.Namespace, settings: Settings) -> None:

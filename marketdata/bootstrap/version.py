@@ -22,7 +22,7 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
     """Create version ``n`` of the prefix, or upgrade it if an earlier release created it, and write ``vN.env`` into
     the state directory. Nothing is committed when the file cannot be written."""
     version = Version.of(settings.prefix, n)
-    path = settings.state_dir / f"v{n}.env"
+    path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
     with contextlib.ExitStack() as after_commit, connection.transaction():
         migrations.lock(connection)
@@ -35,6 +35,11 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
     say(f"version {n}: {done}")
     say(f"{path}: written" if text != before else f"{path}: up to date")
     return version
+
+
+def settings_file(settings: Settings, n: int) -> Path:
+    """The settings file of version ``n``."""
+    return settings.state_dir / f"v{n}.env"
 
 
 def upgrade_versions(connection: Connection, prefix: str, say: Say) -> None:

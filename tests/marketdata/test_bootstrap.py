@@ -400,6 +400,14 @@ def command(fresh: Settings) -> Callable[..., subprocess.CompletedProcess[str]]:
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 
+def test_the_version_command_ends_with_the_next_step(command: Command, fresh: Settings) -> None:
+    done = command("version", "2")
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[-1] == (
+        f"next, to serve this version: bin/marketdata-api --env-file {fresh.state_dir}/v2.env"
+    )
+
+
 def test_a_token_is_shown_once_and_never_kept(command: Command, fresh: Settings) -> None:
     made = command("token", "create", "--name", "me", "--scope", "write", "--days", "7")
     text = made.stdout.strip()
