@@ -14,6 +14,7 @@ from time import monotonic
 from marketdata import token
 from marketdata.api.caller import Caller, Scope
 from marketdata.errors import Forbidden, InvalidRequest, Unauthorized
+from marketdata.secretfile import ADMIN_SECRET
 from marketdata.store.tokens import ValidToken
 
 CACHE_SECONDS = 30.0
@@ -21,6 +22,7 @@ _CACHE_MAX = 10_000
 _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)", re.ASCII)
 
 ADMIN = "admin"
+_ADMIN_CREDENTIAL = f"the administrator's secret, from the file {ADMIN_SECRET} in the folder of the token files"
 
 
 class Authenticator:
@@ -42,14 +44,14 @@ class Authenticator:
     def admit(self, authorization: str | None, required: Scope) -> Caller:
         """The caller of an ``Authorization`` header. Raises InvalidRequest for a malformed header, Unauthorized for a
         missing or unusable token, Forbidden for one of another scope."""
-        text = presented(authorization)
+        text = presented(authorization, required)
         digest = token.digest(text)
-        return _in_scope(self._from_memory(text, digest) or self._look_up(digest), required)
+        return _in_scope(self._from_memory(text, digest, required) or self._look_up(digest, required), required)
 
     def admit_from_memory(self, authorization: str | None, required: Scope) -> Caller | None:
         """As :meth:`admit`, without the database: None for a token that only the database can decide."""
-        text = presented(authorization)
-        caller = self._from_memory(text, token.digest(text))
+        text = presented(authorization, required)
+        caller = self._from_memory(text, token.digest(text), required)
         return caller and _in_scope(caller, required)
 
     def forget(self, identity: str | None = None) -> None:
@@ -65,7 +67,7 @@ class Authenticator:
         used, self._used = self._used, set()
         return sorted(used)
 
-    def _from_memory(self, text: str, digest: bytes) -> Caller | None:
+    def _from_memory(self, text: str, digest: bytes, required: Scope) -> Caller | None:
         """The caller, when the token is cached or the administrator's secret; Unauthorized for a wrong checksum."""
         known = self._cached.get(digest)
         if known is not None and known[1] > self._clock():
@@ -74,15 +76,15 @@ class Authenticator:
         if self._admin_digest is not None and hmac.compare_digest(digest, self._admin_digest):
             return Caller(ADMIN, ADMIN, ADMIN)
         if not token.is_sound(text):
-            raise _unusable()
+            raise _unusable(required)
         return None
 
-    def _look_up(self, digest: bytes) -> Caller:
+    def _look_up(self, digest: bytes, required: Scope) -> Caller:
         generation, began = self._generation, self._clock()
         holder = self._find(digest)
         if holder is None:
             self._cached.pop(digest, None)
-            raise _unusable()
+            raise _unusable(required)
         caller = Caller(holder.id, holder.name, holder.scope)
         self._used.add(caller.id)
         # A revocation received during the query may be newer than its result.
@@ -96,11 +98,12 @@ class Authenticator:
         self._cached[digest] = (caller, until)
 
 
-def presented(authorization: str | None) -> str:
+def presented(authorization: str | None, required: Scope) -> str:
     """The token of an ``Authorization`` header. The values of a repeated header are joined by a comma, which no token68
     contains."""
     if authorization is None:
-        raise Unauthorized("send a token: Authorization: Bearer md_…")
+        what, example = (_ADMIN_CREDENTIAL, "…") if required == ADMIN else ("a token", "md_…")
+        raise Unauthorized(f"send {what}: Authorization: Bearer {example}")
     found = _BEARER.fullmatch(authorization)
     if found is None:
         raise InvalidRequest("Authorization must be sent once, as: Bearer <token>")
@@ -111,8 +114,12 @@ def _in_scope(caller: Caller, required: Scope) -> Caller:
     if caller.scope == required or (required == "any" and caller.scope != ADMIN):
         return caller
     scope = "read write" if required == "any" else required
-    raise Forbidden(f"this request requires the scope {scope}; the token has another", extra={"scope": scope})
+    detail = f"this request requires the scope {scope}; the token has another"
+    if required == ADMIN:
+        detail = f"this request requires {_ADMIN_CREDENTIAL}, not a token"
+    raise Forbidden(detail, extra={"scope": scope})
 
 
-def _unusable() -> Unauthorized:
-    return Unauthorized("the token cannot be used", code="invalid_token")
+def _unusable(required: Scope) -> Unauthorized:
+    advice = f"; this request requires {_ADMIN_CREDENTIAL}" if required == ADMIN else ""
+    return Unauthorized(f"the token cannot be used{advice}", code="invalid_token")

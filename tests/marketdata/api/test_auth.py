@@ -67,6 +67,16 @@ def test_malformed_header(api: Api, header: str) -> None:
     assert response.json["code"] == "invalid_request"
 
 
+@pytest.mark.parametrize(
+    ("header", "status"),
+    [(None, 401), ("Bearer not-the-secret", 401), ("Bearer {unknown}", 401), ("Bearer {read}", 403)],
+)
+def test_a_refusal_of_an_admin_request_names_the_file_of_the_secret(api: Api, header: str | None, status: int) -> None:
+    shown = header and header.format(**api.tokens, unknown=token.generate())
+    detail = api("GET", "/v1/admin/tokens", authorization=shown, status=status).json["detail"]
+    assert "the administrator's secret, from the file admin.json in the folder of the token files" in detail
+
+
 def test_unusable_tokens_all_get_the_same_answer(api: Api, database: str) -> None:
     with connect(database) as connection:
         revoked, revoked_text = tokens.create(connection, "revoked", "write")
