@@ -42,11 +42,13 @@ def service(state_dir: Path) -> Iterator[Service]:
 
 
 class HostClient(Client):  # type: ignore[misc]
-    """The library leaves the port out of the Host header."""
+    """The library leaves the port out of the Host header, and messages that arrive with the response unread until more
+    data arrive."""
 
     def handshake(self) -> None:
         self.host = f"{self.host}:{self.port}"
         super().handshake()
+        self.connected = self._handle_events()
 
 
 def connect(service: Service, endpoint: tuple[str, str]) -> Client:
