@@ -155,6 +155,7 @@ class WebSockets:
 
 class _Connection:
     def __init__(self, sock: socket.socket, environ: Mapping[str, Any], subprotocol: str) -> None:
+        self._sock = sock
         sock.setblocking(True)
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
         if sock.family != socket.AF_UNIX:
@@ -172,6 +173,9 @@ class _Connection:
             self._server.send(text)
         except ConnectionClosed as error:
             raise ConnectionResetError("the WebSocket is closed") from error
+        except OSError:
+            _shut(self._sock)  # a part of the message may be sent: whoever receives ends, too
+            raise
 
     def receive(self, timeout: float) -> str | None:
         try:

@@ -11,11 +11,24 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request
 
+from cardapp.neovim import NeovimConnection
 from cardapp.settings import ROOT
 from tests.functional.conftest import browser  # noqa: F401
-from tests.functional.serving import Stage
+from tests.functional.serving import Stage, until
 
 ARENA = ROOT / "etc" / "cards" / "arena"
+FIRST = "bump/anatomy/empty/fields"
+VIEW = {
+    "scale": 1,
+    "scroll": {"x": 0, "y": 0, "page_index": 0, "sheet_scroll_top": 0},
+    "viewer": {
+        "page": {"fit": True, "expanded": False},
+        "editor": {"visible": True, "sync": True, "control": False, "expanded": False, "fit": True},
+        "allocator": {"visible": False},
+    },
+}
+"""The fresh view."""
+SECONDS = 10.0
 
 
 @dataclass
@@ -45,6 +58,13 @@ class OpenPage:
     def shows(self, text: str) -> None:
         self.page.locator("#pill", has_text=text).wait_for()
 
+    def control(self, stage: Stage) -> OpenPage:
+        """Give the keyboard to the editor."""
+        self.page.keyboard.press("F8")
+        until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
+        self.page.wait_for_function("document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'")
+        return self
+
     def grid(self) -> str:
         """The editor's text, as a screen reader gets it."""
         found: str = self.page.locator("#editor pre").inner_text()
@@ -61,6 +81,75 @@ def stage() -> Iterator[Stage]:
             yield stage
         finally:
             stage.close()
+
+
+@pytest.fixture
+def fresh_place(stage: Stage) -> None:
+    """The test begins at the first step, with the fresh view."""
+    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
+    assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
+    assert stage.tcp.put("/api/viewer/state", VIEW).status == 200
+
+
+class Neovim:
+    """The session's Neovim, over a connection beside those of the service."""
+
+    def __init__(self, stage: Stage) -> None:
+        self._connection = NeovimConnection(str(stage.state / "sessions" / "s" / "nvim.sock"))
+
+    def call(self, method: str, *arguments: Any) -> Any:
+        return self._connection.call(method, *arguments, timeout=SECONDS)
+
+    def send(self, method: str, *arguments: Any) -> None:
+        self._connection.send(method, *arguments)
+
+    def lua(self, code: str, *arguments: Any) -> Any:
+        return self.call("nvim_exec_lua", code, list(arguments))
+
+    def lines(self) -> list[str]:
+        """The lines of the current buffer."""
+        found: list[str] = self.call("nvim_buf_get_lines", 0, 0, -1, False)
+        return found
+
+    def screen(self) -> str:
+        """What Neovim shows, line by line; it is drawn first."""
+        found: str = self.lua(SCREEN)
+        return found
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+SCREEN = """
+vim.cmd("redraw")
+local lines = {}
+for row = 1, vim.o.lines do
+  local cells = {}
+  for column = 1, vim.o.columns do cells[column] = vim.fn.screenstring(row, column) end
+  lines[row] = table.concat(cells):gsub("%s+$", "")
+end
+return table.concat(lines, "\n")
+"""
+
+
+@pytest.fixture
+def neovim(stage: Stage) -> Iterator[Neovim]:
+    found = Neovim(stage)
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def scratch(neovim: Neovim) -> Iterator[Neovim]:
+    """Neovim in an empty buffer; afterwards in the buffer that it was in."""
+    before = neovim.call("nvim_get_current_buf")
+    neovim.call("nvim_command", "enew!")
+    yield neovim
+    neovim.call("nvim_input", "<C-\\><C-n>")
+    until(lambda: neovim.call("nvim_get_mode")["mode"] == "n")
+    made = neovim.call("nvim_get_current_buf")
+    neovim.call("nvim_set_current_buf", before)
+    neovim.call("nvim_buf_delete", made, {"force": True})
 
 
 @pytest.fixture

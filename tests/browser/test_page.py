@@ -6,31 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import FIRST, OpenPage
 from tests.functional.serving import Stage, until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 
 Tab = Callable[..., OpenPage]
-FIRST = "bump/anatomy/empty/fields"
-LATER = "align/padding"
-
-
-@pytest.fixture(autouse=True)
-def fresh_place(stage: Stage) -> None:
-    """Each test begins at the first step, with the fresh view."""
-    ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
-    assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
-    view = {
-        "scale": 1,
-        "scroll": {"x": 0, "y": 0, "page_index": 0, "sheet_scroll_top": 0},
-        "viewer": {
-            "page": {"fit": True, "expanded": False},
-            "editor": {"visible": True, "sync": True, "control": False, "expanded": False, "fit": True},
-            "allocator": {"visible": False},
-        },
-    }
-    assert stage.tcp.put("/api/viewer/state", view).status == 200
 
 
 def test_enter_on_the_page_and_f2_in_the_editor_lead_to_the_same_stop(tab: Tab, stage: Stage) -> None:

@@ -1,0 +1,167 @@
+"""Clients of the editor's stream on a real Neovim: slow ones, deaf ones, and many one after the other."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from simple_websocket import Client
+
+from cardapp.session.editor_stream import FRAMES_AHEAD
+from cardapp.web import websocket
+from tests.functional.serving import Stage, until
+from tests.functional.session_neovim import Neovim
+from tests.functional.test_websockets import EDITOR, HANDSHAKE, connect, received
+
+pytestmark = pytest.mark.functional
+
+FLOOD = """
+local pages = ...
+vim.cmd("enew!")
+local lines = {}
+for number = 1, 5000 do lines[number] = ("%05d "):format(number) .. ("abcdefgh "):rep(18) end
+vim.api.nvim_buf_set_lines(0, 0, -1, false, lines)
+for page = 1, pages do
+  vim.cmd("normal! " .. (page % 100 == 0 and "gg" or "\\6"))
+  vim.cmd("redraw")
+end
+vim.api.nvim_buf_set_lines(0, 0, -1, false, { "the last of it" })
+"""
+"""Fill a buffer and page through it, each page drawn."""
+
+
+class Screen:
+    """The grid that a client makes of the frames."""
+
+    def __init__(self) -> None:
+        self.rows: list[list[str]] = []
+
+    def apply(self, events: list[Any]) -> None:
+        for name, *calls in events:
+            for call in calls:
+                getattr(self, name, lambda *_: None)(*call)
+
+    def grid_resize(self, _grid: int, columns: int, rows: int) -> None:
+        self.rows = [[" "] * columns for _ in range(rows)]
+
+    def grid_clear(self, _grid: int) -> None:
+        self.rows = [[" "] * len(row) for row in self.rows]
+
+    def grid_line(self, _grid: int, row: int, column: int, cells: list[Any]) -> None:
+        for text, *rest in cells:
+            for _ in range(rest[1] if len(rest) > 1 else 1):
+                self.rows[row][column] = text
+                column += 1
+
+    def grid_scroll(self, _grid: int, top: int, bottom: int, left: int, right: int, by: int, _columns: int) -> None:
+        old = [list(row) for row in self.rows]
+        for row in range(max(top, top - by), min(bottom, bottom - by)):
+            self.rows[row][left:right] = old[row + by][left:right]
+
+    def text(self) -> str:
+        return "\n".join("".join(row).rstrip() for row in self.rows)
+
+
+@pytest.fixture
+def neovim(stage: Stage) -> Iterator[Neovim]:
+    found = Neovim(stage)
+    yield found
+    found.close()
+
+
+def frames(client: Client, screen: Screen, condition: Callable[[], bool]) -> None:
+    """Take and acknowledge frames until ``condition`` holds."""
+    deadline = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < deadline, "the grid did not become what was awaited"
+        text = client.receive(timeout=0.1)
+        if text is None:
+            continue
+        frame = json.loads(text)
+        if frame["type"] == "redraw":
+            screen.apply(frame["events"])
+            client.send(json.dumps({"type": "ack", "seq": frame["seq"]}))
+
+
+def resident() -> int:
+    """Bytes of this process, in which the service runs."""
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+def test_a_client_that_acknowledges_nothing_is_bounded_and_gets_a_full_grid_later(
+    stage: Stage, neovim: Neovim, loops: Callable[..., int]
+) -> None:
+    deaf, quick = connect(stage.service, EDITOR), connect(stage.service, EDITOR)
+    shown = Screen()
+    until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") >= 3)
+    before = resident()
+    neovim.send("nvim_exec_lua", FLOOD, [loops(quick=200, full=6000)])
+    frames(quick, shown, lambda: "the last of it" in shown.text())
+    frames(quick, shown, lambda: shown.text() == neovim.screen())
+    assert resident() - before < 40 * 1024 * 1024
+    begun = time.monotonic()
+    neovim.call("nvim_buf_set_lines", 0, 0, -1, False, ["a change for the client that keeps up"])
+    frames(quick, shown, lambda: "a change for the client" in shown.text())
+    assert time.monotonic() - begun < 2, "a slow client delays another one"
+
+    late = Screen()
+    waiting = [received(deaf)]
+    while (text := deaf.receive(timeout=0.5)) is not None:
+        waiting.append(json.loads(text))
+    assert [frame["type"] for frame in waiting] == ["hello"] + ["redraw"] * FRAMES_AHEAD
+    deaf.send(json.dumps({"type": "ack", "seq": waiting[-1]["seq"]}))
+    assert received(deaf)["type"] == "hello"
+    frames(deaf, late, lambda: late.text() == neovim.screen())
+    for client in (deaf, quick):
+        client.close()
+
+
+def test_a_client_that_reads_nothing_is_closed(stage: Stage, neovim: Neovim, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(websocket, "SEND_SECONDS", 1)
+    fields = {**HANDSHAKE, "Sec-WebSocket-Protocol": EDITOR[1]}
+    head = "\r\n".join([f"GET {EDITOR[0]} HTTP/1.1", "Host: card", *(f"{k}: {v}" for k, v in fields.items())])
+    uis = neovim.lua("return #vim.api.nvim_list_uis()")
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(stage.service.settings.api_socket))
+        client.sendall(f"{head}\r\n\r\n".encode())
+        until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") == uis + 1)
+        neovim.send("nvim_exec_lua", FLOOD, [200])
+        until(lambda: len(stage.service.websockets) == 0)
+        until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") == uis)
+
+
+def test_opening_and_closing_leaves_nothing_here_and_in_neovim(
+    stage: Stage, neovim: Neovim, loops: Callable[..., int]
+) -> None:
+    def open_files() -> int:
+        return len(os.listdir("/proc/self/fd"))
+
+    def uis() -> int:
+        found: int = neovim.lua("return #vim.api.nvim_list_uis()")
+        return found
+
+    first = connect(stage.service, EDITOR)
+    received(first)
+    first.close()
+    until(lambda: len(stage.service.websockets) == 0)
+    threads, files, attached = threading.active_count(), open_files(), uis()
+    for number in range(loops(quick=10, full=500)):
+        client = connect(stage.service, EDITOR)
+        if number % 3:
+            received(client)
+        if number % 2:
+            client.close()
+        else:
+            with contextlib.suppress(OSError):
+                client.sock.shutdown(socket.SHUT_RDWR)
+    until(lambda: len(stage.service.websockets) == 0)
+    until(lambda: uis() == attached)
+    until(lambda: threading.active_count() <= threads and open_files() <= files)
