@@ -1,7 +1,7 @@
 // Everything that a person can do on the page, whether by a key or a button. Each action asks the service and updates
 // the state; the views follow.
 
-import { get, post, put, Refusal } from './api.js';
+import { get, Notice, post, put, Refusal } from './api.js';
 import { Catalog, state, stepOf, update } from './state.js';
 
 const ACTOR = 'page';
@@ -29,9 +29,10 @@ export async function go(key) {
   const body = { focus_level: item.level, actor: ACTOR };
   FIELDS.forEach((name, at) => { if (parts[at]) body[name] = parts[at]; });
   if (parts.length === 5) body.snapshot_ref = key;
+  const before = state.navigation;
   // Shown at once; the service's answer confirms it.
   show({ ...state.navigation, key, position: { ...state.navigation.position, focus_level: item.level } });
-  await settle(put('/api/navigation/current', body));
+  await settle(put('/api/navigation/current', body), before);
 }
 
 export const move = (delta, level) => settle(post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
@@ -55,12 +56,13 @@ export function focusBy(delta) {
   if (at >= 0 && at < levels.length) return focus(levels[at]);
 }
 
-async function settle(request) {
+async function settle(request, before = state.navigation) {
   try {
     const navigation = await request;
-    show(navigation);
+    if (navigation.revision >= state.navigation.revision) show(navigation); // answers may overtake each other
   } catch (failure) {
-    update({ failure });
+    if (state.navigation.revision === before.revision) show(before);
+    update({ failure: new Notice('Not moved.', failure.message) });
   }
 }
 
@@ -115,12 +117,10 @@ export async function redraw(size) {
   }
 }
 
-// What a finished replay changes besides the control state.
+// What a finished replay changes besides the control state, which comes by itself and would be overtaken here.
 export async function refresh() {
-  const [control, progress, session] = await Promise.all([
-    get('/api/control/state'), get('/api/progress'), get('/api/state').then((all) => all.session),
-  ]).catch(() => []);
-  if (control) update({ control, progress, session });
+  const [progress, session] = await Promise.all([get('/api/progress'), get('/api/state').then((all) => all.session)]).catch(() => []);
+  if (progress) update({ progress, session });
 }
 
 // -- the view ------------------------------------------------------------------------------------------------------
@@ -153,7 +153,8 @@ export async function save(options) {
     const viewer = await put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
     update({ viewer: { ...state.viewer, revision: viewer.revision, viewer: viewer.viewer } });
   } catch (failure) {
-    if (failure instanceof Refusal) update({ failure });
+    if (failure instanceof Refusal) update({ failure: new Notice('View not saved.', failure.message) });
+    else pending = merged(patch, pending); // until the service answers again
   }
 }
 
@@ -194,12 +195,25 @@ export async function showValues(step) {
   await record('x-revealed', step, 'The values were shown without an answer.');
 }
 
+let unsent = [];
+
+// Without the service an event waits until it answers again.
 async function record(kind, key, text) {
   try {
     await post('/api/events', { kind, key, text, actor: ACTOR });
   } catch (failure) {
-    update({ failure });
+    if (failure instanceof Refusal) update({ failure: new Notice('Not recorded.', failure.message) });
+    else unsent.push([kind, key, text]);
   }
+}
+
+// The service answers again: what it missed.
+export function resend() {
+  const events = unsent;
+  unsent = [];
+  for (const event of events) record(...event);
+  save();
+  refresh();
 }
 
 export async function approve(step, note) {
@@ -209,7 +223,7 @@ export async function approve(step, note) {
     await put(`/api/progress/${item.id}`, { status, note: note ?? item.note, actor: ACTOR });
     update({ progress: await get('/api/progress') });
   } catch (failure) {
-    update({ failure });
+    update({ failure: new Notice('Not saved.', failure.message) });
   }
 }
 

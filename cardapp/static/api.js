@@ -16,6 +16,15 @@ export class Offline extends Error {
   }
 }
 
+// What went wrong beside a sync: what it was about, and why.
+export class Notice extends Error {
+  constructor(heading, message) {
+    super(message);
+    this.heading = heading;
+    this.code = 'notice';
+  }
+}
+
 async function request(method, path, body, options = {}) {
   const init = { method, headers: { Accept: 'application/json' }, ...options };
   if (body !== undefined) {

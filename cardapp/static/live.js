@@ -2,7 +2,7 @@
 // clients change the same state, so each difference is fetched here.
 
 import { get } from './api.js';
-import { load, merged, refresh, reveal, save, show } from './actions.js';
+import { load, merged, refresh, resend, reveal, save, show } from './actions.js';
 import { state, stepOf, update } from './state.js';
 
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
@@ -13,6 +13,7 @@ export function connect() {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
   const socket = new WebSocket(`${scheme}://${location.host}/api/live`, 'card-live.v1');
   socket.onopen = () => {
+    if (failures) resend();
     failures = 0;
     clearInterval(poll);
     update({ connected: true });

@@ -1,6 +1,6 @@
 // The page's start: read everything once, start the views, then follow the changes.
 
-import { events } from './api.js';
+import { events, Notice } from './api.js';
 import { go, leave, load, setTeacher, view } from './actions.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
@@ -37,14 +37,24 @@ async function start() {
 
 // `#/task/block/…` (links of the reports) or `#task/block/…` opens that position. True if the position changed.
 async function openAddress() {
-  const key = decodeURIComponent(location.hash.replace(/^#\/?/, ''));
+  const key = named(location.hash.replace(/^#\/?/, ''));
   if (!location.hash || key === state.navigation.key) return false;
   if (state.catalog.item(key)) {
     await go(key);
     return true;
   }
-  update({ failure: new Error(`This card has no position “${key}”.`) });
+  history.replaceState(null, '', location.pathname + location.search);
+  update({ failure: new Notice('Not found.', `This card has no position “${key}”.`) });
   return false;
+}
+
+// A percent sign of somebody's own making need not encode anything.
+function named(text) {
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
+  }
 }
 
 async function restoreAnswers() {
