@@ -1,6 +1,6 @@
 // SYNC in words: the pill, what a sync found, and a refusal with the next action as a button.
 
-import { approve, cancel, go, reset, sync } from './actions.js';
+import { approve, cancel, dismissFailure, go, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { put } from './api.js';
 import { state, stepOf, subscribe } from './state.js';
@@ -67,6 +67,7 @@ function refusal(failure) {
   const { code } = failure;
   if (code === 'cancelled_by_request') actions.push(button('Sync again', sync));
   else if (code === 'level_not_syncable') actions.push(button('Go to the first step', () => go(state.catalog.item(state.navigation.key).first_step).then(sync)));
+  else if (code === 'notice') actions.push(button('Dismiss', dismissFailure));
   else if (code === 'offline') actions.push(button('Try again', sync));
   else if (failure.status === 503) actions.push(copyButton(state.session.start_command), button('Try again', sync));
   else {
@@ -75,7 +76,7 @@ function refusal(failure) {
     if (code === 'snapshot_drift' && place?.line) actions.push(button(`Open line ${place.line}`, () => put('/api/editor/cursor', { row: place.line, column: 0 }).catch(() => {})));
   }
   const checks = code === 'snapshot_drift' ? drift(failure) : null;
-  return [element('p', {}, element('b', {}, 'Not synced. '), sentence(failure.message)), checks, element('div', { class: 'actions' }, ...actions)].filter(Boolean);
+  return [element('p', {}, element('b', {}, failure.heading ?? 'Not synced.'), ' ', sentence(failure.message)), checks, element('div', { class: 'actions' }, ...actions)].filter(Boolean);
 }
 
 function drift(failure) {
