@@ -21,6 +21,7 @@ const ACTIONS = {
   help: () => toggleOverlay(),
   dismiss: () => dismiss(),
 };
+const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
 // While the editor has the keyboard, only these are the page's.
 const ALWAYS = new Set(['control', 'redraw']);
 
@@ -41,10 +42,10 @@ function onKey(event) {
   if (plain && event.key === 'Enter' && typing instanceof Element && typing.closest('button, a, summary, [role=tab], [role=treeitem]')) return;
   if (plain && event.key.startsWith('Arrow') && typing instanceof Element && typing.closest('[role=tree], [role=tab], [role=separator]')) return;
   const run = ACTIONS[shortcut.action];
-  if (!run) return;
+  if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();
   event.stopPropagation();
-  run(shortcut);
+  if (!event.repeat || MOVES.has(shortcut.action)) run(shortcut); // a key that is held down does one thing
 }
 
 // `Ctrl+Backtick`, `Alt+6` and `Shift+ArrowUp`: a printable key is named by its place on a US keyboard.
