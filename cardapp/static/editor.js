@@ -2,17 +2,19 @@
 // `viewer.editor.control` gives it the keyboard.
 
 import { redraw, refresh, toggleControl, view } from './actions.js';
+import { Notice } from './api.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
 import { bindComposition } from './editor_composition.js';
 import { Grid } from './editor_grid.js';
 import { mouse, notation, typed } from './editor_input.js';
-import { state, subscribe } from './state.js';
+import { state, subscribe, update } from './state.js';
 import * as timing from './timing.js';
 
 const RETRY_MS = [200, 400, 800, 1600, 3000];
 const MIRROR_MS = 400;
 const SMALL = 0.75; // of the type's size: below it `Fit` is suggested
+const PASTE_MOST = 1_000_000; // characters, as the service takes them
 let socket = null;
 let failures = 0;
 let retry = 0;
@@ -32,7 +34,7 @@ export function start() {
   canvas = element('canvas', { 'aria-hidden': 'true' });
   field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
   mirror = element('pre', { class: 'unseen', 'aria-label': 'Text of the editor', tabindex: -1 });
-  overlay = element('div', { class: 'overlay' });
+  overlay = element('div', { class: 'overlay', role: 'status' });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
   $('editor').append(
     element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, element('span', { class: 'space' }), controlButton,
@@ -58,6 +60,7 @@ export function start() {
 // -- the stream ----------------------------------------------------------------------------------------------------
 
 let session = null;
+let controlled = false;
 
 function follow() {
   const { editor } = state.viewer.viewer;
@@ -75,7 +78,10 @@ function follow() {
   }
   if (wanted && !socket && !retry) open();
   if (!wanted) close();
-  setFocus(editor.control);
+  if (editor.control !== controlled) { // only then: the focus is never taken from where somebody types
+    controlled = editor.control;
+    queueMicrotask(() => setFocus(controlled)); // when the panel is shown
+  }
   place();
 }
 
@@ -97,6 +103,7 @@ function open() {
     socket = null;
     failures += 1;
     say(reason || (state.session.available ? 'The editor is disconnected.' : ''));
+    if (reason && state.session.available) refresh(); // whether the session ended, too
     retry = setTimeout(() => { retry = 0; follow(); }, RETRY_MS[Math.min(failures, RETRY_MS.length) - 1]);
   };
 }
@@ -154,6 +161,7 @@ function say(reason) {
   fill(overlay,
     element('p', {}, element('b', {}, noSession ? 'No session' : 'Editor disconnected')),
     element('p', {}, noSession ? 'The worksheet works without one. A session adds this editor, the debugger and the memory.' : sentence(reason || 'trying again')),
+    controlled ? element('p', {}, 'What you type here is not taken until then.') : null,
     noSession ? element('p', {}, 'Start it in a terminal: ', copyButton(chosen.start_command)) : null,
     state.viewer.viewer.editor.sync ? null : button('Attach', () => view({ viewer: { editor: { sync: true } } }), { class: 'primary' }));
 }
@@ -188,7 +196,8 @@ function bindKeys() {
   field.addEventListener('paste', (event) => {
     event.preventDefault();
     const text = event.clipboardData.getData('text/plain');
-    if (text && hasControl()) send({ type: 'paste', text });
+    if (text.length > PASTE_MOST) update({ failure: new Notice('Not pasted.', `${text.length} characters are too long to paste; ${PASTE_MOST} are taken at once.`) });
+    else if (text && hasControl()) send({ type: 'paste', text });
   });
   for (const name of ['focus', 'blur'])
     field.addEventListener(name, () => { painter.focused = name === 'focus'; grid.dirty.add(grid.cursor.row); painter.paint(); });
@@ -239,6 +248,7 @@ function bindMouse() {
     wheel += event.deltaMode === 1 ? event.deltaY : event.deltaY / 40;
     for (; Math.abs(wheel) >= 1; wheel -= Math.sign(wheel)) send(mouse(event, wheel > 0 ? 'down' : 'up', cell(event), 'wheel'));
   }, { passive: false });
+  document.addEventListener('pointerdown', (event) => { if (painter.selection && !area.contains(event.target)) select(null); });
   document.addEventListener('copy', (event) => {
     if (!painter.selection) return;
     event.clipboardData.setData('text/plain', painter.selectedText());
@@ -268,6 +278,7 @@ function font(delta) {
 
 // With `viewer.editor.fit` the whole grid is scaled down to the panel; without, the panel scrolls.
 function place() {
+  if (painter.ratio !== devicePixelRatio) painter.setSize(fontSize);
   const width = parseFloat(canvas.style.width) || 0;
   const height = parseFloat(canvas.style.height) || 0;
   scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
