@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, Request
 
-from cardapp.neovim import NeovimConnection
 from cardapp.settings import ROOT
 from tests.functional.conftest import browser  # noqa: F401
 from tests.functional.serving import Stage, until
+from tests.functional.session_neovim import Neovim
 
 ARENA = ROOT / "etc" / "cards" / "arena"
 FIRST = "bump/anatomy/empty/fields"
@@ -28,7 +28,6 @@ VIEW = {
     },
 }
 """The fresh view."""
-SECONDS = 10.0
 
 
 @dataclass
@@ -62,13 +61,19 @@ class OpenPage:
         """Give the keyboard to the editor."""
         self.page.keyboard.press("F8")
         until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
-        self.page.wait_for_function("document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'")
+        self.page.wait_for_function(
+            "document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'"
+        )
         return self
 
     def grid(self) -> str:
         """The editor's text, as a screen reader gets it."""
         found: str = self.page.locator("#editor pre").inner_text()
         return found
+
+    def picture(self) -> str:
+        """The same with every blank."""
+        return self.page.locator("#editor pre").text_content() or ""
 
 
 @pytest.fixture(scope="module")
@@ -89,47 +94,6 @@ def fresh_place(stage: Stage) -> None:
     ids = dict(zip(("task_id", "block_id", "phase_id", "step_id"), FIRST.split("/"), strict=True))
     assert stage.tcp.put("/api/navigation/current", {**ids, "focus_level": "step"}).status == 200
     assert stage.tcp.put("/api/viewer/state", VIEW).status == 200
-
-
-class Neovim:
-    """The session's Neovim, over a connection beside those of the service."""
-
-    def __init__(self, stage: Stage) -> None:
-        self._connection = NeovimConnection(str(stage.state / "sessions" / "s" / "nvim.sock"))
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        return self._connection.call(method, *arguments, timeout=SECONDS)
-
-    def send(self, method: str, *arguments: Any) -> None:
-        self._connection.send(method, *arguments)
-
-    def lua(self, code: str, *arguments: Any) -> Any:
-        return self.call("nvim_exec_lua", code, list(arguments))
-
-    def lines(self) -> list[str]:
-        """The lines of the current buffer."""
-        found: list[str] = self.call("nvim_buf_get_lines", 0, 0, -1, False)
-        return found
-
-    def screen(self) -> str:
-        """What Neovim shows, line by line; it is drawn first."""
-        found: str = self.lua(SCREEN)
-        return found
-
-    def close(self) -> None:
-        self._connection.close()
-
-
-SCREEN = """
-vim.cmd("redraw")
-local lines = {}
-for row = 1, vim.o.lines do
-  local cells = {}
-  for column = 1, vim.o.columns do cells[column] = vim.fn.screenstring(row, column) end
-  lines[row] = table.concat(cells):gsub("%s+$", "")
-end
-return table.concat(lines, "\n")
-"""
 
 
 @pytest.fixture

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 from playwright.sync_api import CDPSession
 
-from tests.browser.conftest import Neovim, OpenPage
+from tests.browser.conftest import OpenPage
 from tests.functional.serving import Stage, until
+from tests.functional.session_neovim import Neovim
 
 pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
 
@@ -27,11 +28,13 @@ for number, keys in ipairs(...) do
 end
 return wrong
 """
-DISPATCH = "(init) => document.activeElement.dispatchEvent(new KeyboardEvent('keydown', {bubbles: true, cancelable: true, ...init}))"
+DISPATCH = """(init) => document.activeElement.dispatchEvent(
+  new KeyboardEvent('keydown', { bubbles: true, cancelable: true, ...init }))"""
 PASTE = """(text) => {
   const data = new DataTransfer();
   data.setData('text/plain', text);
-  document.activeElement.dispatchEvent(new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true }));
+  const init = { clipboardData: data, bubbles: true, cancelable: true };
+  document.activeElement.dispatchEvent(new ClipboardEvent('paste', init));
 }"""
 
 
@@ -69,8 +72,8 @@ class Writer:
 
 
 @pytest.fixture
-def writer(tab: Tab, stage: Stage, scratch: Neovim) -> Iterator[Writer]:
-    yield Writer(tab().control(stage), scratch)
+def writer(tab: Tab, stage: Stage, scratch: Neovim) -> Writer:
+    return Writer(tab().control(stage), scratch)
 
 
 def test_an_input_method_types_what_it_commits_once(writer: Writer) -> None:
@@ -130,11 +133,11 @@ KEYS = {
     "Control+a": "<C-a>", "Control+w": "<C-w>", "Control+Space": "<C-Space>", "Control+ArrowLeft": "<C-Left>",
     "Control+Shift+End": "<C-S-End>", "Alt+x": "<M-x>", "Alt+Enter": "<M-CR>", "Control+Alt+Delete": "<C-M-Del>",
     "F1": "<F1>", "F12": "<F12>", "Shift+F3": "<S-F3>", "<": "<lt>", "\\": "<Bslash>", "|": "<Bar>", "Tab": "<Tab>",
-    "Shift+Tab": "<S-Tab>", "Escape": "<Esc>", "Backspace": "<BS>", "Delete": "<Del>", "Shift+A": "A", "PageUp": "<PageUp>",
+    "Shift+Tab": "<S-Tab>", "Escape": "<Esc>", "Backspace": "<BS>", "Delete": "<Del>", "Shift+A": "A",
+    "PageUp": "<PageUp>",
     "Home": "<Home>", "Enter": "<CR>", "Space": " ", "%": "%", "ä": "ä", "Insert": "<Insert>",
 }  # fmt: skip
-"""Keys as the browser's driver calls them, and as Neovim does. The driver types a character that no key of a US keyboard
-has by inserting it."""
+"""Keys as the browser's driver calls them, and as Neovim does; a US keyboard has no key for one of them."""
 
 
 def test_keys_arrive_as_what_they_are(writer: Writer) -> None:
