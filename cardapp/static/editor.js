@@ -19,7 +19,7 @@ let socket = null;
 let failures = 0;
 let retry = 0;
 let grid = new Grid();
-let painter, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText;
+let painter, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText, scaleText;
 let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
@@ -31,13 +31,14 @@ export function start() {
   controlButton = button('Keyboard F8', toggleControl, { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
   fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
   stateText = element('span', { class: 'quiet' });
+  scaleText = element('span', { class: 'scaled' });
   canvas = element('canvas', { 'aria-hidden': 'true' });
   field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
   mirror = element('pre', { class: 'unseen', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
   $('editor').append(
-    element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, element('span', { class: 'space' }), controlButton,
+    element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, scaleText, element('span', { class: 'space' }), controlButton,
       button('A−', () => font(-1), { class: 'icon', 'aria-label': 'Smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'Larger type in the editor' }),
       fitButton,
       element('label', { class: 'switch', title: 'Attach the panel to the editor' }, element('input', { type: 'checkbox', id: 'editor-sync', onchange: (event) => view({ viewer: { editor: { sync: event.target.checked } } }) }), ' Live'),
@@ -284,7 +285,8 @@ function place() {
   scale = state.viewer.viewer.editor.fit && width ? Math.min(1, area.clientWidth / width, area.clientHeight / height || 1) : 1;
   canvas.style.transform = scale < 1 ? `scale(${scale})` : '';
   const percent = Math.round(100 * scale);
-  stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}${scale < 1 ? ` at ${percent} %` : ''}` : '';
+  stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
+  scaleText.textContent = scale < 1 && grid.cols ? `at ${percent} %` : '';
   fitButton.classList.toggle('suggested', scale < SMALL);
   placeField();
 }
