@@ -91,13 +91,13 @@ class Service:
         with self._database.write() as tx:
             missing = evidence.sweep(self.settings.evidence_dir, tx)
         for name in missing:
-            _log.warning("the picture %s is missing in %s: reports go without it", name, self.settings.evidence_dir)
+            _log.warning("the picture %s is missing in %s: reports omit it", name, self.settings.evidence_dir)
         self._sync_monitor.start()
         self._live.start()
         self._composer.start()
 
     def stop(self) -> None:
-        """Stop in reverse order: first accept nothing more, then end what runs, then close what it used."""
+        """Stop in reverse order: refuse new requests, end the running ones, then close the connections they used."""
         self._live.stop()
         self.websockets.stop()
         self._checkpoints.stop()
@@ -110,8 +110,9 @@ class Service:
 
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP."""
-    # Waited for, not handled: a handler that sets an Event can interrupt another one while that holds the Event's lock,
-    # and both hang. Blocked before any thread starts, so no thread handles one; a second signal has no effect.
+    # The signals are blocked and awaited by sigwait. A handler that sets an Event could interrupt another handler that
+    # holds the Event's lock, and both would hang. Threads inherit the mask, so it is set before any starts. A second
+    # signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     _allow_descriptors()
     service = Service(settings)

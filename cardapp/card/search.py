@@ -16,7 +16,7 @@ _BEFORE, _WIDTH = 30, 120
 
 @dataclass(frozen=True)
 class Match:
-    """A place that holds the text. ``line`` is the line of the source file, None in a title or text."""
+    """A match at the position ``key``. ``line`` is the line of the source file; None for a title or text."""
 
     key: str
     kind: Literal["title", "text", "code"]
@@ -28,7 +28,8 @@ class Match:
 
 
 def search(catalog: Catalog, card: Card, sources: Mapping[str, Sequence[str]], wanted: str, limit: int) -> list[Match]:
-    """At most ``limit`` places in document order, case ignored; titles first. Nothing for a blank text."""
+    """At most ``limit`` matches, ignoring case: first titles, then texts, then code, each in document order. An
+    empty list for a blank text."""
     folded = wanted.strip().casefold()
     if not folded:
         return []

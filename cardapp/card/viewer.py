@@ -26,22 +26,22 @@ FRESH: State = {
 
 @dataclass(frozen=True)
 class Merged:
-    """The new state, and the dotted names of the changed values."""
+    """The result of a patch: the new state, and the dotted names of the changed values."""
 
     state: State
     changed: tuple[str, ...]
 
     @property
     def noteworthy(self) -> tuple[str, ...]:
-        """The changes that make an event: flags and the page, but neither scrolling nor zooming."""
+        """The changes that are recorded as an event: flags and the page, but neither scrolling nor zooming."""
         return tuple(name for name in self.changed if name.startswith("viewer.") or name == "scroll.page_index")
 
 
 def merge(current: State, patch: State, page_count: int) -> Merged:
     """Deep-merge ``patch``, which meets its schema, into ``current``, and check values and editor transitions.
 
-    Source of the transitions: "States and transitions", rows "Viewer". Turning sync off also turns control off; turning
-    control on requires that sync is on, or is turned on by the same patch.
+    The transitions: turning sync off also turns control off; turning control on requires that sync is on, or is turned
+    on by the same patch.
     """
     state = _merged(current, patch)
     _check_values(state, page_count)

@@ -1,7 +1,7 @@
-"""The card's sheets as the page shows them: composed once for each revision of the card's files, rendered by the page.
+"""The card's sheets for the browser page: composed once for each revision of the card's files, rendered page by page.
 
-Composing a card of 2 000 steps takes a second, so a thread does it at the start and after each change; a request that
-comes earlier waits for it.
+Composing a card of 2 000 steps takes a second, so a thread does it at the start. After a change the next request does
+it. Requests meanwhile wait.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 
 _MAP_ROOM = Room(110.0, 100_000.0)
-"""In mm. Narrow enough to be read beside a sheet, and so high that a card is one diagram."""
+"""In mm: narrow enough to be read beside a sheet, and high enough that the diagram of a card is not split."""
 _SEARCH_LIMIT = 100
 
 
@@ -64,13 +64,13 @@ class SheetPages:
         self._composed: _Composed | None = None
 
     def prepare(self) -> None:
-        """Compose the present revision ahead of the first request. A faulty layout is the request's to report."""
+        """Compose the current revision before the first request. Errors are left to the request to report."""
         with contextlib.suppress(CardAppError):
-            self._present()
+            self._up_to_date()
 
     def page(self, index: int) -> tuple[str, str]:
         """The key of the page's block, and its sheets as HTML; :class:`NotFound` beyond the last page."""
-        composed = self._present()
+        composed = self._up_to_date()
         blocks = composed.served.catalog.at("block")
         if index >= len(blocks):
             raise NotFound(f"this card has no page {index}: its pages are 0 to {len(blocks) - 1}")
@@ -78,15 +78,15 @@ class SheetPages:
 
     def document(self) -> Document:
         """The composed document."""
-        return self._present().document
+        return self._up_to_date().document
 
     def style(self) -> str:
         """The style sheet of all pages, for a shadow root."""
-        return self._present().style
+        return self._up_to_date().style
 
     def diagram(self, key: str) -> str:
         """The activity diagram of the card (""), or of the block ``key``, as SVG."""
-        composed = self._present()
+        composed = self._up_to_date()
         card = composed.served.card
         if key == "":
             return "".join(map(svg.render, activity.of_card(card, _MAP_ROOM)))
@@ -94,14 +94,14 @@ class SheetPages:
             for block in task.blocks:
                 if key == f"{task.id}/{block.id}":
                     return "".join(map(svg.render, activity.of_block(key, block, _MAP_ROOM)))
-        raise NotFound(f"there is no diagram of {key!r}: name a block, or nothing for the whole card")
+        raise NotFound(f"there is no diagram of {key!r}: give the key of a block, or no key for the whole card")
 
     def search(self, text: str) -> list[Match]:
         """The places whose title, text or code holds ``text``, in document order."""
-        composed = self._present()
+        composed = self._up_to_date()
         return search(composed.served.catalog, composed.served.card, composed.sources, text, _SEARCH_LIMIT)
 
-    def _present(self) -> _Composed:
+    def _up_to_date(self) -> _Composed:
         revision = self._revision()
         with self._lock:
             composed = self._composed

@@ -1,8 +1,9 @@
-"""The editor's external UI as a stream of frames (``/api/editor-ui``): Neovim's own redraw events, one frame a flush.
+"""The editor's external UI as a stream of frames (``/api/editor-ui``): Neovim's redraw events, one frame for each
+``flush``.
 
-Each stream attaches a UI of its own. It asks for a grid larger than any terminal: the grid is the minimum over all
-UIs, so a panel never changes the size of the session's terminal. A client acknowledges frames; one that falls behind
-gets no more of them, and a full grid once it has caught up.
+Each stream attaches a UI of its own and requests a grid larger than any terminal. Neovim uses the smallest size that a
+UI requests, so a stream never changes the size of the session's terminal. A client acknowledges frames. One that falls
+behind gets no further frames until it has acknowledged all, and then the full grid.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any
 from cardapp.neovim import NeovimConnection
 
 LARGEST = (1000, 500)
-"""Columns and rows that the UI asks for."""
+"""Columns and rows that the UI requests."""
 FRAMES_AHEAD = 64
 """Frames that may be sent without an acknowledgement."""
 BYTES_QUEUED = 4 * 1024 * 1024
@@ -26,11 +27,11 @@ _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
     "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
 })  # fmt: skip
-"""What is passed on; other events carry handles that JSON has no form for, and nothing that a panel draws."""
+"""The events that are sent. Others contain handles, which JSON cannot represent, and nothing that a client draws."""
 
 
 class EditorStream:
-    """One attached UI. ``frames`` is read by one thread, input comes from another; ``close`` any number of times."""
+    """One attached UI. One thread calls ``take``, another one sends input; ``close`` any number of times."""
 
     def __init__(self, connect: Callable[[Callable[[str, list[Any]], None]], NeovimConnection]) -> None:
         """``connect`` makes the connection, given the function for its notifications."""
@@ -45,7 +46,7 @@ class EditorStream:
         self._connection = connect(self._notified)
 
     def attach(self) -> None:
-        """Ask for the UI. A Neovim that waits for a key attaches it as soon as it goes on."""
+        """Request the UI. If Neovim waits for a key, it attaches the UI when it continues."""
         options = {"rgb": True, "ext_linegrid": True}
         self._put({"type": "hello", "protocol": "card-editor-ui.v1"})
         self._connection.send("nvim_ui_attach", *LARGEST, options)
@@ -67,7 +68,7 @@ class EditorStream:
 
     @property
     def ended(self) -> str | None:
-        """Why Neovim's side ended; None while it lives."""
+        """Why the connection to Neovim ended; None while it is open."""
         return self._connection.reason if self._connection.ended.is_set() else None
 
     def acknowledge(self, seq: int) -> None:
@@ -119,7 +120,7 @@ class EditorStream:
         self._put({"type": "redraw", "seq": seq, "events": events})
 
     def _put(self, frame: dict[str, Any]) -> None:
-        # A file name in the title need not be UTF-8.
+        # The title may contain a file name that is not UTF-8.
         text = json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
         with self._changed:
             self._queue.append(text)

@@ -64,7 +64,7 @@ class ForeignUser(e.CardAppError):
 
 
 class UpgradeRequired(e.CardAppError):
-    """The path speaks WebSocket only."""
+    """The path is a WebSocket endpoint, and the request is not a handshake."""
 
     code = "upgrade_required"
 

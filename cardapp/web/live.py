@@ -1,8 +1,8 @@
 """The control state as it changes, for any number of subscribers (``/api/live``).
 
-One thread computes the state once for each change and leaves the newest one with every subscriber: a slow client misses
-states between, and never queues them. Commits of the database and stages of a replay wake the thread; the card's files,
-which nothing announces, are looked at once a second.
+One thread computes the state after each change and stores it in every subscription. A subscription keeps only the
+newest state, so a slow client skips states and none are queued. Commits of the database and stages of a replay wake the
+thread. Changes of the card's files wake nothing, so the state is also computed every ``LOOK_SECONDS``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Subscription:
         self._last = state
 
     def put(self, state: dict[str, Any]) -> None:
-        """Leave ``state`` for the owner, unless it is the one that was put last."""
+        """Store ``state`` for the owner, unless it equals the state that was stored last."""
         with self._changed:
             if state != self._last:
                 self._newest = self._last = state
@@ -45,13 +45,16 @@ class Subscription:
 
 
 class LiveFeed:
-    """``state`` computes what is fed. ``start`` once, ``stop`` any number of times, ``wake`` from any thread."""
+    """Gives every subscription the result of ``state`` after each change.
+
+    Call ``start`` once, ``stop`` any number of times, ``wake`` from any thread.
+    """
 
     def __init__(self, state: Callable[[], dict[str, Any]]) -> None:
         self._state = state
         self._wake = threading.Event()
         self._stopping = False
-        self._lock = threading.Lock()  # held while a state is computed, so that none is put after a newer one
+        self._lock = threading.Lock()  # held while a state is computed, so that states are stored in this order
         self._subscriptions: set[Subscription] = set()
         self._thread = threading.Thread(target=self._loop, name="live-feed", daemon=True)
 
@@ -65,12 +68,12 @@ class LiveFeed:
             self._thread.join(timeout)
 
     def wake(self) -> None:
-        """Something may have changed."""
+        """Have the state computed again, because it may have changed."""
         self._wake.set()
 
     @contextmanager
     def subscribe(self) -> Iterator[Subscription]:
-        """A subscription, which begins with the present state."""
+        """A subscription; its first state is the current one."""
         with self._lock:
             subscription = Subscription(self._state())
             self._subscriptions.add(subscription)

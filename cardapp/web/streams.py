@@ -1,4 +1,4 @@
-"""The page's WebSocket protocols: ``/api/live`` and ``/api/editor-ui``."""
+"""The protocols of the two WebSocket endpoints, ``/api/live`` and ``/api/editor-ui``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from cardapp.web.services import Services
 from cardapp.web.websocket import Connection, Endpoint
 
 _TURN_SECONDS = 1.0
-"""How long a sender waits before it looks whether its client is still there."""
+"""The longest wait for a message before it is checked whether the other side has ended."""
 
 
 DESCRIPTION = {
@@ -34,7 +34,7 @@ DESCRIPTION = {
         "server": {"$ref": "#/components/schemas/EditorUiFrame"},
     },
 }
-"""Of the API description, as `x-websockets`: OpenAPI has no form for them. Messages are JSON text frames."""
+"""The member `x-websockets` of the API description: OpenAPI cannot describe WebSockets. Messages are JSON texts."""
 
 
 def endpoints(services: Services) -> tuple[Endpoint, ...]:
@@ -52,11 +52,11 @@ def live(services: Services, connection: Connection) -> None:
             state = subscription.take(_TURN_SECONDS)
             if state is not None:
                 connection.send(encode(state).decode())
-            connection.receive(0)  # raises when the client is gone; its messages have no meaning here
+            connection.receive(0)  # raises OSError when the client is gone; its messages are ignored
 
 
 def editor_ui(services: Services, connection: Connection) -> None:
-    """Stream the editor's UI; take keys, mouse and pasted text while ``viewer.editor.control`` is on."""
+    """Stream the editor's UI; pass keys, mouse and pasted text to Neovim while ``viewer.editor.control`` is on."""
     try:
         stream = services.editor.stream()
     except CardAppError as error:
@@ -90,7 +90,7 @@ def _send_frames(connection: Connection, stream: EditorStream) -> None:
 
 
 def _take(text: str, stream: EditorStream, services: Services) -> None:
-    """One message of the client; :class:`InvalidValue` for any other than the four that there are."""
+    """Process one message of the client; :class:`InvalidValue` if it is none of the protocol."""
     try:
         message = json.loads(text)
     except ValueError as error:

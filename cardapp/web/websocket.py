@@ -1,7 +1,7 @@
-"""WebSocket connections: accepted from the listener, which hands their sockets over, and closed by their owner.
+"""WebSocket connections. The listener passes their sockets to :class:`WebSockets`, which closes them at the end.
 
-A connection has threads of its own and holds no worker: ``simple_websocket`` reads in one, the protocol's handler runs
-in another. A client that takes nothing for ``SEND_SECONDS`` is closed.
+A connection has threads of its own and occupies no worker of the listener: ``simple_websocket`` reads in one, the
+protocol's handler runs in another. A connection whose client receives nothing for ``SEND_SECONDS`` is closed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from cardapp.web.failures import (
 )
 
 CONNECTIONS = 256
-"""Connections at once, each with two threads or more."""
+"""The limit of open connections. Each has two threads or more."""
 MESSAGE_BYTES = 2 * 1024 * 1024
 SEND_SECONDS = 20
 PING_SECONDS = 25.0
@@ -41,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 class Connection(Protocol):
-    """An open WebSocket; all methods raise OSError when the client is gone. One thread sends."""
+    """An open WebSocket. Its methods raise OSError when the client has closed it. Only one thread may send."""
 
     def send(self, text: str) -> None: ...
 
@@ -62,8 +62,10 @@ class Endpoint:
 
 
 class HandOver(BaseException):
-    """Raised through the application: the listener gives the request's socket to ``take``, with what was received
-    after the request. No Exception, so that nothing on the way answers it."""
+    """Raised by the application instead of a response: the listener then calls ``take`` with the request's socket.
+
+    It is a BaseException, so that no error handler in between turns it into a response.
+    """
 
     def __init__(self, take: Callable[[socket.socket], None]) -> None:
         super().__init__()
@@ -83,7 +85,7 @@ class WebSockets:
         return len(self._open)
 
     def in_front_of(self, app: WsgiApp) -> WsgiApp:
-        """``app`` with the endpoints beside its routes."""
+        """An application that serves the endpoints, and passes all other requests to ``app``."""
 
         def routed(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
             endpoint = self._endpoints.get(environ["PATH_INFO"])
@@ -109,15 +111,15 @@ class WebSockets:
             thread.join(max(deadline - monotonic(), 0.0))
 
     def _check(self, environ: Mapping[str, Any], endpoint: Endpoint) -> None:
-        """The handshake as RFC 6455, section 4.2.1, has it."""
+        """Check the request of the handshake (RFC 6455, section 4.2.1)."""
         if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
-            raise UpgradeRequired(f"{endpoint.path} speaks WebSocket: send Upgrade: websocket")
+            raise UpgradeRequired(f"{endpoint.path} is a WebSocket endpoint: send Upgrade: websocket")
         offered = [name.strip() for name in environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "").split(",")]
         tokens = [name.strip().lower() for name in environ.get("HTTP_CONNECTION", "").split(",")]
         if environ["REQUEST_METHOD"] != "GET" or "upgrade" not in tokens:
-            raise BadRequest("a WebSocket begins with GET and Connection: Upgrade")
+            raise BadRequest("a WebSocket handshake is a GET request with Connection: Upgrade")
         if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
-            raise UpgradeRequired("only version 13 of WebSocket is spoken here")
+            raise UpgradeRequired("only version 13 of WebSocket is supported: send Sec-WebSocket-Version: 13")
         if not _is_key(environ.get("HTTP_SEC_WEBSOCKET_KEY", "")):
             raise BadRequest("Sec-WebSocket-Key is not 16 bytes in base64")
         if endpoint.subprotocol not in offered:
@@ -126,7 +128,7 @@ class WebSockets:
             raise TooManyConnections(f"{len(self._open)} WebSocket connections are open: close one, or try again later")
 
     def _accept(self, sock: socket.socket, environ: dict[str, Any], endpoint: Endpoint) -> None:
-        """Called by the listener's loop, which must not wait."""
+        """Start the connection's thread. Does not block, because the listener's loop calls it."""
         thread = threading.Thread(target=self._serve, args=(sock, environ, endpoint), name="websocket", daemon=True)
         with self._lock:
             if self._stopping:
@@ -141,7 +143,7 @@ class WebSockets:
             connection = _Connection(sock, environ, endpoint.subprotocol)
             endpoint.handle(connection)
         except OSError:
-            pass  # the client is gone
+            pass  # the client has closed the connection
         except Exception:
             _log.exception("internal error in a WebSocket connection of %s", endpoint.path)
         finally:
@@ -160,7 +162,7 @@ class _Connection:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("@ll", SEND_SECONDS, 0))
         if sock.family != socket.AF_UNIX:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # Without the extension header no compression is agreed on, which costs more than it saves on loopback.
+        # Without this header no compression is negotiated: on loopback it costs more time than it saves.
         head = {name: value for name, value in environ.items() if name != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
         head["werkzeug.socket"] = _LockedSocket(sock)
         self._server = Server(
@@ -189,7 +191,7 @@ class _Connection:
             self._server.close(message=reason)
 
     def end(self) -> None:
-        """Give the client a moment to answer the close, then end the reader."""
+        """Send a close frame, and wait up to ``_CLOSE_SECONDS`` for the client's, which ends the reader thread."""
         with contextlib.suppress(OSError):
             self.close("")
         reader: Any = self._server.thread
@@ -197,15 +199,15 @@ class _Connection:
 
 
 class _ReaderThread(threading.Thread):
-    """A process that ends does not wait for a client."""
+    """A daemon thread, so that the end of the process does not wait for a client."""
 
     def __init__(self, **arguments: Any) -> None:
         super().__init__(name="websocket-reader", daemon=True, **arguments)
 
 
 class _LockedSocket:
-    """``simple_websocket`` calls ``send``, which may send a part, from two threads: messages from one, pongs and the
-    answer to a close from the other."""
+    """Sends each frame as a whole. ``simple_websocket`` calls ``send`` from two threads: one sends messages, the other
+    pongs and close frames. ``socket.send`` may send only a part, so their frames could mix."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock

@@ -67,7 +67,7 @@ def handles(session: RunningSession) -> set[int]:
 
 
 def within(session: RunningSession, expression: str) -> str:
-    """What the expression gives inside gdb, where ``replays`` is the plugin's object."""
+    """The value of a Python expression inside gdb; ``replays`` is the plugin's object."""
     output = session.path / "expression-value"
     output.unlink(missing_ok=True)
     found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
@@ -92,8 +92,10 @@ def replayed(session: RunningSession, stop: dict[str, Any], **changes: Any) -> t
 
 
 def replayed_after_a_kill(session: RunningSession, stop: dict[str, Any]) -> tuple[bool, dict[str, Any]]:
-    """Whether gdb had crashed because a process was killed while gdb worked on it, so that this replay failed and the
-    next one started gdb again; and the values at the stop."""
+    """Replay ``stop`` after a process was killed: whether gdb had crashed, and the values at the stop.
+
+    gdb crashes if the process is killed while gdb works on it. Then one replay fails, and the next starts gdb again.
+    """
     found = session.call("checkpoint_replay", session.request(stop, "count", "letters", "arena", "&arena", "word"))
     if found.is_error:
         assert found.structured["code"] == "debugger_dead"
@@ -297,7 +299,7 @@ def test_checkpoints_are_few_and_none_outlives_a_reset(session: RunningSession) 
     assert replayed(session, stops[0])[0] == "rerun"  # the oldest was deleted
     eventually(lambda: len(programs(session)) <= 36)
     eventually(lambda: handles(session) == set(programs(session)))
-    # The screen of each checkpoint but that of the stop where the program is.
+    # The screens of all checkpoints except that of the current stop.
     assert within(session, "len(replays._screens)") == "31"
     session.ask("target_reset")
     eventually(lambda: not programs(session))

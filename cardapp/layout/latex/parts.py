@@ -32,8 +32,8 @@ class Parts:
         return self._measure.line(size)
 
     def draw(self, part: Part) -> Iterator[str]:
-        """The source lines of a part. The first is a comment with kind and key, by which ``place_of`` locates
-        errors."""
+        """The LaTeX source lines of a part. The first is a comment with its kind and key, which ``place_of`` reads to
+        locate errors."""
         component = self._layout.components[part.kind]
         frame, padding = part.frame, self._measure.padding(part.kind)
         rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
