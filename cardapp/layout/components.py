@@ -11,7 +11,7 @@ from cardapp.layout.diagram import activity, arena, memory, states
 from cardapp.layout.diagram.model import LEAST_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Prose, Question, Title
+from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Question, RichText, Title
 from cardapp.layout.template import Layout
 from cardapp.layout.text import Paragraph, Run, parse
 
@@ -54,7 +54,7 @@ class ComponentBuilder:
         yield from self._grouped(
             self._title("card_title", "", card.title, ""),
             [
-                *self._prose("intro", "", card.text),
+                *self._rich_text("intro", "", card.text),
                 *self._drawn("overview", "", lambda room: activity.of_card(card, room)),
             ],
         )
@@ -64,13 +64,13 @@ class ComponentBuilder:
         key, section = f"{task.id}/{block.id}", f"{task_number}.{number}"
         of_task = (
             [*self._title("task_title", task.id, task.title, str(task_number))],
-            [*self._prose("intro", task.id, task.text)],
+            [*self._rich_text("intro", task.id, task.text)],
         )
         of_block = (
             self._title("block_title", key, block.title, section),
             [
-                *self._prose("goal", key, block.goal),
-                *self._prose("intro", key, block.text),
+                *self._rich_text("goal", key, block.goal),
+                *self._rich_text("intro", key, block.text),
                 *self._drawn("activity", key, lambda room: activity.of_block(key, block, room)),
                 *self._drawn("states", key, lambda room: self._states(key, block, room)),
             ],
@@ -83,7 +83,7 @@ class ComponentBuilder:
         """The card's revision, the layout, and its limitations."""
         paragraphs = sentences(self._card, self._identity, self._layout)
         blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in paragraphs)
-        yield from self._grouped([CardComponent("colophon", "", Prose(blocks))])
+        yield from self._grouped([CardComponent("colophon", "", RichText(blocks))])
 
     def _grouped(self, *rows: Iterable[CardComponent]) -> Iterator[Group]:
         """The rows as one group, without the components that the layout does not show."""
@@ -94,14 +94,14 @@ class ComponentBuilder:
     # -- phases, steps and snapshots ---------------------------------------------------------------------------------
 
     def _phase(self, phase: Phase, key: str, number: str) -> Iterator[Group]:
-        opening = (self._title("phase_title", key, phase.title, number), self._prose("intro", key, phase.text))
+        opening = (self._title("phase_title", key, phase.title, number), self._rich_text("intro", key, phase.text))
         for place, step in enumerate(phase.steps, 1):
             row = self._step(step, f"{key}/{step.id}", f"{number}.{place}")
             yield from self._grouped(*(opening if place == 1 else ()), row)
 
     def _step(self, step: Step, key: str, number: str) -> Iterator[CardComponent]:
         yield from self._title("step_title", key, step.title, number)
-        yield from self._prose("text", key, step.text)
+        yield from self._rich_text("text", key, step.text)
         yield from self._code(step, key)
         for snapshot in step.snapshots:
             yield from self._snapshot(snapshot, f"{key}/{snapshot.id}")
@@ -124,9 +124,9 @@ class ComponentBuilder:
         level = kind.removesuffix("_title")
         return [CardComponent(kind, key, Title(level, visible(text), number))]  # type: ignore[arg-type]
 
-    def _prose(self, kind: Kind, key: str, markdown: str) -> list[CardComponent]:
+    def _rich_text(self, kind: Kind, key: str, markdown: str) -> list[CardComponent]:
         blocks = parse(markdown)
-        return [CardComponent(kind, key, Prose(blocks))] if blocks else []
+        return [CardComponent(kind, key, RichText(blocks))] if blocks else []
 
     def _drawn(
         self, kind: Kind, key: str, draw: Callable[[Room], tuple[Diagram, ...]], subject: str = ""

@@ -19,8 +19,8 @@ from cardapp.layout.sheets import (
     Machine,
     Note,
     Notes,
-    Prose,
     Question,
+    RichText,
     Row,
     Title,
 )
@@ -97,10 +97,10 @@ class Cutter:
                 return _whole(title, self._measure.title_height(component.kind, title), room)
             case Diagram() as diagram:
                 return _whole(diagram, diagram.height, room)
-            case Prose(blocks):
+            case RichText(blocks):
                 taken = text_fitting.take(blocks, room, self._measure.setting(component.kind))
-                rest = Prose(taken.rest) if taken.rest else None
-                return Prose(taken.blocks) if taken.blocks else None, taken.height, rest
+                rest = RichText(taken.rest) if taken.rest else None
+                return RichText(taken.blocks) if taken.blocks else None, taken.height, rest
             case Question() as question:
                 return self._cut_question(question, room)
             case Code() as code:
@@ -126,7 +126,7 @@ class Cutter:
         kept, height, rest = _cut_items(
             code.lines,
             (room - note, most - note),
-            lambda each: len(each.pieces) * line,
+            lambda each: len(each.segments) * line,
             lambda each, limit: _split_line(each, int(limit / line + ROUNDING)),
             lambda lines: code._replace(lines=lines),
         )
@@ -181,6 +181,6 @@ def _cut_items(
 
 
 def _split_line(line: CodeLine, most: int) -> tuple[CodeLine, CodeLine] | None:
-    if most < 1 or len(line.pieces) <= most:
+    if most < 1 or len(line.segments) <= most:
         return None
-    return line._replace(pieces=line.pieces[:most]), line._replace(pieces=line.pieces[most:])
+    return line._replace(segments=line.segments[:most]), line._replace(segments=line.segments[most:])

@@ -90,7 +90,7 @@ class Measure:
     def code_lines(
         self, lines: Iterable[str], first: int, stops: Mapping[int, Sequence[str]], gutter: int
     ) -> tuple[CodeLine, ...]:
-        """Source lines, numbered from ``first``, in pieces that fit; ``stops`` has snapshot keys by line number."""
+        """Source lines, numbered from ``first``, in segments that fit; ``stops`` has snapshot keys by line number."""
         em = self.em(self.component("code").size)
         columns = metrics.columns(self.width("code") - gutter * em * metrics.CELL, em)
         return tuple(

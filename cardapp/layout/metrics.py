@@ -165,7 +165,7 @@ def longer_than_a_line(text: str, room: float, em: float) -> frozenset[str]:
 
 
 def broken(word: str, room: float, em: float, face: Face = "regular") -> Iterator[str]:
-    """``word`` in pieces that are at most ``room`` wide, but have at least one character."""
+    """``word`` in segments that are at most ``room`` wide, but have at least one character."""
     limit = room * 1000 / em
     start, taken, advances = 0, 0, _ADVANCES[face]
     for place, char in enumerate(word):
@@ -193,32 +193,32 @@ def columns(room: float, em: float) -> int:
 
 
 def chop(line: str, limit: int) -> tuple[str, ...]:
-    """A line of code in pieces of at most ``limit`` columns, with tabs expanded."""
+    """A line of code in segments of at most ``limit`` columns, with tabs expanded."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)
-    pieces, start, taken = [], 0, 0
+    segments, start, taken = [], 0, 0
     for place, char in enumerate(line):
         wide = _cells_of(char)
         if taken + wide > limit:
-            pieces.append(line[start:place])
+            segments.append(line[start:place])
             start, taken = place, 0
         taken += wide
-    return (*pieces, line[start:])
+    return (*segments, line[start:])
 
 
 def fold(line: str, limit: int) -> tuple[str, ...]:
-    """As ``chop``, but breaks after the last blank if that is in the second half of the piece, to keep words whole."""
+    """As ``chop``, but breaks after the last blank if it is in the second half of the segment, to keep words whole."""
     line = line.expandtabs(TAB)
     if len(line) <= limit and line.isascii():
         return (line,)
-    pieces, start, taken, blank = [], 0, 0, 0
+    segments, start, taken, blank = [], 0, 0, 0
     for place, char in enumerate(line):
         wide = _cells_of(char)
         if taken + wide > limit:
             end = blank if 2 * (blank - start) > place - start else place
-            pieces.append(line[start:end])
+            segments.append(line[start:end])
             start, taken = end, sum(map(_cells_of, line[end:place]))
         taken += wide
         blank = place + 1 if char == " " else blank
-    return (*pieces, line[start:])
+    return (*segments, line[start:])

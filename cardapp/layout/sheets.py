@@ -42,7 +42,7 @@ class Title(NamedTuple):
     number: str
 
 
-class Prose(NamedTuple):
+class RichText(NamedTuple):
     """A parsed text (``text.parse``) of the card, or the colophon. A fragment has whole blocks of the text; of a block
     that is higher than a sheet, some of its items, lines or words."""
 
@@ -57,11 +57,11 @@ class Question(NamedTuple):
 
 
 class CodeLine(NamedTuple):
-    """One line of a source file. ``pieces`` are its parts that fit the column, one below the other, with tabs expanded.
-    ``stops`` are the keys of the snapshots that stop at this line."""
+    """One line of a source file. ``segments`` are its parts that fit the column, with tabs expanded; they are shown one
+    below the other. ``stops`` are the keys of the snapshots that stop at this line."""
 
     number: int
-    pieces: tuple[str, ...]
+    segments: tuple[str, ...]
     stops: tuple[str, ...]
 
 
@@ -76,8 +76,8 @@ class Code(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An expression and its value, each in pieces that fit its column, one below the other. A value without pieces is a
-    box to fill in."""
+    """An expression and its value, each in segments that fit its column, one below the other. A value without segments
+    is a box to fill in."""
 
     expression: tuple[str, ...]
     value: tuple[str, ...]
@@ -90,7 +90,7 @@ class Machine(NamedTuple):
 
 
 class Note(NamedTuple):
-    """Plain text, and below it code in pieces that fit the column; one of them may be empty."""
+    """Plain text, and below it code in segments that fit the column. The text or the code may be empty."""
 
     text: str
     code: tuple[str, ...]
@@ -102,7 +102,7 @@ class Notes(NamedTuple):
     entries: tuple[Note, ...]
 
 
-Content = Title | Prose | Question | Code | Diagram | Machine | Notes
+Content = Title | RichText | Question | Code | Diagram | Machine | Notes
 
 
 class Part(NamedTuple):

@@ -21,7 +21,7 @@ import pytest
 from cardapp.card.catalog import Catalog
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import CARD, render
-from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.template import Frame
 from cardapp.layout.text import Block, Bullets, Quote
 from cardapp.publish import layouts
@@ -141,7 +141,7 @@ def test_every_sheet_is_a_page_of_its_size(sheets: Sheets) -> None:
         assert float(height) * MM == pytest.approx(page.height, abs=0.1)
 
 
-def test_every_word_stands_in_the_frame_of_its_part(sheets: Sheets) -> None:
+def test_every_word_is_inside_the_frame_of_its_part(sheets: Sheets) -> None:
     grid = sheets.document.layout.grid
     for sheet, words in zip(sheets.document.sheets, sheets.pages(), strict=True):
         frames = [grid.header, grid.footer, *(part.frame for part in sheet.parts)]
@@ -160,11 +160,11 @@ def texts(part: Part) -> Iterator[str]:
         case Title(_, text, number):
             yield number
             yield text
-        case Prose(blocks) | Question(blocks, _):
+        case RichText(blocks) | Question(blocks, _):
             yield from paragraphs(blocks)
         case Code(lines=lines):
             for line in lines:
-                yield from line.pieces
+                yield from line.segments
         case Machine(rows):
             for row in rows:
                 yield from row.expression

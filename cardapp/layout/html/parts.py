@@ -12,7 +12,7 @@ from cardapp.layout.html.text_blocks import TextWriter, words
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.metrics import longer_than_a_line
-from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Question, RichText, Title
 from cardapp.layout.template import Layout
 
 
@@ -54,12 +54,12 @@ class Parts:
         match content:
             case Title():
                 return f"h{self.rank(content.level)}", self._title(part, content), ' dir="auto"'
-            case Prose():
+            case RichText():
                 attributes = self._english if part.kind == "colophon" else ""
-                return "div", self._captioned("p", part, self._prose(part, content)), attributes
+                return "div", self._captioned("p", part, self._rich_text(part, content)), attributes
             case Question():
                 lines = '<div class="answer"></div>' * content.answer_lines
-                return "div", self._captioned("p", part, self._prose(part, content) + lines), ""
+                return "div", self._captioned("p", part, self._rich_text(part, content) + lines), ""
             case Code():
                 return "figure", self._captioned("figcaption", part, self._code(content)), ""
             case Diagram():
@@ -104,14 +104,14 @@ class Parts:
         text = self._words(title.text, self._measure.width(part.kind) - tick, component.size)
         return f"{number}<span>{text}</span>{box}"
 
-    def _prose(self, part: Part, content: Prose | Question) -> str:
+    def _rich_text(self, part: Part, content: RichText | Question) -> str:
         level = LEVELS[part.key.count("/") + 1 if part.key else 0]
         return TextWriter(self.rank(level), self._titles).blocks(content.blocks, self._measure.setting(part.kind))
 
     def _machine(self, machine: Machine) -> str:
         blank = f'<code class="blank" aria-label="to be filled in"{self._english}>&nbsp;</code>'
         rows = "".join(
-            f'<tr><th scope="row">{_pieces(row.expression)}</th><td>{_pieces(row.value) or blank}</td></tr>\n'
+            f'<tr><th scope="row">{_segments(row.expression)}</th><td>{_segments(row.value) or blank}</td></tr>\n'
             for row in machine.rows
         )
         head = f'<tr{self._english}><th scope="col">Expression</th><th scope="col">Value</th></tr>'
@@ -123,7 +123,7 @@ class Parts:
         text = (
             f"<p{self._english}>{self._words(note.text, self._measure.width('notes'), size)}</p>" if note.text else ""
         )
-        code = f'<p dir="ltr">{_pieces(note.code)}</p>' if note.code else ""
+        code = f'<p dir="ltr">{_segments(note.code)}</p>' if note.code else ""
         return f'<div class="note">{text}{code}</div>\n'
 
     def _code(self, code: Code) -> str:
@@ -140,10 +140,10 @@ class Parts:
             f'<a class="stop" href="#{html(percent_encoded(key))}" title="{title}" aria-label="{title}">▶</a>'
             for key, title in ((key, html(self._titles[key])) for key in line.stops)
         )
-        pieces = '</span><span class="piece">'.join(html(piece) for piece in line.pieces)
+        text = '</span><span class="segment">'.join(map(html, line.segments)) + "\n"
         state = " at" if line.stops else ""
         return (
-            f'<span class="line{state}" data-number="{line.number}">{stops}<span class="piece">{pieces}\n</span></span>'
+            f'<span class="line{state}" data-number="{line.number}">{stops}<span class="segment">{text}</span></span>'
         )
 
 
@@ -162,5 +162,5 @@ def _place(part: Part) -> str:
     return f"{place};--dw:{part.content.width:.2f}" if isinstance(part.content, Diagram) else place
 
 
-def _pieces(pieces: Iterable[str]) -> str:
-    return "".join(f"<code>{html(piece)}</code>" for piece in pieces)
+def _segments(segments: Iterable[str]) -> str:
+    return "".join(f"<code>{html(segment)}</code>" for segment in segments)

@@ -9,7 +9,7 @@ from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.latex.text_blocks import TextWriter, paragraph
 from cardapp.layout.measure import TICK_BOX, Measure
-from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.template import Frame, Layout
 from cardapp.layout.tex_escape import code, text
 
@@ -20,7 +20,7 @@ class Parts:
     def __init__(self, layout: Layout, keys: Container[str]) -> None:
         self._layout = layout
         self._measure = Measure(layout)
-        self._prose = TextWriter(keys, self.type("code"))
+        self._text_writer = TextWriter(keys, self.type("code"))
 
     def type(self, size: str) -> str:
         """The command that selects a type size."""
@@ -54,7 +54,7 @@ class Parts:
         if part.kind == "colophon" and not part.continues:
             yield r"\CardMissingSentence"
         if part.mark:
-            yield rf"\CardGoesOn{self._label(part, part.mark)}"
+            yield rf"\CardContinues{self._label(part, part.mark)}"
         yield r"\end{CardPart}"
 
     def _label(self, part: Part, plain: str) -> str:
@@ -70,10 +70,10 @@ class Parts:
         match content:
             case Title():
                 yield from self._title(part, content)
-            case Prose(blocks):
-                yield from self._prose.blocks(blocks, self._measure.setting(part.kind))
+            case RichText(blocks):
+                yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
             case Question(blocks, answer_lines):
-                yield from self._prose.blocks(blocks, self._measure.setting(part.kind))
+                yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
                 yield from [rf"\CardAnswer{{{metrics.ANSWER_LINE:g}}}"] * answer_lines
             case Code():
                 yield from self._code(content)
@@ -105,22 +105,22 @@ class Parts:
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
         number = str(line.number) if self._layout.components["code"].line_numbers else ""
         room = f"{gutter * metrics.CELL:g}"
-        for place, piece in enumerate(line.pieces):
-            shown = number if place == 0 else r"\CardGoesOnHere"
+        for place, segment in enumerate(line.segments):
+            shown = number if place == 0 else r"\CardContinuationMark"
             if line.stops:
                 sign = rf"\CardSign{{{line.stops[0]}}}" if place == 0 else ""
-                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(piece)}}}{{{sign}}}"
+                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(segment)}}}{{{sign}}}"
             else:
-                yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(piece)}}}"
+                yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(segment)}}}"
 
     def _machine(self, machine: Machine) -> Iterator[str]:
         room = self._measure.width("machine") - metrics.TABLE_GAP
         left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
         for place, row in enumerate(machine.rows):
-            expression, value = ("".join(map(_code_line, pieces)) for pieces in (row.expression, row.value))
+            expression, value = ("".join(map(_code_line, segments)) for segments in (row.expression, row.value))
             value = value or rf"\CardBlank{{{metrics.BLANK:g}}}"
             if place:
-                yield r"\CardBetween"
+                yield r"\CardRowRule"
             yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{metrics.TABLE_GAP / 2:g}}}"
 
     def _notes(self, notes: Notes) -> Iterator[str]:
@@ -129,7 +129,7 @@ class Parts:
             if note.text:
                 words = self._words(note.text, self._measure.width("notes"), size)
                 yield rf"\CardParagraph{{{words}}}"
-            yield from (rf"\CardNoteLine{{{code(piece)}}}" for piece in note.code)
+            yield from (rf"\CardNoteLine{{{code(segment)}}}" for segment in note.code)
             yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
 
 
@@ -147,5 +147,5 @@ def fill(color: str, frame: Frame) -> str:
     return rf"\CardFill{{{color}}}{numbers(frame)}"
 
 
-def _code_line(piece: str) -> str:
-    return rf"\CardCodeLine{{{code(piece)}}}"
+def _code_line(segment: str) -> str:
+    return rf"\CardCodeLine{{{code(segment)}}}"

@@ -1,4 +1,4 @@
-"""Lines of code in a column: every character stays, no piece is too wide, and words stay whole where they can."""
+"""Lines of code in a column: every character stays, no segment is too wide, and words stay whole where they can."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ LINES = st.one_of(st.text(st.sampled_from("ab  (日\u0301"), max_size=80), st.te
 
 @given(LINES, st.integers(8, 40))
 def test_pieces_make_up_the_line_and_fit(line: str, limit: int) -> None:
-    for pieces in (chop(line, limit), fold(line, limit)):
-        assert "".join(pieces) == line.expandtabs(TAB)
-        assert all(width(piece, 1, "code") <= limit * 0.6 + 1e-9 for piece in pieces)
-        assert all(pieces[1:])
+    for segments in (chop(line, limit), fold(line, limit)):
+        assert "".join(segments) == line.expandtabs(TAB)
+        assert all(width(segment, 1, "code") <= limit * 0.6 + 1e-9 for segment in segments)
+        assert all(segments[1:])
 
 
 @pytest.mark.parametrize(
-    ("line", "pieces"),
+    ("line", "segments"),
     [
         ("", ("",)),
         ("short", ("short",)),
@@ -30,8 +30,8 @@ def test_pieces_make_up_the_line_and_fit(line: str, limit: int) -> None:
         ("one two three", ("one two ", "three")),
     ],
 )
-def test_words_stay_whole_where_a_blank_is_near(line: str, pieces: tuple[str, ...]) -> None:
-    assert fold(line, 12) == pieces
+def test_words_stay_whole_where_a_blank_is_near(line: str, segments: tuple[str, ...]) -> None:
+    assert fold(line, 12) == segments
 
 
 def test_a_long_line_takes_no_longer_than_its_length() -> None:

@@ -20,7 +20,7 @@ from cardapp.layout.components import ComponentBuilder
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
 from cardapp.layout.measure import Measure
-from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Prose, Question, Title
+from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Question, RichText, Title
 from cardapp.layout.template import Layout, Output
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
@@ -138,12 +138,12 @@ def _characters(span: Span) -> Iterator[str]:
 def held(content: Content) -> list[Any]:
     """What a part holds, so that the pieces of a part add up to the whole."""
     match content:
-        case Prose(blocks):
+        case RichText(blocks):
             return list(words(blocks))
         case Question(blocks, answer_lines):
             return [*words(blocks), *(["line"] * answer_lines)]
         case Code(_, _, lines, missing):
-            return [(line.number, piece) for line in lines for piece in line.pieces] or [missing]
+            return [(line.number, segment) for line in lines for segment in line.segments] or [missing]
         case Machine(rows):
             return [piece for row in rows for piece in (*row.expression, *row.value) if piece]
         case Notes(entries):
