@@ -71,7 +71,7 @@ def test_a_fault_is_a_sentence(schema: dict[str, Any], value: Any, message: str)
     assert faults(schema, value) == [("", message)]
 
 
-def test_of_a_choice_the_branch_that_was_meant_speaks() -> None:
+def test_the_errors_of_the_best_matching_branch_are_reported() -> None:
     schema = {"anyOf": [{"type": "null"}, {"type": "object", **NAMED}]}
     assert faults(schema, {"a": 1}) == [("/b", "is missing"), ("/c", "is missing")]
 

@@ -122,7 +122,7 @@ def test_a_key_in_neovim_does_what_the_table_says(calm: Stage, key: str, kind: s
     until(lambda: state(calm)["blocking"] is False)
 
 
-def test_a_killed_neovim_is_said_and_a_reset_brings_it_back(calm: Stage) -> None:
+def test_a_killed_neovim_is_reported_and_a_reset_restarts_it(calm: Stage) -> None:
     os.kill(lua(calm, "return vim.fn.getpid()"), signal.SIGKILL)
     until(lambda: state(calm)["available"] is False)
     assert "bin/card-session reset" in state(calm)["reason"]

@@ -365,7 +365,7 @@ def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage, brok
     assert kinds(own)[-1] == "checkpoint.rejected"
 
 
-def test_a_session_on_another_card_is_refused_with_the_way_out(own: Stage, state_dir: Path) -> None:
+def test_a_session_on_another_card_is_refused_with_the_remedy(own: Stage, state_dir: Path) -> None:
     other = make_card(state_dir / "other", uuid="bbbbbbbb-0000-4000-8000-000000000002")
     own.sessions.start(other, "other")
     try:
@@ -436,7 +436,7 @@ def test_sync_goes_off_when_the_session_ends_and_a_move_keeps_it_on(own: Stage) 
     assert own.tcp.post("/api/navigation/sync").status == 503
 
 
-def test_without_a_session_there_is_a_way_out(state_dir: Path) -> None:
+def test_without_a_session_the_refusal_names_the_remedy(state_dir: Path) -> None:
     stage = Stage(state_dir / "state", make_card(state_dir / "card"))
     try:
         stage.tcp.put("/api/navigation/current", position("quick"))

@@ -214,7 +214,7 @@ end
 """
 
 
-def test_only_the_newest_request_of_an_action_speaks(api: Application, nvim: NeovimConnection) -> None:
+def test_only_the_newest_request_of_an_action_shows_its_result(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
     lua(nvim, SPY)
     first = api.held = threading.Event()

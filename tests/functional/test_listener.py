@@ -213,7 +213,7 @@ def test_a_half_closed_client_gets_its_answer(client: socket.socket, listener: L
     assert answer(client)[0] == 200
 
 
-def test_the_gate_stands_before_both(listener: Listener, settings: Settings) -> None:
+def test_the_gate_checks_the_host_on_tcp_only(listener: Listener, settings: Settings) -> None:
     request = b"GET / HTTP/1.1\r\nHost: evil.example\r\n\r\n"
     with connect(listener, settings, "tcp") as tcp, connect(listener, settings, "unix") as unix:
         tcp.sendall(request)

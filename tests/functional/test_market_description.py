@@ -66,7 +66,7 @@ def run(api: ApiProcess, shown: dict[str, str], *options: str) -> None:
     assert "Traceback" not in api.log.read_text()
 
 
-def test_whoever_may_ask(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
+def test_requests_with_the_required_scope(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
     run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=10, full=400))
 
 

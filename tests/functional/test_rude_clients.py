@@ -164,7 +164,7 @@ def test_a_thousand_open_connections_refuse_no_client(served: Served, transport:
     until(lambda: counts()[0] <= before[0] and counts()[1] == before[1])
 
 
-def test_beyond_its_room_the_longest_idle_gives_way(serve: Callable[..., Served]) -> None:
+def test_above_the_limit_the_longest_idle_connection_is_closed(serve: Callable[..., Served]) -> None:
     served = serve(connections=50)
     first = served.connect("tcp")
     busy = served.rude("unix", "GET /endless HTTP/1.1")

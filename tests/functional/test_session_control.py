@@ -70,7 +70,7 @@ def test_starting_twice_says_that_it_runs(session: RunningSession) -> None:
     assert session.ask("session_binding") == before
 
 
-def test_a_name_in_use_by_another_card_is_refused_with_the_way_out(session: RunningSession, tmp_path: Path) -> None:
+def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(session: RunningSession, tmp_path: Path) -> None:
     other = TestCard(tmp_path / "other", "other")
     done = session.tool.run("start", "--name", "s", str(other.folder))
     assert done.returncode == 1
@@ -256,7 +256,7 @@ def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -
     session.stop()
 
 
-def test_the_bridge_speaks_mcp_over_standard_streams(session: RunningSession) -> None:
+def test_the_bridge_transports_mcp_over_standard_streams(session: RunningSession) -> None:
     command = [sys.executable, "-P", "-m", "cardapp.container", "mcp"]
     with subprocess.Popen(
         command, env=session.tool.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0

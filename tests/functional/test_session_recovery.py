@@ -187,7 +187,7 @@ def damage(session: RunningSession) -> tuple[str, set[int]]:
     return mark, set(left)
 
 
-def test_a_damaged_record_is_said_and_a_stop_ends_what_ran(session: RunningSession) -> None:
+def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: RunningSession) -> None:
     mark, _ = damage(session)
     assert "damaged" in session.tool.must("list")
     for command in ("reset", "refresh", "attach", "select"):

@@ -147,7 +147,7 @@ def test_a_closed_code_window_is_opened_again(session: RunningSession) -> None:
     assert shown(session)[:2] == ("target.c", line_of("/* after */"))
 
 
-def test_another_buffer_in_the_code_window_gives_way(session: RunningSession) -> None:
+def test_another_buffer_in_the_code_window_is_replaced(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     session.editor("execute('edit Makefile')")
     session.replay(at("/* after */"))
@@ -272,7 +272,7 @@ def test_a_kill_from_outside_is_a_crash(session: RunningSession) -> None:
     assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGKILL")
 
 
-def test_a_harmless_signal_does_not_end_a_replay(session: RunningSession) -> None:
+def test_an_ignored_signal_does_not_end_a_replay(session: RunningSession) -> None:
     session.card.behave("signal")
     assert session.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
 

@@ -61,7 +61,7 @@ def test_control_needs_sync(patch: dict[str, bool]) -> None:
 @given(
     sync=st.none() | st.booleans(), control=st.none() | st.booleans(), before=st.sampled_from([(0, 0), (1, 0), (1, 1)])
 )
-def test_control_never_stands_without_sync(sync: Any, control: Any, before: tuple[int, int]) -> None:
+def test_control_is_never_on_without_sync(sync: Any, control: Any, before: tuple[int, int]) -> None:
     patch = {name: value for name, value in {"sync": sync, "control": control}.items() if value is not None}
     try:
         merged = viewer.merge(with_editor(*map(bool, before)), {"viewer": {"editor": patch}}, 3)

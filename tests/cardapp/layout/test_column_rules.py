@@ -22,7 +22,7 @@ def composed(name: str) -> tuple[Layout, list[list[SheetRow]]]:
 
 
 @pytest.mark.parametrize(("name", "variant"), [("karta-5a", "5a"), ("karta-5b", "5b")])
-def test_lines_stand_between_columns_that_hold_something(name: str, variant: Variant) -> None:
+def test_lines_are_drawn_between_columns_with_content(name: str, variant: Variant) -> None:
     layout, sheets = composed(name)
     lined = [row for rows in sheets for row in rows if row.dividers]
     assert lined

@@ -101,7 +101,7 @@ def test_a_link_keeps_its_styles() -> None:
         ("a\x00b\x1f\u2028", "a‹U+0000›b‹U+001F›‹U+2028›"),
     ],
 )
-def test_what_a_sheet_cannot_do_is_said(markdown: str, shown: str) -> None:
+def test_unsupported_content_is_shown_as_text(markdown: str, shown: str) -> None:
     assert spans(markdown) == [Run(shown)]
 
 
@@ -114,7 +114,7 @@ def test_what_is_nested_too_deep_is_shown_as_it_was_written(deep: str) -> None:
     assert parse(deep) == (CodeBlock(deep),)
 
 
-def test_nesting_is_kept_as_deep_as_anybody_writes() -> None:
+def test_realistic_nesting_is_kept() -> None:
     assert text_of(parse("> " * 30 + "x")) == "x"
     assert text_of(parse("- " * 18 + "x")) == "x"
 

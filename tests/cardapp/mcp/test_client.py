@@ -259,7 +259,7 @@ def test_endless_cursors_are_refused(
         listing.result(PATIENCE)
 
 
-def test_more_tools_than_anybody_has_are_refused(talk: Talk, background: Background) -> None:
+def test_an_excessive_number_of_tools_is_refused(talk: Talk, background: Background) -> None:
     client, peer = talk
     listing = background(client.list_tools, timeout=PATIENCE)
     tools = [{"name": str(number)} for number in range(MAX_TOOLS + 1)]

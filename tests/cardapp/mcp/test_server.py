@@ -366,7 +366,7 @@ def test_ping_and_other_calls_are_answered_meanwhile(served: Serve) -> None:
 
 
 @pytest.mark.parametrize("revision", ["2025-11-25", MODERN])
-def test_a_cancelled_call_sees_it_and_gets_no_answer(served: Serve, revision: str) -> None:
+def test_a_cancelled_call_is_notified_and_gets_no_response(served: Serve, revision: str) -> None:
     release, contexts = threading.Event(), list[CallContext]()
     caller = Caller(served(McpServer("h", "1", [held(release, contexts)])), revision)
     running = caller.start("tools/call", {"progressToken": 1}, name="held")

@@ -197,7 +197,7 @@ def test_the_card_itself_is_a_place_too(parts: dict[str, Any], event: Make) -> N
     assert read.links.count("http://127.0.0.1:8080/#") == 2
 
 
-def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], event: Make) -> None:
+def test_a_lost_position_and_another_source_are_reported(parts: dict[str, Any], event: Make) -> None:
     card = {"id": "arena", "version": "0.9", "source_sha256": "cd" * 32}
     read = Read(made(parts, [event(key="t7/gone", card=card)]))
     assert "t7/gone no longer in this card" in read.text
@@ -232,7 +232,7 @@ def test_a_lost_position_and_another_source_are_said(parts: dict[str, Any], even
         ("x-quiz", {"text": "Quiz", "score": 8, "who": "Ada"}, "score8whoAda"),
     ],
 )
-def test_what_happened_is_said_in_words(
+def test_each_event_is_described_in_words(
     parts: dict[str, Any], event: Make, kind: str, data: dict[str, Any], text: str
 ) -> None:
     assert text in Read(made(parts, [event(kind, data=data)])).text
@@ -267,7 +267,7 @@ def test_pictures_are_inside_with_their_captions(parts: dict[str, Any], event: M
     assert "two 10:00:09" in read.text
 
 
-def test_a_missing_picture_is_said(parts: dict[str, Any], event: Make) -> None:
+def test_a_missing_picture_is_reported(parts: dict[str, Any], event: Make) -> None:
     read = Read(made(parts, [event(evidence=[pinned(name="gone.png")])]))
     assert read.pictures == []
     assert "the arena <full> there is no evidence gone.png" in read.text

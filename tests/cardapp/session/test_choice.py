@@ -36,7 +36,7 @@ def test_a_choice_is_read(tmp_path: Path) -> None:
         "[" * 2000,
     ],
 )
-def test_a_bad_choice_says_the_way_out(tmp_path: Path, text: str) -> None:
+def test_an_invalid_choice_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
     path = tmp_path / "choice.json"
     path.write_text(text)
     with pytest.raises(SessionUnavailable, match="card-session start") as caught:
@@ -85,7 +85,7 @@ def publication(key: str, sync: str = "on") -> Publication:
         ("", "t1/b1/p1/quick/first", False),
     ],
 )
-def test_where_the_program_stands(tmp_path: Path, at: str, published: str, stands: bool) -> None:
+def test_whether_the_program_is_at_the_position(tmp_path: Path, at: str, published: str, stands: bool) -> None:
     catalog = Catalog(load_card(make_card(tmp_path / "card")).card)
     position = at_item(catalog.item(at))
     assert stands_at(catalog, position, publication(published)) is stands

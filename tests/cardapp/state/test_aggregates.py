@@ -95,7 +95,7 @@ def test_publishing_switches_sync_on_and_keeps_all(db: Database) -> None:
     )
 
 
-def test_a_publication_remembers_what_the_one_before_it_observed(db: Database) -> None:
+def test_a_publication_stores_the_observation_of_the_previous_one(db: Database) -> None:
     with db.write() as conn:
         publication.publish(conn, "u", **published())
         publication.publish(conn, "u", **published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}}))

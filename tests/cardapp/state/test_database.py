@@ -278,7 +278,7 @@ def test_a_crowd_of_readers_leaves_no_more_than_the_first_crowd_did(db: Database
 # -- failures ------------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_is_said_and_survived(db: Database) -> None:
+def test_a_full_disk_is_reported_and_survived(db: Database) -> None:
     with db.write() as conn:
         pages = conn.execute("PRAGMA page_count").fetchone()[0]
         conn.execute(f"PRAGMA max_page_count = {pages + 2}")
@@ -291,7 +291,7 @@ def test_a_full_disk_is_said_and_survived(db: Database) -> None:
         assert navigation.save(conn, "u", FRESH, AT).revision == 1
 
 
-def test_a_lock_held_by_another_process_is_said_and_survived(db: Database) -> None:
+def test_a_lock_held_by_another_process_is_reported_and_survived(db: Database) -> None:
     with db.write() as conn:
         conn.execute("PRAGMA busy_timeout = 10")
     other = sqlite3.connect(db.path, isolation_level=None)

@@ -15,7 +15,7 @@ def kinds(api: Any) -> list[str]:
     return [event["kind"] for event in api.get("/api/events")["events"]]
 
 
-def test_a_fresh_store_stands_at_the_card(api: Any) -> None:
+def test_a_new_store_has_the_position_of_the_card(api: Any) -> None:
     found = api.get("/api/navigation/current")
     assert found["position"]["focus_level"] == "card"
     assert found["key"] == ""

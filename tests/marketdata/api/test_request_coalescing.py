@@ -43,7 +43,7 @@ def test_callers_during_a_round_are_answered_by_the_next_one() -> None:
     assert clock.rounds == [{"a"}, {"a", "b", "c", "unknown"}]
 
 
-def test_a_failure_is_everybody_s_and_is_over_with_its_round() -> None:
+def test_a_failure_reaches_only_the_callers_of_its_round() -> None:
     failing = [True]
 
     def ask(names: Collection[str]) -> dict[str, int]:

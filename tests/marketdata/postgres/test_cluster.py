@@ -136,7 +136,7 @@ def test_a_pid_file_of_before_is_not_taken_for_ready(cluster: Cluster) -> None:
     cluster.postmaster.send_signal(signal.SIGQUIT)
 
 
-def test_data_of_another_major_version_are_refused_with_the_way_out(cluster: Cluster) -> None:
+def test_data_of_another_major_version_are_refused_with_the_remedy(cluster: Cluster) -> None:
     (cluster.data / "PG_VERSION").write_text("9\n")
     with pytest.raises(StateError) as caught:
         cluster.prepare()
@@ -216,9 +216,7 @@ def test_the_newest_postgresql_is_taken_and_for_data_their_own(install: Callable
     assert binaries.find(data_major=16, data=tmp_path).folder == folders[16]
 
 
-def test_without_a_postgresql_that_is_new_enough_the_way_out_is_named(
-    install: Callable[[int], Path], tmp_path: Path
-) -> None:
+def test_without_a_new_enough_postgresql_the_remedy_is_named(install: Callable[[int], Path], tmp_path: Path) -> None:
     install(14)
     with pytest.raises(MissingRequirement, match=r"PostgreSQL 15 or newer.*apt-get install postgresql.*DATABASE_URL"):
         binaries.find(data_major=None, data=tmp_path)

@@ -179,7 +179,7 @@ def test_a_killed_postgresql_is_started_again(watched: Watched, join: Launch) ->
     assert client.running()
 
 
-def test_everybody_killed_leaves_nothing_that_the_next_client_minds(
+def test_a_client_starts_after_all_processes_were_killed(
     watched: Watched, join: Launch, loops: Callable[..., int]
 ) -> None:
     for round_ in range(loops(quick=3, full=50)):

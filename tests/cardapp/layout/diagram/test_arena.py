@@ -126,7 +126,7 @@ def test_of_many_blocks_those_in_the_middle_are_folded() -> None:
     assert diagram.nodes[-1].title == "free: 10 bytes at offset 3990"
 
 
-def test_marks_stand_where_zones_meet() -> None:
+def test_marks_are_placed_where_zones_meet() -> None:
     arena = arena_from_reading(READING)
     assert arena is not None
     diagram = memory_map("k", "Two", arena, Room(80, 100))

@@ -157,7 +157,7 @@ def test_the_file_needs_nothing_else_and_runs_nothing(shown: tuple[Document, Ele
     assert policy.startswith("default-src 'none'; style-src 'unsafe-inline'; font-src data:;")
 
 
-def test_every_sheet_says_whose_it_is(shown: tuple[Document, Element]) -> None:
+def test_every_sheet_names_its_card(shown: tuple[Document, Element]) -> None:
     document, page = shown
     sheets = list(page.all("section"))
     assert len(sheets) == len(document.sheets)
@@ -227,7 +227,7 @@ def test_what_a_layout_does_not_show_leaves_anchors_and_ranks_whole() -> None:
 
 
 @pytest.mark.parametrize("layout", ["karta-classic", "karta-5a", "karta-5b"])
-def test_lines_stand_between_columns_that_hold_something(layout: str) -> None:
+def test_lines_are_drawn_between_columns_with_content(layout: str) -> None:
     _, page = made("arena", layout)
     for band in page.all(within="band"):
         parts = {part.attributes["style"].split(";")[0] for part in band.all(within="part")}

@@ -136,7 +136,7 @@ def test_every_position_is_an_anchor_and_every_link_has_one(made: tuple[Document
     assert set(found.goals) <= set(keys)
 
 
-def test_every_sheet_says_whose_it_is(made: tuple[Document, str]) -> None:
+def test_every_sheet_names_its_card(made: tuple[Document, str]) -> None:
     document, tex = made
     found = read(tex)
     heads, feet = ([box.text for box in found.boxes if box.kind == kind] for kind in ("header", "footer"))
