@@ -22,9 +22,8 @@ async function start() {
     $('notice').replaceChildren(failure.message, ' ', button('Try again', () => location.reload()));
     return;
   }
-  const followed = await openAddress();
-  for (const part of [worksheet, outline, map, status, memory, editor, keyboard, hints]) part.start();
-  if (followed) worksheet.follow();
+  worksheet.start(await openAddress());
+  for (const part of [outline, map, status, memory, editor, keyboard, hints]) part.start();
   layout();
   subscribe((changed) => {
     if (changed.has('viewer')) layout();
@@ -35,7 +34,7 @@ async function start() {
   restoreAnswers();
 }
 
-// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position. True if the position changed.
+// `#/task/block/…` (links of the reports) or `#task/block/…` opens that position; true when it is another one.
 async function openAddress() {
   const key = named(location.hash.replace(/^#\/?/, ''));
   if (!location.hash || key === state.navigation.key) return false;

@@ -17,7 +17,8 @@ let shown = -1; // the page that stands in the shadow root
 let revision = null;
 let placed = { left: 0, top: 0 }; // where the page itself scrolled to last
 
-export function start() {
+// `moved`: an address was opened, so its position is shown and not the place that was left.
+export function start(moved) {
   scroller = $('scroller');
   root = $('sheets').attachShadow({ mode: 'open' });
   style = element('link', { rel: 'stylesheet', href: '/api/sheets/style.css' });
@@ -40,7 +41,7 @@ export function start() {
     if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate();
   });
   revision = state.control.card_revision;
-  render(true);
+  render(!moved);
 }
 
 const OWN_STYLE = `
@@ -87,13 +88,6 @@ async function renew() {
   render(true);
 }
 
-// Show the position, wherever the view was left; called before the first page stands.
-export function follow() {
-  following = true;
-  if (shown >= 0) mark(true);
-}
-
-let following = false;
 let wanted = -1;
 
 async function render(restore = false) {
@@ -108,16 +102,13 @@ async function render(restore = false) {
   try {
     const [page] = await Promise.all([fetchPage(index), styled]); // a place means nothing before the style is there
     if (wanted !== index) return;
-    const isFirst = shown === -1;
     shown = index;
     holder.innerHTML = page.html; // made by the service from the card, every text of it escaped
     holder.lang = document.documentElement.lang;
     decorate();
     fit();
-    if (following) mark(true);
-    else if (restore || isFirst) restorePlace();
+    if (restore) restorePlace();
     else mark(true) || scrollTo(0, 0);
-    following = false;
     for (const near of [index + 1, index - 1]) if (near >= 0 && near < state.catalog.pages.length) fetchPage(near);
   } catch (failure) {
     holder.replaceChildren(element('p', { class: 'failure' }, failure.message), button('Try again', () => render(true)));
