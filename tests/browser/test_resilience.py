@@ -1,0 +1,160 @@
+"""What a page does when the service, the session or the browser itself cannot keep up or goes away for a while."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cardapp import settings
+from cardapp.serve import Service
+from tests.browser.conftest import VIEW, OpenPage
+from tests.functional.serving import Stage, until
+from tests.functional.session_neovim import Neovim
+
+pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
+
+Tab = Callable[..., OpenPage]
+PLACE = """() => [
+  document.getElementById('page-number').textContent, Math.round(document.getElementById('scroller').scrollTop),
+  document.getElementById('memory').hidden, document.getElementById('trail').textContent]"""
+
+
+@contextmanager
+def service_away(stage: Stage) -> Iterator[None]:
+    """The service is stopped; then it comes back on the same port and state directory."""
+    port = stage.service.listener.port
+    stage.service.stop()
+    try:
+        yield
+    finally:
+        stage.service = Service(settings.load(stage.environment | {"CARD_API_PORT": str(port)}))
+        stage.service.start()
+
+
+def shows_the_screen(opened: OpenPage, stage: Stage) -> None:
+    """Wait until the panel shows what Neovim shows."""
+    neovim = Neovim(stage)
+    try:
+        until(lambda: (screen := neovim.screen()).strip() and opened.picture() == screen, 20)
+    finally:
+        neovim.close()
+
+
+def forgive(opened: OpenPage) -> None:
+    """Requests fail while the service is away, and nothing else does."""
+    left = [fault for fault in opened.faults if "ERR_CONNECTION_REFUSED" not in fault and "RESET" not in fault]
+    opened.faults[:] = [fault for fault in left if "ERR_EMPTY_RESPONSE" not in fault]
+
+
+def test_a_restart_of_the_service_under_an_open_page(tab: Tab, stage: Stage, scratch: Neovim) -> None:
+    opened = tab("#/bump/requests/three-requests/first")
+    page = opened.page
+    page.keyboard.press("Alt+6")
+    until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["allocator"]["visible"])
+    page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 250)")
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
+    opened.control(stage)
+    page.keyboard.type("ibefore")
+    until(lambda: scratch.lines() == ["before"])
+    shows_the_screen(opened, stage)
+    place = page.evaluate(PLACE)
+    with service_away(stage):
+        page.get_by_text("The service does not answer.").wait_for()
+        page.locator("#editor .overlay", has_text="What you type here is not taken").wait_for()
+        page.keyboard.type("lost")
+        field = page.get_by_label("Your answer").first
+        field.fill("written while it was away")
+        field.press("Enter")
+        page.get_by_role("button", name="Zoom in", exact=True).click()
+    page.get_by_text("The service does not answer.").wait_for(state="hidden")
+    page.locator("#editor .overlay").wait_for(state="hidden")
+    assert scratch.lines() == ["before"]
+    shows_the_screen(opened, stage)
+    assert page.evaluate(PLACE)[2:] == place[2:]
+    assert page.evaluate(PLACE)[0] == place[0]
+    until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["page"]["fit"] is False)
+    answers = until(lambda: stage.tcp.get("/api/events?kind=x-answer")["events"])
+    assert [answer["data"]["text"] for answer in answers] == ["written while it was away"]
+    page.locator("#editor canvas").click()
+    page.keyboard.type(" after")
+    until(lambda: scratch.lines() == ["before after"])
+    assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
+    page.wait_for_function("(before) => document.getElementById('trail').textContent !== before", arg=place[3])
+    forgive(opened)
+
+
+def test_a_restart_that_is_over_at_once_is_hardly_seen(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    shows_the_screen(opened, stage)
+    place = opened.page.evaluate(PLACE)
+    with service_away(stage):
+        pass
+    until(lambda: len(stage.service.websockets) == 2)
+    shows_the_screen(opened, stage)
+    opened.page.locator("#notice").wait_for(state="hidden")
+    assert opened.page.evaluate(PLACE) == place
+    forgive(opened)
+
+
+def test_neovim_is_killed_and_restored_under_an_open_page(tab: Tab, stage: Stage, neovim: Neovim) -> None:
+    opened = tab()
+    overlay = opened.page.locator("#editor .overlay")
+    shows_the_screen(opened, stage)
+    os.kill(neovim.call("nvim_call_function", "getpid", []), signal.SIGKILL)
+    overlay.get_by_text("bin/card-session reset").wait_for()
+    opened.page.locator("#editor .canvas-area.detached").wait_for()
+    assert stage.sessions.run("reset", "s").returncode == 0
+    overlay.wait_for(state="hidden", timeout=20_000)
+    shows_the_screen(opened, stage)
+
+
+def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    overlay = opened.page.locator("#editor .overlay")
+    shows_the_screen(opened, stage)
+    stage.sessions.stop()
+    overlay.get_by_text("No session").wait_for()
+    overlay.get_by_text("bin/card-session start").first.wait_for()
+    opened.shows("no session")
+    stage.sessions.start(stage.card)
+    overlay.wait_for(state="hidden", timeout=20_000)
+    shows_the_screen(opened, stage)
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+
+
+def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(
+    tab: Tab, stage: Stage, scratch: Neovim, loops: Callable[..., int]
+) -> None:
+    slow, quick = tab(), tab()
+    cdp = slow.page.context.new_cdp_session(slow.page)
+    cdp.send("Emulation.setCPUThrottlingRate", {"rate": 20})
+    lines = [f"{number:5} {'text ' * 12}" for number in range(3000)]
+    scratch.call("nvim_buf_set_lines", 0, 0, -1, False, lines)
+    pages = loops(quick=150, full=3000)
+    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [pages])
+    shows_the_screen(quick, stage)
+    cdp.send("Emulation.setCPUThrottlingRate", {"rate": 1})
+    shows_the_screen(slow, stage)
+
+
+def test_a_detached_panel_keeps_its_last_picture_greyed(tab: Tab, stage: Stage, scratch: Neovim) -> None:
+    opened = tab()
+    scratch.call("nvim_buf_set_lines", 0, 0, -1, False, ["the last picture"])
+    shows_the_screen(opened, stage)
+    live = opened.page.get_by_label("Live")
+    live.uncheck()
+    until(lambda: len(stage.service.websockets) == 1)
+    opened.page.locator("#editor .canvas-area.detached").wait_for()
+    assert "grayscale" in opened.page.locator("#editor canvas").evaluate("(canvas) => getComputedStyle(canvas).filter")
+    assert stage.tcp.get("/api/viewer/state")["viewer"]["editor"] == {**VIEW["viewer"]["editor"], "sync": False}  # type: ignore[index]
+    scratch.call("nvim_buf_set_lines", 0, 0, -1, False, ["a later one"])
+    assert "the last picture" in opened.picture()
+    opened.page.get_by_role("button", name="Attach").click()
+    shows_the_screen(opened, stage)
+    assert "a later one" in opened.picture()
+    opened.page.locator("#editor .canvas-area:not(.detached)").wait_for()
