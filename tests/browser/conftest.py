@@ -40,7 +40,7 @@ class OpenPage:
     def __post_init__(self) -> None:
         self.page.on("pageerror", lambda error: self.faults.append(str(error)))
         self.page.on("requestfailed", self._failed)
-        self.page.set_default_timeout(10_000)
+        self.page.set_default_timeout(30_000)
 
     def _failed(self, request: Request) -> None:
         if request.failure != "net::ERR_ABORTED":  # a reload ends what is under way
