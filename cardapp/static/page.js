@@ -72,6 +72,10 @@ function bind() {
   $('teacher').checked = state.teacher;
   $('teacher').onchange = (event) => setTeacher(event.target.checked);
   $('expand').onclick = () => view({ viewer: { page: { expanded: !state.viewer.viewer.page.expanded } } });
+  $('fold').onclick = () => {
+    localStorage.setItem('outline-folded', $('columns').classList.contains('no-outline') ? 'no' : 'yes');
+    layout();
+  };
   for (const divider of document.querySelectorAll('.divider')) drag(divider);
 }
 
@@ -82,6 +86,9 @@ function layout() {
   const columns = $('columns');
   columns.classList.toggle('page-expanded', page.expanded);
   columns.classList.toggle('editor-expanded', panel.expanded && panel.visible && !page.expanded);
+  const folded = localStorage.getItem('outline-folded') === 'yes';
+  columns.classList.toggle('no-outline', folded);
+  $('fold').setAttribute('aria-expanded', String(!folded));
   $('editor').hidden = !panel.visible;
   columns.classList.toggle('no-side', !panel.visible && !allocator.visible);
   $('expand').setAttribute('aria-pressed', String(page.expanded));
@@ -92,7 +99,8 @@ function layout() {
   } else if (panel.visible) show?.remove();
   for (const name of ['outline', 'side']) {
     const width = localStorage.getItem(`width-${name}`);
-    if (width) columns.style.setProperty(`--${name}`, width);
+    if (width && !(folded && name === 'outline')) columns.style.setProperty(`--${name}`, width);
+    else columns.style.removeProperty(`--${name}`);
   }
 }
 
