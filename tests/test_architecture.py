@@ -1,7 +1,7 @@
-"""The walls of the two houses, read from the source: which part may import which, and a few habits that are kept.
+"""The import rules of the two products (which part may import which), and a few rules for every module.
 
-The rules are the tables below; within a package, too, imports go one way. They are checked on the syntax tree, nothing
-is imported. Each is shown to fail on a made-up source, so a rule that stopped to bite would be seen.
+The rules are the tables below. Imports within a package must not form a cycle either. The rules are checked on the
+syntax tree; nothing is imported. For each rule a test shows that an invented source which breaks it is reported.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True)
-class House:
+class Product:
     """The rules of one product. Parts are the names below its package, module prefixes begin with one."""
 
     package: str
     order: tuple[str, ...]
     """Each part may import itself and the parts before it."""
-    apart: dict[str, tuple[str, ...]]
-    """Parts outside the order: each has its own short list, and nothing imports it."""
+    separate: dict[str, tuple[str, ...]]
+    """Parts outside the order: each may import the listed parts, and nothing may import it."""
     imported_only_by: dict[str, tuple[str, ...]]
-    """Parts that not everybody after them may import."""
-    dependency_homes: dict[str, tuple[str, ...]]
-    """One place for each dependency: the module prefixes that may import it. What is not listed has none."""
+    """Parts that only the listed parts may import."""
+    dependency_importers: dict[str, tuple[str, ...]]
+    """The module prefixes that may import each dependency. One that is not listed may not be imported."""
     pure: tuple[str, ...]
-    """Module prefixes that know no socket, thread, clock, process, database or HTTP."""
+    """Module prefixes that use no socket, thread, clock, process, database or HTTP."""
 
 
-CARD = House(
+CARD = Product(
     package="cardapp",
     order=(
         "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "settings", "card",
         "layout", "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve", "cli",
         "__main__",
     ),
-    # What runs inside the session is apart.
-    apart={
+    # The programs that run inside the session.
+    separate={
         "container": (
             "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "card", "mcp",
             "neovim",
@@ -51,7 +51,7 @@ CARD = House(
     },
     # Only the command line may start the composition root.
     imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
-    dependency_homes={
+    dependency_importers={
         "bottle": ("web",),
         "markdown_it": ("layout.text",),
         "pynvim": ("neovim",),
@@ -65,14 +65,14 @@ CARD = House(
     pure=("errors", "schema", "compiled_schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
 )  # fmt: skip
 
-MARKET = House(
+MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "postgres", "store", "bootstrap", "api", "cli",
         "__main__",
     ),
-    apart={},
-    # The service works on any PostgreSQL: of the private one only the command line knows, which brings it up.
+    separate={},
+    # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
         "postgres": ("cli",),
         "bootstrap": ("cli",),
@@ -80,7 +80,7 @@ MARKET = House(
         "cli": ("__main__",),
         "__main__": (),
     },
-    dependency_homes={
+    dependency_importers={
         "bottle": ("api.routing",),
         "jsonschema": ("api.schemas",),
         "psycopg": ("store", "bootstrap"),
@@ -95,9 +95,9 @@ MARKET = House(
     ),
 )  # fmt: skip
 
-HOUSES = {house.package: house for house in (CARD, MARKET)}
+PRODUCTS = {product.package: product for product in (CARD, MARKET)}
 
-# gdb's own Python has none of our packages: this part lives on the standard library and on itself.
+# gdb's own Python has none of our packages: this part may import the standard library and itself only.
 IN_GDB = "container.gdb_plugin"
 
 IMPURE_MODULES = {
@@ -111,12 +111,12 @@ FUNCTION_LINES = 40
 
 
 def part_of(name: str) -> str:
-    """The part of the house a module below the package belongs to: ``state.database`` -> ``state``."""
+    """The part that a module of the package belongs to: ``state.database`` -> ``state``."""
     return name.split(".", 1)[0]
 
 
-def within(name: str, homes: tuple[str, ...]) -> bool:
-    return any(name == home or name.startswith(f"{home}.") for home in homes)
+def within(name: str, importers: tuple[str, ...]) -> bool:
+    return any(name == importer or name.startswith(f"{importer}.") for importer in importers)
 
 
 def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
@@ -133,46 +133,46 @@ def imports(tree: ast.Module, package: str) -> Iterator[tuple[int, str]]:
             yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
 
 
-def own_import_fault(house: House, name: str, target: str) -> str | None:
+def own_import_fault(product: Product, name: str, target: str) -> str | None:
     """Why the module ``name`` may not import ``target``, both below the package; None when it may."""
     here, there = part_of(name), part_of(target)
-    if in_gdb(house, name) and not in_gdb(house, target):
+    if in_gdb(product, name) and not in_gdb(product, target):
         return f"gdb's Python loads {IN_GDB} only"
     if here == there or there in ("", "__version__"):
         return None
-    if there in house.apart:
+    if there in product.separate:
         return f"nothing may import {there}"
-    importers = house.imported_only_by.get(there)
+    importers = product.imported_only_by.get(there)
     if importers is not None and here not in importers:
         return f"only {importers or 'the interpreter'} may import {there}"
-    allowed = house.apart[here] if here in house.apart else house.order[: house.order.index(here)]
+    allowed = product.separate[here] if here in product.separate else product.order[: product.order.index(here)]
     return None if there in allowed else f"{here} may not import {there}"
 
 
-def in_gdb(house: House, name: str) -> bool:
-    return house is CARD and within(name, (IN_GDB,))
+def in_gdb(product: Product, name: str) -> bool:
+    return product is CARD and within(name, (IN_GDB,))
 
 
-def import_faults(house: House, name: str, tree: ast.Module, package: str) -> Iterator[str]:
+def import_faults(product: Product, name: str, tree: ast.Module, package: str) -> Iterator[str]:
     for line, target in imports(tree, package):
         top = target.split(".", 1)[0]
-        homes = house.dependency_homes.get(top, None if top in sys.stdlib_module_names else ())
-        if top == house.package:
-            fault = own_import_fault(house, name, target.removeprefix(top).lstrip("."))
+        importers = product.dependency_importers.get(top, None if top in sys.stdlib_module_names else ())
+        if top == product.package:
+            fault = own_import_fault(product, name, target.removeprefix(top).lstrip("."))
             if fault:
                 yield f"line {line}: {fault}"
-        elif top in HOUSES:
-            yield f"line {line}: {house.package} stands without {top}"
-        elif in_gdb(house, name) and top != "gdb" and top not in sys.stdlib_module_names:
+        elif top in PRODUCTS:
+            yield f"line {line}: {product.package} may not import {top}"
+        elif in_gdb(product, name) and top != "gdb" and top not in sys.stdlib_module_names:
             yield f"line {line}: gdb's Python has no {top}"
-        elif homes is not None and not within(name, homes):
-            yield f"line {line}: {top} is imported only in {', '.join(homes) or 'no part at all'}"
-        elif top in IMPURE_MODULES and within(name, house.pure):
+        elif importers is not None and not within(name, importers):
+            yield f"line {line}: {top} is imported only in {', '.join(importers) or 'no module'}"
+        elif top in IMPURE_MODULES and within(name, product.pure):
             yield f"line {line}: a pure module may not import {top}"
 
 
-def circles(sources: Mapping[str, str]) -> Iterator[list[str]]:
-    """The modules and packages beside each other that need each other, by way of others too; one circle a package.
+def cycles(sources: Mapping[str, str]) -> Iterator[list[str]]:
+    """The cycles among the modules and packages of one package, also through others; at most one for each package.
 
     ``sources`` maps absolute dotted module names to source text. An import for types alone counts as any other.
     """
@@ -196,7 +196,7 @@ def is_package(name: str, sources: Mapping[str, str]) -> bool:
     return any(other.startswith(f"{name}.") for other in sources)
 
 
-def habit_faults(tree: ast.Module) -> Iterator[str]:
+def module_faults(tree: ast.Module) -> Iterator[str]:
     """Sleeping, overlong functions, and work done by the mere import of a module."""
     for node in ast.walk(tree):
         sleeps = (isinstance(node, ast.Attribute) and node.attr == "sleep") or (
@@ -205,57 +205,57 @@ def habit_faults(tree: ast.Module) -> Iterator[str]:
         if sleeps:
             yield f"line {node.lineno}: wait on an event, do not sleep"
         if isinstance(node, ast.FunctionDef) and (length := (node.end_lineno or 0) - node.lineno + 1) > FUNCTION_LINES:
-            yield f"line {node.lineno}: {length} lines; past {FUNCTION_LINES} a function wants to be two"
+            yield f"line {node.lineno}: {length} lines; past {FUNCTION_LINES} split the function"
     for statement in tree.body:
         if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
             yield f"line {statement.lineno}: nothing starts at import"
 
 
-def faults(house: House, name: str, source: str, *, is_package: bool = False) -> list[str]:
+def faults(product: Product, name: str, source: str, *, is_package: bool = False) -> list[str]:
     """Every broken rule of one module; ``name`` is its dotted name below the package ("" for the package)."""
     tree = ast.parse(source)
-    full = f"{house.package}.{name}" if name else house.package
-    found = list(import_faults(house, name, tree, full if is_package else full.rpartition(".")[0]))
+    full = f"{product.package}.{name}" if name else product.package
+    found = list(import_faults(product, name, tree, full if is_package else full.rpartition(".")[0]))
     if name.rpartition(".")[2] != "__main__":
-        found += habit_faults(tree)
+        found += module_faults(tree)
     if VAGUE_NAMES & set(name.split(".")):
-        found.append("the name says nothing: name what the module is about")
+        found.append("the name is too vague: name what the module is about")
     lines = source.count("\n")
     if lines > MODULE_LINES:
         found.append(f"{lines} lines; split the module, the maximum is {MODULE_LINES}")
     return found
 
 
-def dotted(house: House, path: Path) -> str:
-    parts = path.relative_to(ROOT / house.package).with_suffix("").parts
+def dotted(product: Product, path: Path) -> str:
+    parts = path.relative_to(ROOT / product.package).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-MODULES = [(house, path) for house in HOUSES.values() for path in sorted((ROOT / house.package).rglob("*.py"))]
+MODULES = [(product, path) for product in PRODUCTS.values() for path in sorted((ROOT / product.package).rglob("*.py"))]
 
 
-@pytest.mark.parametrize(("house", "path"), MODULES, ids=[str(path.relative_to(ROOT)) for _house, path in MODULES])
-def test_module_keeps_the_rules(house: House, path: Path) -> None:
+@pytest.mark.parametrize(("product", "path"), MODULES, ids=[str(path.relative_to(ROOT)) for _product, path in MODULES])
+def test_module_keeps_the_rules(product: Product, path: Path) -> None:
     source = path.read_text(encoding="utf-8")
-    assert faults(house, dotted(house, path), source, is_package=path.name == "__init__.py") == []
+    assert faults(product, dotted(product, path), source, is_package=path.name == "__init__.py") == []
 
 
-@pytest.mark.parametrize("house", HOUSES.values(), ids=HOUSES)
-def test_every_part_has_its_place(house: House) -> None:
-    parts = {part_of(dotted(each, path)) for each, path in MODULES if each is house} - {""}
-    assert parts == {*house.order, *house.apart}, "place the new part in the house's order (or apart)"
-    assert set(house.imported_only_by) <= parts
+@pytest.mark.parametrize("product", PRODUCTS.values(), ids=PRODUCTS)
+def test_every_part_has_its_place(product: Product) -> None:
+    parts = {part_of(dotted(each, path)) for each, path in MODULES if each is product} - {""}
+    assert parts == {*product.order, *product.separate}, "add the new part to the product's order or separate parts"
+    assert set(product.imported_only_by) <= parts
 
 
 def test_within_a_package_imports_go_one_way() -> None:
     sources = {
-        f"{house.package}.{dotted(house, path)}".rstrip("."): path.read_text(encoding="utf-8")
-        for house, path in MODULES
+        f"{product.package}.{dotted(product, path)}".rstrip("."): path.read_text(encoding="utf-8")
+        for product, path in MODULES
     }
-    assert list(circles(sources)) == []
+    assert list(cycles(sources)) == []
 
 
-def test_a_circle_is_found() -> None:
+def test_a_cycle_is_found() -> None:
     sources = {
         "cardapp.layout.drawing": "",
         "cardapp.layout.drawing.tikz": "from ..latex.escape import line",
@@ -263,12 +263,12 @@ def test_a_circle_is_found() -> None:
         "cardapp.layout.latex.parts": "from cardapp.layout import paper",
         "cardapp.layout.paper": "def late():\n    import cardapp.layout.drawing.tikz",
     }
-    (circle,) = circles(sources)
-    assert set(circle) == {f"cardapp.layout.{name}" for name in ("drawing", "latex", "paper")}
+    (cycle,) = cycles(sources)
+    assert set(cycle) == {f"cardapp.layout.{name}" for name in ("drawing", "latex", "paper")}
     sources["cardapp.layout.paper"] = "if TYPE_CHECKING:\n    import cardapp.layout.drawing.tikz"
-    assert len(list(circles(sources))) == 1
+    assert len(list(cycles(sources))) == 1
     sources["cardapp.layout.paper"] = ""
-    assert list(circles(sources)) == []
+    assert list(cycles(sources)) == []
 
 
 @pytest.mark.parametrize(
@@ -296,18 +296,18 @@ def test_a_circle_is_found() -> None:
         ("cardapp.state.events", "import time\ndef f():\n    time.sleep(1)", "do not sleep"),
         ("cardapp.state.events", "from time import sleep", "do not sleep"),
         ("cardapp.state.events", "import threading\nthreading.Thread().start()", "nothing starts at import"),
-        ("cardapp.state.utils", "", "the name says nothing"),
+        ("cardapp.state.utils", "", "the name is too vague"),
         ("cardapp.state.events", "\n" * (MODULE_LINES + 1), "split the module"),
-        ("cardapp.state.events", "def f():" + "\n    g()" * FUNCTION_LINES, "a function wants to be two"),
-        ("cardapp.state.events", "import psycopg", "psycopg is imported only in no part at all"),
-        ("cardapp.web.app", "from marketdata.errors import MarketError", "cardapp stands without marketdata"),
-        ("marketdata.api.app", "from cardapp import errors", "marketdata stands without cardapp"),
-        ("marketdata.cli", "import cardapp.serve", "marketdata stands without cardapp"),
+        ("cardapp.state.events", "def f():" + "\n    g()" * FUNCTION_LINES, "split the function"),
+        ("cardapp.state.events", "import psycopg", "psycopg is imported only in no module"),
+        ("cardapp.web.app", "from marketdata.errors import MarketError", "cardapp may not import marketdata"),
+        ("marketdata.api.app", "from cardapp import errors", "marketdata may not import cardapp"),
+        ("marketdata.cli", "import cardapp.serve", "marketdata may not import cardapp"),
         ("marketdata.api.chart", "import psycopg", "psycopg is imported only in store, bootstrap"),
         ("marketdata.api.listener.loop", "import waitress", "waitress is imported only in api.waitress_adapter"),
         ("marketdata.bootstrap.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
         ("marketdata.api.serve", "import waitress", "waitress is imported only in api.waitress_adapter"),
-        ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in no part at all"),
+        ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in no module"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
         ("marketdata.store.ticks", "from marketdata.api import app", "only ('cli',) may import api"),
         ("marketdata.store.pool", "from marketdata import bootstrap", "only ('cli',) may import bootstrap"),
@@ -320,13 +320,13 @@ def test_a_circle_is_found() -> None:
         ),
         ("marketdata.bootstrap.version", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),
-        ("marketdata.api.helpers", "", "the name says nothing"),
-        ("marketdata.store.ticks", "def f():" + "\n    g()" * FUNCTION_LINES, "a function wants to be two"),
+        ("marketdata.api.helpers", "", "the name is too vague"),
+        ("marketdata.store.ticks", "def f():" + "\n    g()" * FUNCTION_LINES, "split the function"),
     ],
 )
 def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
     package, _, below = name.partition(".")
-    found = faults(HOUSES[package], below, source)
+    found = faults(PRODUCTS[package], below, source)
     assert len(found) == 1
     assert fault in found[0]
 
@@ -351,4 +351,4 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
 )
 def test_what_the_rules_allow(name: str, source: str) -> None:
     package, _, below = name.partition(".")
-    assert faults(HOUSES[package], below, source, is_package="." not in below) == []
+    assert faults(PRODUCTS[package], below, source, is_package="." not in below) == []
