@@ -1,6 +1,5 @@
-"""The chronological record of events: append-only, each event chained to the previous one by a hash.
+"""The chronological record of events: append-only. Each event is chained to the previous one (``hash_chain.py``).
 
-The hash is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the event and the previous hash.
 Evidence may be pinned to an event later, so it is not part of that event's hash: an ``evidence.added`` event of its own
 records the image's SHA-256.
 
@@ -9,7 +8,6 @@ A client's ``text`` is stored as ``data.text``, beside the members of its ``data
 
 from __future__ import annotations
 
-import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,9 +16,7 @@ from typing import Any, NamedTuple
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
 from cardapp.state.event_kinds import EVIDENCE_ADDED
-
-GENESIS = "0" * 64
-"""The previous hash of the first event."""
+from cardapp.state.hash_chain import GENESIS, canonical, event_hash
 
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
@@ -63,10 +59,10 @@ def append(
         "card": {name: card[name] for name in ("id", "version", "source_sha256")},
         "data": _with_text(data, text),
     }
-    digest = chained(previous, event)
+    digest = event_hash(previous, event)
     conn.execute(
         f"INSERT INTO event ({_COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-        (seq + 1, at, kind, actor, key, _canonical(event["card"]), _canonical(event["data"]), digest),
+        (seq + 1, at, kind, actor, key, canonical(event["card"]), canonical(event["data"]), digest),
     )
     return {**event, "evidence": [], "hash": digest}
 
@@ -138,11 +134,6 @@ def stream(conn: sqlite3.Connection, card_id: str | None = None) -> Iterator[dic
         after = chunk[-1]["seq"]
 
 
-def chained(previous: str, event: Mapping[str, Any]) -> str:
-    """The hash of an event {seq, at, kind, actor, key, card, data}; ``previous`` is the hash before it."""
-    return hashlib.sha256(_canonical({**event, "previous": previous}).encode()).hexdigest()
-
-
 def _with_text(data: Mapping[str, Any], text: str | None) -> dict[str, Any]:
     if text is None:
         return dict(data)
@@ -194,7 +185,3 @@ def record(row: sqlite3.Row) -> dict[str, Any]:
         "card": json.loads(row["card"]),
         "data": json.loads(row["data"]),
     }
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -11,6 +11,7 @@ import pytest
 from cardapp.errors import InvalidValue
 from cardapp.state import event_kinds, events
 from cardapp.state.database import Database
+from cardapp.state.hash_chain import GENESIS
 
 Add = Callable[..., dict[str, Any]]
 CARD = {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
@@ -93,7 +94,7 @@ def test_large_events_end_a_page(db: Database, add: Add, monkeypatch: pytest.Mon
 def test_an_empty_record(db: Database) -> None:
     with db.read() as conn:
         assert events.head(conn).seq == 0
-        assert events.head(conn) == (0, events.GENESIS)
+        assert events.head(conn) == (0, GENESIS)
         assert events.page(conn) == []
         assert list(events.stream(conn)) == []
 

@@ -14,7 +14,7 @@ import webtest
 from cardapp.card.progress import LastResult
 from cardapp.state import checkpoint, event_kinds, progress
 from cardapp.state import events as record
-from cardapp.state.hash_chain import verify
+from cardapp.state.event_verification import verify
 from cardapp.web.services import Services
 
 ITEM = "/api/progress/t1.b1.p1.s1"

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.state import events, hash_chain
+from cardapp.state import event_verification, events
 from cardapp.state.database import Database
+from cardapp.state.hash_chain import GENESIS
 from cardapp.state.migrations import migrate
 
 Add = Callable[..., dict[str, Any]]
@@ -44,9 +45,9 @@ def test_all_appended_events_are_read_back_and_verify(entries: list[tuple[str, s
         for actor, key, data in entries
     ]
     assert list(events.stream(conn)) == added
-    report = hash_chain.verify(conn)
+    report = event_verification.verify(conn)
     assert report.intact
-    assert (report.count, report.head) == (len(added), added[-1]["hash"] if added else events.GENESIS)
+    assert (report.count, report.head) == (len(added), added[-1]["hash"] if added else GENESIS)
     conn.close()
 
 
@@ -71,7 +72,7 @@ def test_a_change_is_found_at_its_place(db: Database, add: Add, change: str, seq
     with db.write() as conn:
         unlock(conn)
         conn.execute(change, (seq,))
-    report = hash_chain.verify_file(db.path)
+    report = event_verification.verify_file(db.path)
     assert (report.broken_seq, report.count) == (seq, seq - 1)
     assert report.reason
 
@@ -83,7 +84,7 @@ def test_a_tail_that_was_cut_is_found(db: Database, add: Add, kept: int) -> None
     with db.write() as conn:
         unlock(conn)
         conn.execute("DELETE FROM event WHERE seq > ?", (kept,))
-    report = hash_chain.verify_file(db.path)
+    report = event_verification.verify_file(db.path)
     assert (report.count, report.broken_seq) == (kept, kept + 1)
     assert f"{5 - kept} events" in str(report.reason)
 
@@ -95,20 +96,20 @@ def test_entries_that_changed_places_are_found(db: Database, add: Add) -> None:
         unlock(conn)
         conn.execute("UPDATE event SET seq = CASE seq WHEN 2 THEN -3 ELSE -2 END WHERE seq IN (2, 3)")
         conn.execute("UPDATE event SET seq = -seq WHERE seq < 0")
-    assert hash_chain.verify_file(db.path).broken_seq == 2
+    assert event_verification.verify_file(db.path).broken_seq == 2
 
 
 def test_a_rewritten_end_is_detected_only_by_a_hash_noted_elsewhere(db: Database, add: Add) -> None:
     """What the docstring says cannot be found, so that nobody relies on it."""
     for number in range(3):
         add(data={"n": number})
-    noted = hash_chain.verify_file(db.path)
+    noted = event_verification.verify_file(db.path)
     with db.write() as conn:
         unlock(conn)
         conn.execute("DELETE FROM event WHERE seq = 3")
         conn.execute("UPDATE sqlite_sequence SET seq = 2")
         events.append(conn, kind="note", actor="a", key="", card=CARD, data={"n": "new"}, at=AT)
-    report = hash_chain.verify_file(db.path)
+    report = event_verification.verify_file(db.path)
     assert report.intact
     assert report.head != noted.head
 
@@ -117,8 +118,8 @@ def test_a_database_in_use_is_verified_as_it_stands(db: Database, add: Add) -> N
     add()
     with db.write() as conn:
         events.append(conn, kind="note", actor="a", key="", card=CARD, data={}, at=AT)
-        assert hash_chain.verify_file(db.path).count == 1
-    assert hash_chain.verify_file(db.path) == hash_chain.Report(2, events_head(db.path), None, None)
+        assert event_verification.verify_file(db.path).count == 1
+    assert event_verification.verify_file(db.path) == event_verification.Report(2, events_head(db.path), None, None)
 
 
 def events_head(path: Path) -> str:
