@@ -1,7 +1,7 @@
 """The exception classes of the card application.
 
 Domain code raises these; a driver's exceptions are translated where the driver is called. Each class has a stable
-snake_case ``code``, which an instance may narrow, and a message that gives the cause and the way out. ``errors`` names
+snake_case ``code``, which an instance may narrow, and a message that gives the cause and the remedy. ``errors`` names
 the invalid fields by JSON pointer. ``web/failures.py`` maps the classes to HTTP statuses, ``cli.py`` to exit codes.
 """
 

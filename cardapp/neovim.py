@@ -27,7 +27,7 @@ from cardapp.errors import Conflict, EditorUnavailable, TooSlow
 _SETTLE_SECONDS = 5.0
 """How long ``send`` waits for the connection to be made."""
 
-WAY_OUT = "restore it with `bin/card-session reset`"
+REMEDY = "restore it with `bin/card-session reset`"
 
 
 class Mode(NamedTuple):
@@ -110,7 +110,7 @@ class NeovimConnection:
 
     def _submit(self, method: str, arguments: tuple[Any, ...], deadline: float) -> Future[Any]:
         if not self._settled.wait(max(0.0, deadline - monotonic())):
-            raise TooSlow(f"Neovim at {self.socket_path} does not answer, because it is busy; {WAY_OUT}")
+            raise TooSlow(f"Neovim at {self.socket_path} does not answer, because it is busy; {REMEDY}")
         answer: Future[Any] = Future()
         answer.add_done_callback(self._forget)
         with self._lock:
@@ -137,7 +137,7 @@ class NeovimConnection:
 
     def _serve(self) -> None:
         session = None
-        reason = f"Neovim ended; {WAY_OUT}"
+        reason = f"Neovim ended; {REMEDY}"
         try:
             session = socket_session(self.socket_path)
             if self._adopt(session):
@@ -148,10 +148,10 @@ class NeovimConnection:
                     self._nvim.run_loop(self._refuse, self._on_notification)
         except (EOFError, OSError) as error:
             if not self._settled.is_set():
-                reason = f"no Neovim listens at {self.socket_path} ({error}); {WAY_OUT}"
+                reason = f"no Neovim listens at {self.socket_path} ({error}); {REMEDY}"
         except Exception as error:
             # msgpack's errors have no common base class, and wrong data can make pynvim fail anywhere.
-            reason = f"the program that listens at {self.socket_path} is not Neovim ({error!r}); {WAY_OUT}"
+            reason = f"the program that listens at {self.socket_path} is not Neovim ({error!r}); {REMEDY}"
         finally:
             self._end(reason)
             if session is not None:
@@ -178,7 +178,7 @@ class NeovimConnection:
     def _end(self, reason: str) -> None:
         with self._lock:
             self._session = None
-            self._reason = f"the connection to Neovim was closed; {WAY_OUT}" if self._closing else reason
+            self._reason = f"the connection to Neovim was closed; {REMEDY}" if self._closing else reason
             orphans = tuple(self._open)
         self.ended.set()
         self._settled.set()

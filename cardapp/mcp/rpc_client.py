@@ -87,8 +87,8 @@ class _Pending:
         remaining = due - time.monotonic()
         if remaining <= 0:
             limit = "its maximum time" if due == latest else f"{self.timeout:g} s"
-            way_out = "it was cancelled, try again" if self.cancellable else "try again, or restart the server"
-            raise McpTimeout(f"{method} was not answered within {limit}; {way_out}")
+            remedy = "it was cancelled, try again" if self.cancellable else "try again, or restart the server"
+            raise McpTimeout(f"{method} was not answered within {limit}; {remedy}")
         return remaining
 
 

@@ -91,11 +91,11 @@ def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_li
     _raise_logged_error(tex, log)
     if code:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise TypesettingFailed(f"lualatex {how}; {_WAY_OUT}")
+        raise TypesettingFailed(f"lualatex {how}; {_REMEDY}")
     try:
         pdf = (directory / "card.pdf").read_bytes()
     except FileNotFoundError:
-        raise TypesettingFailed(f"lualatex made no PDF and reported no error; {_WAY_OUT}") from None
+        raise TypesettingFailed(f"lualatex made no PDF and reported no error; {_REMEDY}") from None
     named = tuple(chr(int(code, 16)) for code in _NO_GLYPH.findall(log))
     return TypesetPdf(pdf, tuple(_remarks(log)), named, log)
 
@@ -107,7 +107,7 @@ def _remarks(log: str) -> Iterator[str]:
         yield f"{part} was {float(points) * _MM_PER_TEX_POINT:.1f} mm too high for its place and was scaled down"
 
 
-_WAY_OUT = "for details, emit the card with --format latex and run lualatex on that file"
+_REMEDY = "for details, emit the card with --format latex and run lualatex on that file"
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
         signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         return process.wait(time_limit)
     except subprocess.TimeoutExpired as error:
-        raise TooSlow(f"lualatex did not finish within {time_limit:g} s and was stopped; {_WAY_OUT}") from error
+        raise TooSlow(f"lualatex did not finish within {time_limit:g} s and was stopped; {_REMEDY}") from error
     except PermissionError as error:
         raise _missing(f"{command[0]} cannot be run: {error.strerror}") from error
     finally:
@@ -167,7 +167,7 @@ def _raise_logged_error(tex: str, log: str) -> None:
     where = place_of(tex, int(error[1])) if error else ""
     line = f" (line {error[1]})" if error else ""
     raise TypesettingFailed(
-        f"LaTeX failed {f'in {where}' if where else 'before the first part'}{line}: {message}; {_WAY_OUT}"
+        f"LaTeX failed {f'in {where}' if where else 'before the first part'}{line}: {message}; {_REMEDY}"
     )
 
 

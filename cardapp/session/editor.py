@@ -21,7 +21,7 @@ from cardapp.errors import (
     SessionUnavailable,
     TooSlow,
 )
-from cardapp.neovim import WAY_OUT, NeovimConnection
+from cardapp.neovim import REMEDY, NeovimConnection
 from cardapp.session.editor_stream import EditorStream
 
 INPUT_LIMIT = 256  # characters; contract: "Limits"
@@ -242,10 +242,10 @@ class Editor:
         except SessionUnavailable as error:
             raise EditorUnavailable(error.detail) from error
         if path is None:
-            raise EditorUnavailable(f"the session has no Neovim; {WAY_OUT}")
+            raise EditorUnavailable(f"the session has no Neovim; {REMEDY}")
         found = unix_socket.identity(path)
         if found is None:
-            raise EditorUnavailable(f"there is no socket of Neovim at {path}; {WAY_OUT}")
+            raise EditorUnavailable(f"there is no socket of Neovim at {path}; {REMEDY}")
         key = (path, found)
         with self._lock:
             if self._closed:

@@ -1,4 +1,4 @@
-"""Translates SQLite's errors: the message says what happened, whether the change was stored, and the way out."""
+"""Translates SQLite's errors: the message says what happened, whether the change was stored, and the remedy."""
 
 from __future__ import annotations
 

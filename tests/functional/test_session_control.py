@@ -1,4 +1,4 @@
-"""``card-session`` as a program: every command, every message that names a way out, and nothing left after a stop."""
+"""``card-session`` as a program: every command, every message that names a remedy, and nothing left after a stop."""
 
 from __future__ import annotations
 
