@@ -41,6 +41,7 @@ function onKey(event) {
   if (inField && plain && event.key !== 'Escape') return;
   if (plain && event.key === 'Enter' && typing instanceof Element && typing.closest('button, a, summary, [role=tab], [role=treeitem]')) return;
   if (plain && event.key.startsWith('Arrow') && typing instanceof Element && typing.closest('[role=tree], [role=tab], [role=separator]')) return;
+  if (shortcut.action === 'dismiss' && !$('keyboard').open && !state.failure) return; // a field's own Escape
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
   event.preventDefault();

@@ -102,6 +102,13 @@ function layout() {
     if (width && !(folded && name === 'outline')) columns.style.setProperty(`--${name}`, width);
     else columns.style.removeProperty(`--${name}`);
   }
+  for (const divider of document.querySelectorAll('.divider')) tell(divider);
+}
+
+// The share of the columns that a divider gives to its panel, in percent.
+function tell(divider) {
+  const panel = $(divider.dataset.divider === 'outline' ? 'outline-panel' : 'side');
+  divider.setAttribute('aria-valuenow', String(Math.round((100 * panel.offsetWidth) / $('columns').offsetWidth)));
 }
 
 function drag(divider) {
@@ -112,6 +119,7 @@ function drag(divider) {
     const width = `${Math.round(Math.min(Math.max(share, name === 'outline' ? 160 : 280), whole.width * (name === 'outline' ? 0.4 : 0.75)))}px`;
     localStorage.setItem(`width-${name}`, width);
     $('columns').style.setProperty(`--${name}`, width);
+    tell(divider);
   };
   divider.addEventListener('pointerdown', (event) => {
     divider.setPointerCapture(event.pointerId);

@@ -148,11 +148,20 @@ function fit() {
   root.host.style.setProperty('--u', `${u.toFixed(4)}px`);
   $('zoom').textContent = isFlow() ? 'flowing' : `${Math.round((100 * u) / PX_PER_MM)} %`;
   $('fit').setAttribute('aria-pressed', String(state.viewer.viewer.page.fit));
+  reachCode();
   if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
 }
 
 let lastUnit = 0;
+
+// Code that is wider than its part is scrolled, by the keyboard too.
+function reachCode() {
+  for (const code of holder.querySelectorAll('.source')) {
+    if (code.scrollWidth > code.clientWidth) code.tabIndex = 0;
+    else code.removeAttribute('tabindex');
+  }
+}
 
 function place() {
   return lastUnit && shown >= 0 ? { u: lastUnit, millimetres: scroller.scrollTop / lastUnit } : null;
