@@ -34,12 +34,12 @@ export function start() {
   scaleText = element('span', { class: 'scaled' });
   canvas = element('canvas', { 'aria-hidden': 'true' });
   field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
-  mirror = element('pre', { class: 'unseen', 'aria-label': 'Text of the editor', tabindex: -1 });
+  mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
   $('editor').append(
     element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, scaleText, element('span', { class: 'space' }), controlButton,
-      button('A−', () => font(-1), { class: 'icon', 'aria-label': 'Smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'Larger type in the editor' }),
+      button('A−', () => font(-1), { class: 'icon', 'aria-label': 'A−, smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'A+, larger type in the editor' }),
       fitButton,
       element('label', { class: 'switch', title: 'Attach the panel to the editor' }, element('input', { type: 'checkbox', id: 'editor-sync', onchange: (event) => view({ viewer: { editor: { sync: event.target.checked } } }) }), ' Live'),
       button('⤢', () => view({ viewer: { editor: { expanded: !state.viewer.viewer.editor.expanded } } }), { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
