@@ -257,10 +257,15 @@ function coverState(node) {
 const stateTitles = new WeakMap();
 
 function reply(part, step) {
-  if (part.querySelector('.reply') || !step) return;
+  if (!step) return;
+  const known = part.querySelector('.reply textarea');
+  if (known) {
+    known.defaultValue = state.answers.get(step) || ''; // shown unless somebody typed into the field
+    return;
+  }
   for (const line of part.querySelectorAll('.answer')) line.style.visibility = 'hidden';
   const field = element('textarea', { 'aria-label': 'Your answer', placeholder: 'Your answer', rows: 1 });
-  field.value = state.answers.get(step) || '';
+  field.defaultValue = state.answers.get(step) || '';
   const send = () => field.value.trim() && answer(step, field.value.trim());
   field.addEventListener('keydown', (event) => {
     event.stopPropagation(); // Enter in a text field never syncs
