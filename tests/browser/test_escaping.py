@@ -1,0 +1,178 @@
+"""Hostile texts from everywhere on the page: each is shown as the text that it is, and nothing of it is executed."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import BrowserContext, Route
+
+from tests.browser.conftest import OpenPage
+from tests.functional.serving import Stage, make_card, position, until
+from tests.functional.session_neovim import Neovim
+
+pytestmark = pytest.mark.functional
+
+IMAGE = "<img src=x onerror=window.pwned=1>"
+SCRIPT = "</style></script><script>window.pwned=2</script>"
+LINK = "[go](javascript:window.pwned=3)"
+HOSTILE = f"{IMAGE} {SCRIPT} {LINK}"
+WATCH = """
+window.violations = [];
+addEventListener('securitypolicyviolation', (event) => violations.push(event.violatedDirective));
+"""
+TYPED = """(text) => [...sheets.shadowRoot.querySelectorAll('textarea')].some((field) => field.value === text)"""
+SHOWN = """() => [document.body.textContent, sheets.shadowRoot.textContent].join('\\n')"""
+
+
+def hostile_card(folder: Path) -> Path:
+    """A card each of whose texts is hostile, and whose program has a hostile value."""
+    make_card(folder)
+    code = folder / "src" / "main.c"
+    lines = code.read_text().splitlines()
+    lines[3] = f'static int n; char evil[] = "{HOSTILE}"; /* {HOSTILE} */'
+    code.write_text("\n".join(lines) + "\n")
+    path = folder / "card_source.json"
+    source = json.loads(path.read_text())
+    source |= {"title": f"card {HOSTILE}", "text": f"text {HOSTILE}"}
+    task = source["tasks"][0]
+    block = task["blocks"][0]
+    phase = block["phases"][0]
+    for name, part in (("task", task), ("block", block), ("phase", phase)):
+        part |= {"title": f"{name} {HOSTILE}", "text": f"text of the {name} {HOSTILE}"}
+    block["goal"] = f"goal {HOSTILE}"
+    block.pop("text")
+    for step in phase["steps"]:
+        step |= {"title": f"step {HOSTILE}", "text": f"text of the step {HOSTILE}", "question": f"question {HOSTILE}?"}
+        step["code"] = {"file": "main.c", "from": 1, "to": 8}
+        for snapshot in step["snapshots"]:
+            snapshot["title"] = f"snapshot {HOSTILE}"
+            snapshot["watch"] = ["evil"]
+    path.write_text(json.dumps(source))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", hostile_card(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
+
+
+class Watched(OpenPage):
+    """A page with a record of everything that a hostile text could have done."""
+
+    def __init__(self, context: BrowserContext) -> None:
+        super().__init__(context.new_page())
+        self.done: list[str] = []
+        self.page.add_init_script(WATCH)
+        self.page.on("dialog", lambda dialog: (self.done.append(f"dialog {dialog.message}"), dialog.dismiss()))
+        self.page.on("popup", lambda popup: self.done.append(f"window {popup.url}"))
+        self.page.on("request", lambda request: self._asked(request.url))
+
+    def _asked(self, url: str) -> None:
+        if url.endswith("/x"):  # the picture of a hostile text
+            self.done.append(f"request {url}")
+
+    def unharmed(self) -> None:
+        assert self.page.evaluate("window.pwned") is None
+        assert self.page.evaluate("violations") == []
+        assert self.done + self.faults == []
+
+
+@pytest.fixture
+def watched(context: BrowserContext) -> Watched:
+    return Watched(context)
+
+
+def open_step(watched: Watched, stage: Stage, step: str = "quick") -> None:
+    assert stage.tcp.put("/api/navigation/current", position(step)).status == 200
+    watched.page.goto(f"http://127.0.0.1:{stage.service.listener.port}/")
+    watched.ready()
+
+
+def test_the_texts_of_a_card(watched: Watched, stage: Stage) -> None:
+    open_step(watched, stage)
+    page = watched.page
+    page.keyboard.press("Enter")
+    watched.shows("SYNC ON · at this step")
+    page.get_by_role("tab", name="Map").click()
+    page.locator("#map svg").wait_for()
+    page.get_by_label("Search titles and code").fill("pwned")
+    page.locator("#matches button").first.wait_for()
+    shown = page.evaluate(SHOWN)
+    for part in ("card", "task", "block", "step", "snapshot", "question", "goal", "text of the step"):
+        assert f"{part} {IMAGE} {SCRIPT}" in shown, part
+    assert "static int n; char evil[]" in shown
+    assert page.locator("a[href^='javascript:' i]").count() == 0
+    watched.unharmed()
+
+
+def test_a_refusal_notes_answers_and_events(watched: Watched, stage: Stage) -> None:
+    events = [{"kind": kind, "text": HOSTILE, "actor": IMAGE} for kind in ("note", "x-answer")]
+    for event in events:
+        assert stage.tcp.post("/api/events", {**event, "key": "t1/b1/p1/drifted"}).status in {200, 201}
+    open_step(watched, stage, "drifted")
+    page = watched.page
+    page.wait_for_function(TYPED, arg=HOSTILE)
+    page.get_by_label("Note on this step").fill(HOSTILE)
+    page.get_by_role("button", name="Approve", exact=True).click()
+    page.get_by_role("button", name="Withdraw").wait_for()
+    assert page.get_by_label("Note on this step").input_value() == HOSTILE
+    page.locator("#scroller").focus()
+    page.keyboard.press("Enter")
+    page.locator("#result", has_text="Expected").wait_for()
+    watched.unharmed()
+    page.goto(f"http://127.0.0.1:{stage.service.listener.port}/api/report/lesson.html")
+    assert IMAGE in (page.locator("body").text_content() or "")
+    watched.unharmed()
+
+
+def test_the_labels_and_values_of_the_memory(watched: Watched, stage: Stage) -> None:
+    def fulfill(route: Route) -> None:
+        blocks = [{"label": HOSTILE, "offset": 0, "size": 8, "padding": 0}]
+        difference: dict[str, Any] = {"used": 8, "high_water": 8, "added": blocks, "removed": blocks}
+        allocator = {"size": 64, "used": 8, "free": 56, "high_water": 8, "base": 4096, "allocation_pointer": 4104}
+        answer = {
+            "available": True, "reason": HOSTILE, "key": None, "sync": "on", "difference": difference,
+            "values": {HOSTILE: {"value": HOSTILE}, "other": {"error": HOSTILE}},
+            "allocator": {**allocator, "occupancy": 0.1, "blocks": blocks},
+        }  # fmt: skip
+        route.fulfill(json=answer)
+
+    watched.page.route("**/api/allocator", fulfill)
+    open_step(watched, stage)
+    watched.page.keyboard.press("Alt+6")
+    memory = watched.page.locator("#memory")
+    memory.locator(".strip").wait_for()
+    text = memory.text_content() or ""
+    assert text.count(HOSTILE) >= 6
+    watched.unharmed()
+
+
+def test_the_editor_shows_text_title_and_terminal_output_as_text(
+    watched: Watched, stage: Stage, neovim: Neovim
+) -> None:
+    open_step(watched, stage)
+    neovim.call("nvim_command", "enew!")
+    neovim.call("nvim_set_option", "titlestring", HOSTILE)
+    neovim.call("nvim_set_option", "title", True)
+    neovim.call(
+        "nvim_buf_set_lines", 0, 0, -1, False, [IMAGE, "\x1b]0;own\x07\x1b[31m<b>red</b>", SCRIPT, "\x00\x9b2J"]
+    )
+    until(lambda: IMAGE in watched.picture() and "^[]0;own^G^[[31m<b>red</b>" in watched.picture())
+    neovim.call("nvim_command", "enew!")
+    output = f"\\033[31m{IMAGE}\\033[0m\\033]0;own\\007\\033[?1049h{IMAGE}"
+    neovim.call("nvim_call_function", "termopen", [["printf", output]])
+    until(lambda: IMAGE in watched.picture() and "[Process exited 0]" in watched.picture())
+    assert "own" not in watched.page.title()
+    neovim.call("nvim_command", "bdelete! | set notitle | buffer 1")
+    watched.unharmed()
