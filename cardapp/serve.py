@@ -67,7 +67,7 @@ class Service:
         )
         self._live = LiveFeed(control.state)
         self._database.on_commit = self._live.wake
-        self._checkpoints.on_change = self._live.wake
+        self._checkpoints.on_change = self._wake
         self._sheets = SheetPages(card_loader.current, lambda: card_loader.revision()["revision"])
         self.services = Services(
             settings=settings,
@@ -84,6 +84,10 @@ class Service:
         self._composer = threading.Thread(target=self._sheets.prepare, name="sheet-composer", daemon=True)
         self.websockets = WebSockets(endpoints(self.services))
         self.listener = Listener(settings, self.websockets.in_front_of(make_app(self.services)))
+
+    def _wake(self) -> None:
+        self._live.wake()
+        self._sync_monitor.wake()
 
     def start(self) -> None:
         self.listener.start()

@@ -80,10 +80,15 @@ class LocalRuntime:
         return record.host is not None and record.host.alive
 
     def stop(self, record: Record | None) -> int:
-        self._pane.close()
         if record is None:
+            self._pane.close()
             return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE)
-        return end_processes(record.container_id, STOP_TIMEOUT)
+        server = int(record.host is not None and record.host.alive)
+        if record.host is not None:
+            # First, so that its clients learn that the session has ended, and not that the debugger has.
+            record.host.end(STOP_TIMEOUT)
+        self._pane.close()
+        return server + end_processes(record.container_id, STOP_TIMEOUT)
 
     def attach_command(self) -> list[str]:
         return self._pane.attach_command()

@@ -118,6 +118,10 @@ FIT_IN = document({"cols": COLUMNS, "rows": ROWS}, optional=("cols", "rows"))
 SIZE = record({"cols": INTEGER, "rows": INTEGER})
 FIT_OUT = document({"host": SIZE, "grid": SIZE})
 
+STATE_IN = document(
+    {"unless_stop_id": TEXT, "wait_ms": {"type": "integer", "minimum": 0, "maximum": 10_000}},
+    optional=("unless_stop_id", "wait_ms"),
+)
 STATE_OUT = document(
     {
         "instance": TEXT,

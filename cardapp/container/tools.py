@@ -8,6 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from cardapp.container import schemas
+from cardapp.container.debugger import Cancelled
 from cardapp.container.pane import PaneFailed
 from cardapp.container.replay import Replay, end_program, relative_place
 from cardapp.container.session import POLL, Session
@@ -58,8 +59,9 @@ DESCRIBED = (
     (
         "debugger_state",
         "Where the program is",
-        "The program's state, its place, and stop_id, which changes whenever the program moves.",
-        schemas.NOTHING,
+        "The program's state, its place, and stop_id, which changes whenever the program moves. While stop_id is "
+        "unless_stop_id, the answer waits for a change, at most wait_ms.",
+        schemas.STATE_IN,
         schemas.STATE_OUT,
     ),
 )
@@ -145,24 +147,20 @@ class SessionTools:
             raise ToolFailure("editor_dead", error.detail) from error
         return {"host": {"cols": width, "rows": height}, "grid": {"cols": grid[0], "rows": grid[1]}}
 
-    def state(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
+    def state(self, arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         session = self._session
-        editor_alive = session.editor.condition() is None
+        unless, seconds = arguments.get("unless_stop_id"), arguments.get("wait_ms", 0) / 1000
         try:
-            found = session.gdb.call("state", timeout=2.0)
+            with session.gdb.begin("state", unless=unless, seconds=seconds) as pending:
+                found: dict[str, Any] = pending.result(seconds + 2.0, context.cancelled)
+        except Cancelled as error:
+            raise ToolFailure(error.code, error.detail) from error
         except (DebuggerFailed, TooSlow) as error:
-            found = {"state": "none", "stop_id": GONE, "file": None, "line": None, "function": None}
-            return found | {
-                "instance": session.instance,
-                "alive": False,
-                "reason": error.detail,
-                "editor_alive": editor_alive,
-            }
-        return relative_place(found, session) | {
-            "instance": session.instance,
-            "alive": True,
-            "editor_alive": editor_alive,
-        }
+            gone = {"state": "none", "stop_id": GONE, "file": None, "line": None, "function": None}
+            found = gone | {"alive": False, "reason": error.detail}
+        else:
+            found = relative_place(found, session) | {"alive": True}
+        return found | {"instance": session.instance, "editor_alive": session.editor.condition() is None}
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------
 

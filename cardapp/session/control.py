@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -33,6 +34,8 @@ class Control:
         self._database = database
         self._active = active
         self._clock = clock
+        self.reset_lock = threading.Lock()
+        """Held by a request that resets the target until it has switched SYNC off, so that no one else does."""
 
     def state(self) -> dict[str, Any]:
         """The body of ``GET /api/control/state``; ``revision`` counts the changes of the publication."""

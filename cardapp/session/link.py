@@ -140,6 +140,15 @@ class SessionLink:
     def debugger_state(self) -> dict[str, Any]:
         return self.call("debugger_state", {})
 
+    def await_move(self, stop_id: str, seconds: float, cancel: threading.Event) -> None:
+        """Wait until the program leaves the stop ``stop_id``, at most ``seconds``.
+
+        Raises like :meth:`call`, also when the session ends and when ``cancel`` is set.
+        """
+        arguments = {"unless_stop_id": stop_id, "wait_ms": round(1000 * seconds)}
+        limit = seconds + CALL_SECONDS
+        call_tool(self._client(CALL_SECONDS), "debugger_state", arguments, seconds=limit, cancel=cancel)
+
     def close(self) -> None:
         with self._lock:
             kept, self._kept = self._kept, None
@@ -192,10 +201,17 @@ def binding_of(found: dict[str, Any]) -> dict[str, str]:
     return {name: found[name] for name in BINDING_FIELDS}
 
 
-def call_tool(client: McpClient, tool: str, arguments: dict[str, Any], *, seconds: float) -> dict[str, Any]:
+def call_tool(
+    client: McpClient,
+    tool: str,
+    arguments: dict[str, Any],
+    *,
+    seconds: float,
+    cancel: threading.Event | None = None,
+) -> dict[str, Any]:
     """One short tool call on ``client``, whose errors are translated to this application's."""
     try:
-        result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds)
+        result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds, cancel=cancel)
     except McpTimeout as error:
         raise TooSlow(
             f"the session did not answer {tool} within {seconds:g} s; reset it with bin/card-session reset"

@@ -1,13 +1,16 @@
 """The monitor of SYNC: a thread that switches SYNC off when the program has left the published snapshot.
 
 That is when the session is restarted or another one is chosen, when the source changes, and when the target is reset or
-runs on.
+runs on. The session tells at once that the target has moved or that the session ends; the rest is checked periodically.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
+import time
+from contextlib import suppress
+from typing import Any
 
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable, TooSlow
@@ -42,13 +45,19 @@ class SyncMonitor:
         self._database = database
         self._logged = ""
         self._stopping = threading.Event()
+        self._woken = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="sync-monitor", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
+    def wake(self) -> None:
+        """Check soon: an activation has begun or ended."""
+        self._woken.set()
+
     def stop(self, timeout: float = 5.0) -> None:
         self._stopping.set()
+        self.wake()
         if self._thread.is_alive():
             self._thread.join(timeout)
 
@@ -60,7 +69,7 @@ class SyncMonitor:
         reason = self._difference(published)
         if reason is None or self._checkpoints.active() is not None:
             return None  # a replay moves the program itself, and its end decides
-        with self._database.write() as tx:
+        with self._control.reset_lock, self._database.write() as tx:
             return reason if self._control.switch_off(tx, published.operation_id, reason) else None
 
     def _published(self) -> Publication | None:
@@ -83,12 +92,22 @@ class SyncMonitor:
         if state["instance"] != published.instance:
             return "session_restarted"
         if state["stop_id"] != published.stop_id:
-            return "target_ran_on" if state["alive"] else "debugger_lost"
+            return _moved(state)
         return None
+
+    def _await_move(self) -> None:
+        """Wait until the published snapshot may have been left, at most a period."""
+        published = self._published()
+        if published is None or published.sync != "on" or self._checkpoints.active() is not None:
+            return
+        with suppress(CardAppError):  # the check that follows finds out what has happened to the session
+            self._link.await_move(published.stop_id, PERIOD_SECONDS, self._stopping)
 
     def _loop(self) -> None:
         while not self._stopping.is_set():
+            begun = time.monotonic()
             try:
+                self._await_move()
                 self.check()
                 self._logged = ""
             except CardAppError as error:
@@ -98,4 +117,12 @@ class SyncMonitor:
             except Exception:
                 # The thread must go on, or SYNC would stay on forever.
                 _log.exception("internal error in the monitor of SYNC")
-            self._stopping.wait(PERIOD_SECONDS)
+            self._woken.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - begun)))
+            self._woken.clear()
+
+
+def _moved(state: dict[str, Any]) -> str:
+    """The reason why the program is not at the published stop any more."""
+    if not state["alive"]:
+        return "debugger_lost"
+    return "target_reset" if state["state"] == "none" else "target_ran_on"

@@ -56,7 +56,7 @@ _BY_TOOL = {
     ),
     "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),
     "pane_fit": _record(host=_SIZE, grid=_SIZE),
-    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, stop_id=_TEXT),
+    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, state=_TEXT, stop_id=_TEXT),
 }
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -69,6 +70,11 @@ class Checkpoints(Protocol):
 
 class Control(Protocol):
     """The stored state of SYNC."""
+
+    @property
+    def reset_lock(self) -> AbstractContextManager[Any]:
+        """Held while a request resets the target and switches SYNC off."""
+        ...
 
     def state(self) -> dict[str, Any]:
         """The body of ``GET /api/control/state``, without a call to the session."""

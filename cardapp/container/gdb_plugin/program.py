@@ -9,6 +9,7 @@ import shlex
 import signal
 import termios
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -31,6 +32,9 @@ SETTINGS = (
     "language auto",
 )
 
+KILL_POLL = 0.05
+"""Seconds between two checks whether the program was killed: gdb sends no event of that."""
+
 NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
 
 
@@ -41,7 +45,8 @@ class Program:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.Condition(threading.Lock())
+        """Notified when the program's state changes."""
         self._gdb_id = secrets.token_hex(4)
         self._changes = 0
         self._pidfd: int | None = None
@@ -63,16 +68,20 @@ class Program:
 
     # -- in any thread -----------------------------------------------------------------------------------------------
 
-    def state(self) -> dict[str, Any]:
+    def state(self, unless: str | None = None, seconds: float = 0.0) -> dict[str, Any]:
         """``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
 
-        ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb.
+        ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb. While
+        it is ``unless``, the change is awaited, at most ``seconds``.
         """
+        deadline = time.monotonic() + seconds
         with self._lock:
-            # gdb sends no event when the program is killed, by gdb or by another process.
-            if self._state["state"] in ("running", "stopped") and self._is_gone():
-                self._set_state({"state": "none", "reason": "the program was killed"})
-            return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
+            while True:
+                found = self._current_state()
+                left = deadline - time.monotonic()
+                if found["stop_id"] != unless or left <= 0:
+                    return found
+                self._lock.wait(min(left, KILL_POLL))
 
     def interrupt(self, hard: bool = False) -> None:
         """Stop the running program with SIGINT; with ``hard``, kill it, because a program can block SIGINT."""
@@ -83,12 +92,21 @@ class Program:
                 with contextlib.suppress(ProcessLookupError):
                     signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if hard else signal.SIGINT)
 
+    def _current_state(self) -> dict[str, Any]:
+        if self._state["state"] in ("running", "stopped") and self._is_gone():
+            self._set_state({"state": "none", "reason": "the program was killed"})
+        return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
+
     def _is_gone(self) -> bool:
         return self._pidfd is not None and any_ended([self._pidfd])
 
     def _set_state(self, state: dict[str, Any]) -> None:
-        self._changes += 1
         self._state = state
+        self._count_change()
+
+    def _count_change(self) -> None:
+        self._changes += 1
+        self._lock.notify_all()
 
     # -- events ------------------------------------------------------------------------------------------------------
 
@@ -122,7 +140,7 @@ class Program:
         """The learner changed memory or a register."""
         if not self._ignoring_events:
             with self._lock:
-                self._changes += 1
+                self._count_change()
 
     def _end(self, code: Any) -> None:
         end = Ended(None if code is None else int(code))

@@ -29,11 +29,12 @@ def keys(request: Request) -> Reply:
 def reset(request: Request) -> Reply:
     """End the program and restore the debugger. The program has then left its checkpoint, so SYNC goes off."""
     services = request.services
-    published = services.control.published_operation()
-    outcome = services.editor.reset()
-    with services.database.write() as tx:
-        actor = _record(tx, request, event_kinds.EDITOR_RESET, outcome)
-        services.control.switch_off(tx, published, "target_reset", actor=actor)
+    with services.control.reset_lock:
+        published = services.control.published_operation()
+        outcome = services.editor.reset()
+        with services.database.write() as tx:
+            actor = _record(tx, request, event_kinds.EDITOR_RESET, outcome)
+            services.control.switch_off(tx, published, "target_reset", actor=actor)
     return answer(outcome)
 
 

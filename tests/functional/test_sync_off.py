@@ -1,0 +1,119 @@
+"""SYNC goes off at once when the program leaves the published snapshot, whoever moved it.
+
+The periodic check of the monitor comes so rarely here that only what the session announces can be in time.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cardapp.session import sync_monitor
+from tests.functional.serving import Background, Stage, position, until
+from tests.functional.session_process import RunningSession, SessionTool
+
+pytestmark = pytest.mark.functional
+
+QUICK = "t1/b1/p1/quick/first"
+SLOW = "t1/b1/p1/slow/only"
+SECONDS = 5.0  # the announcement takes milliseconds; the rest is for a busy machine
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _rare_checks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sync_monitor, "PERIOD_SECONDS", 9.0)
+        yield
+
+
+@pytest.fixture
+def full_run(loops: Callable[..., int]) -> None:
+    if not loops(quick=0, full=1):
+        pytest.skip("only with --full: the session has to be started again")
+
+
+@pytest.fixture
+def synced(stage: Stage) -> Stage:
+    """A running session with SYNC on."""
+    if not stage.service.settings.mcp_choice.exists():
+        stage.sessions.start(stage.card)
+    stage.tcp.put("/api/navigation/current", position("quick"))
+    answer = stage.tcp.post("/api/navigation/sync")
+    assert answer.status == 200, answer.body
+    assert stage.tcp.get("/api/control/state")["sync"] == "on"
+    return stage
+
+
+def off(stage: Stage) -> dict[str, Any]:
+    """The event by which SYNC went off, once it has."""
+    until(lambda: stage.tcp.get("/api/control/state")["sync"] == "off", SECONDS)
+    event: dict[str, Any] = stage.tcp.get("/api/events?kind=sync.off&limit=1000")["events"][-1]
+    assert event["data"]["reason"] == stage.tcp.get("/api/control/state")["reason"]
+    return event
+
+
+def session_of(stage: Stage) -> RunningSession:
+    return RunningSession.of(SessionTool(stage.state), "s")
+
+
+def reset(stage: Stage) -> None:
+    assert stage.sessions.run("reset").returncode == 0
+
+
+def kill_the_program(stage: Stage) -> None:
+    session_of(stage).gdb("python import os; os.kill(gdb.selected_inferior().pid, 9)")
+
+
+def kill_the_server(stage: Stage) -> None:
+    os.kill(int(stage.tcp.get("/api/session")["binding"]["instance"].split(":")[1]), signal.SIGKILL)
+
+
+@pytest.mark.parametrize(
+    ("move", "reason"),
+    [
+        (reset, "target_reset"),
+        (lambda stage: session_of(stage).gdb("continue"), "target_ran_on"),
+        (lambda stage: session_of(stage).gdb("set var n = 7"), "target_ran_on"),
+        (kill_the_program, "target_reset"),
+        (lambda stage: session_of(stage).gdb("quit"), "debugger_lost"),
+    ],
+    ids=["reset", "continue", "set", "kill", "quit"],
+)
+def test_what_moves_the_program_is_noticed_at_once(synced: Stage, move: Callable[[Stage], object], reason: str) -> None:
+    move(synced)
+    event = off(synced)
+    assert (event["data"]["reason"], event["actor"], event["key"]) == (reason, "backend", QUICK)
+
+
+def test_a_reset_by_the_api_is_told_with_its_actor(synced: Stage) -> None:
+    assert synced.tcp.post("/api/editor/reset", {"actor": "ada"}).status == 200
+    assert synced.tcp.get("/api/control/state")["sync"] == "off"
+    event = off(synced)
+    assert (event["data"]["reason"], event["actor"]) == ("target_reset", "ada")
+
+
+def test_a_cancelled_replay_has_left_the_published_snapshot(synced: Stage) -> None:
+    activation = synced.activation(SLOW)
+    before = len(synced.tcp.get("/api/events?kind=sync.off&limit=1000")["events"])
+    running = Background(lambda: synced.tcp.post("/api/checkpoint/activate", activation))
+    synced.running(SLOW)
+    assert synced.tcp.get("/api/control/state")["sync"] == "on"
+    synced.tcp.post("/api/checkpoint/cancel")
+    off(synced)
+    assert running.answer().json["code"] == "cancelled_by_request"
+    assert len(synced.tcp.get("/api/events?kind=sync.off&limit=1000")["events"]) == before + 1
+
+
+def test_the_end_of_the_session_is_noticed_at_once(synced: Stage) -> None:
+    synced.sessions.stop()
+    assert off(synced)["data"]["reason"] == "session_lost"
+
+
+@pytest.mark.usefixtures("full_run")
+def test_the_end_of_its_server_is_noticed_at_once(synced: Stage) -> None:
+    kill_the_server(synced)
+    assert off(synced)["data"]["reason"] == "session_lost"
