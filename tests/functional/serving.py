@@ -49,7 +49,7 @@ int main(void)
     n = 1;
     n = n + 1; /* quick */
     n = n + 1; /* again */
-    rest(150);
+    rest(%(slow)d);
     n = n + 1; /* slow */
     end();
     n = n + 1; /* after the end */
@@ -65,9 +65,14 @@ ENDINGS = {
 }
 
 
-def make_card(folder: Path, *, ending: str = "exit", uuid: str = "aaaaaaaa-0000-4000-8000-000000000001") -> Path:
-    """A card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond."""
-    code = PROGRAM % {"ending": ENDINGS[ending]}
+def make_card(
+    folder: Path, *, ending: str = "exit", slow: int = 150, uuid: str = "aaaaaaaa-0000-4000-8000-000000000001"
+) -> Path:
+    """A card whose last stop lies behind ``ending``; returns its folder. Steps: quick, slow, drifted, beyond.
+
+    ``slow`` is how long the program takes to the step slow, in hundredths of a second.
+    """
+    code = PROGRAM % {"ending": ENDINGS[ending], "slow": slow}
     lines = code.splitlines()
     (folder / "src").mkdir(parents=True)
     (folder / "src" / "main.c").write_text(code)

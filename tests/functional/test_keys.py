@@ -19,7 +19,8 @@ from tests.functional.neovim_process import eventually, neovim_in_terminal, neov
 pytestmark = pytest.mark.functional
 
 RUNTIME = Path(__file__).resolve().parents[2] / "cardapp" / "container" / "nvim"
-LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", "lua require('card.keys').setup()")
+SET_UP = "lua require('card.commands').setup() require('card.keys').setup()"
+LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", SET_UP)
 TABLE = ("GET", "/api/keyboard")
 SYNC = ("POST", "/api/navigation/sync")
 READY = {"state": "ready", "observed": {"file": "arena.c", "line": 31}}

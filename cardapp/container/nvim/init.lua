@@ -45,8 +45,11 @@ vim.api.nvim_create_autocmd('FileChangedShell', {
   end,
 })
 
--- The editor keys of the keyboard table.
-local found, keys = pcall(require, 'card.keys')
-if found then
-  pcall(keys.setup)
+-- The commands of the card, and the editor keys of the keyboard table. A fault in them must not keep Neovim from
+-- starting.
+for _, part in ipairs({ 'card.commands', 'card.keys' }) do
+  local found, loaded = pcall(require, part)
+  if found then
+    pcall(loaded.setup)
+  end
 end

@@ -1,0 +1,242 @@
+"""The commands of the editor's plugin in a session's own Neovim, with the real service and the real program."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.neovim import NeovimConnection
+from tests.functional.neovim_process import neovim_with_ui
+from tests.functional.serving import Stage, make_card, position, until
+from tests.functional.test_keys import LOAD, ask, lua, press, screen
+
+pytestmark = pytest.mark.functional
+
+SLOW = "t1/b1/p1/slow/only"
+NUMBERED = ["Probe", "1 Task", "1.1 Block", "1.1.1 Phase", "1.1.1.2 Step slow"]
+FLOATING = """
+for _, window in ipairs(vim.api.nvim_list_wins()) do
+  if vim.api.nvim_win_get_config(window).relative ~= '' then
+    return vim.api.nvim_buf_get_lines(vim.api.nvim_win_get_buf(window), 0, -1, false)
+  end
+end
+return {}
+"""
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, loops: Callable[..., int]) -> Iterator[Stage]:
+    """A session on a card whose slow step takes 5 s with --full, else 2 s."""
+    folder = Path(tmp_path_factory.mktemp("card"))
+    stage = Stage(folder / "state", make_card(folder / "card", slow=loops(quick=200, full=500)))
+    try:
+        stage.sessions.start(stage.card)
+        yield stage
+    finally:
+        stage.close()
+
+
+@pytest.fixture
+def nvim(stage: Stage) -> Iterator[NeovimConnection]:
+    """The session's Neovim, with the position at the slow step and no list open."""
+    stage.tcp.put("/api/navigation/current", position("slow"))
+    connection = NeovimConnection(str(stage.state / "sessions" / "s" / "nvim.sock"))
+    try:
+        until(lambda: lua(connection, "return #require('card.keys').status() > 0"))
+        press(connection, "<C-\\><C-n>")
+        yield connection
+        assert connection.mode(10).blocking is False
+        assert "Error" not in ask(connection, "execute('messages')")
+    finally:
+        connection.close()
+
+
+def says(nvim: NeovimConnection, text: str) -> None:
+    until(lambda: text in screen(nvim))
+
+
+def listed(nvim: NeovimConnection) -> list[str]:
+    """The lines of the list that opens; closes it."""
+    lines: list[str] = until(lambda: lua(nvim, FLOATING))
+    press(nvim, "q")
+    until(lambda: not lua(nvim, FLOATING))
+    return lines
+
+
+def key_of(stage: Stage) -> str:
+    key: str = stage.tcp.get("/api/navigation/current")["key"]
+    return key
+
+
+def test_f2_leaves_the_editor_free_and_a_second_one_supersedes(stage: Stage, nvim: NeovimConnection) -> None:
+    stage.tcp.post("/api/editor/reset")  # no checkpoint of the slow stop is left
+    begun = time.monotonic()
+    press(nvim, "<F2>")
+    says(nvim, "sync: replaying … (:CardCancel ends it)")
+    press(nvim, ":let g:typed = 'while it replays'<CR>")
+    until(lambda: ask(nvim, "get(g:, 'typed', '')") == "while it replays", 1)
+    first = stage.tcp.get("/api/checkpoint/status")["active"]
+    assert first["state"] == "running", "the replay ended before the key was taken"
+    press(nvim, "<F2>")
+    until(lambda: stage.tcp.get("/api/checkpoint/status")["generation"] > first["generation"])
+    says(nvim, "sync: ready at main.c:")
+    assert time.monotonic() - begun > 2  # the second one was a whole replay
+    cancelled = stage.tcp.get("/api/events?kind=checkpoint.cancelled&limit=1000")["events"][-1]
+    assert (cancelled["data"]["operation_id"], cancelled["data"]["code"]) == (first["operation_id"], "superseded")
+    control = stage.tcp.get("/api/control/state")
+    assert (control["sync"], control["key"], control["at_position"]) == ("on", SLOW, True)
+
+
+def test_a_replay_is_cancelled(stage: Stage, nvim: NeovimConnection) -> None:
+    stage.tcp.post("/api/editor/reset")
+    press(nvim, ":CardCancel<CR>")
+    says(nvim, "cancel: no replay runs")
+    press(nvim, ":CardSync<CR>")
+    says(nvim, "sync: replaying")
+    press(nvim, ":CardCancel<CR>")
+    until(lambda: stage.tcp.get("/api/checkpoint/status")["active"] is None, 2)
+    last = stage.tcp.get("/api/checkpoint/status")["last"]
+    assert (last["state"], last["code"]) == ("cancelled", "cancelled_by_request")
+    until(lambda: "cancel: done" in screen(nvim) or "sync: the replay was cancelled" in screen(nvim))
+
+
+def test_the_position_is_shown_with_numbers_and_sync(stage: Stage, nvim: NeovimConnection) -> None:
+    stage.tcp.put("/api/navigation/current", position("quick", "second"))
+    assert stage.tcp.post("/api/navigation/sync").status == 200
+    press(nvim, ":CardPosition<CR>")
+    head, blank, *titles = listed(nvim)
+    assert (head, blank) == ("t1/b1/p1/quick/second: SYNC ON, at this position", "")
+    assert titles == [*NUMBERED[:4], "1.1.1.1 Step quick", "1.1.1.1.2 At /* again */"]
+    stage.tcp.put("/api/navigation/current", position("slow"))
+    press(nvim, ":CardPosition<CR>")
+    assert listed(nvim) == ["t1/b1/p1/slow: SYNC ON, at t1/b1/p1/quick/second", "", *NUMBERED]
+    stage.tcp.post("/api/editor/reset")
+    stage.tcp.put("/api/navigation/current", {"focus_level": "card"})
+    press(nvim, ":CardPosition<CR>")
+    assert listed(nvim) == ["the whole card: SYNC OFF, target reset", "", "Probe"]
+
+
+@pytest.mark.parametrize(
+    ("typed", "key", "told"),
+    [
+        ("CardGo t1/b1/p1/quick", "t1/b1/p1/quick", "go: t1/b1/p1/quick"),
+        ("CardGo t1/b1/p1/quick/second", "t1/b1/p1/quick/second", "go: t1/b1/p1/quick/second"),
+        ("CardGo t1/b", "t1/b1", "go: t1/b1"),  # with <Tab>
+        ("CardGo", "", "go: the whole card"),
+        ("CardMove -1", "t1/b1/p1/quick", "move: t1/b1/p1/quick"),
+        ("CardMove snapshot +1", SLOW, f"move: {SLOW}"),
+        ("CardMove step -9", "t1/b1/p1/quick", "move: t1/b1/p1/quick (the first)"),
+    ],
+)
+def test_the_position_is_moved(stage: Stage, nvim: NeovimConnection, typed: str, key: str, told: str) -> None:
+    generation = stage.tcp.get("/api/checkpoint/status")["generation"]
+    press(nvim, f":{typed}{'<Tab>' if typed.endswith('/b') else ''}<CR>")
+    says(nvim, f"card: {told}")
+    assert key_of(stage) == key
+    assert stage.tcp.get("/api/checkpoint/status")["generation"] == generation  # moving starts nothing
+
+
+@pytest.mark.parametrize(
+    ("typed", "told"),
+    [
+        ("CardGo t1/none", "go: /block_id"),
+        ("CardGo a/b/c/d/e/f", "go: a/b/c/d/e/f has too many parts"),
+        ("CardMove", "E471"),
+        ("CardMove chapter 1", "move: the body, /level"),
+        ("CardMove step", "move: give a level"),
+        ("CardMove 1.5", "move: give a level"),
+        ("CardMove 0", "move: the body, /delta"),
+        ("CardMove 99999", "move: the body, /delta"),
+    ],
+)
+def test_a_refusal_is_one_sentence(stage: Stage, nvim: NeovimConnection, typed: str, told: str) -> None:
+    press(nvim, f":{typed}<CR>")
+    says(nvim, told)
+    assert key_of(stage) == "t1/b1/p1/slow"
+    lua(nvim, "vim.cmd('messages clear')")
+
+
+def test_the_progress_is_listed_and_set(stage: Stage, nvim: NeovimConnection) -> None:
+    assert stage.tcp.post("/api/checkpoint/activate", stage.activation("t1/b1/p1/drifted/only")).status == 409
+    stage.tcp.put("/api/navigation/current", position("quick"))
+    assert stage.tcp.post("/api/navigation/sync").status == 200
+    press(nvim, ":CardApprove seen <lt>b>and<lt>/b> | understood<CR>")
+    says(nvim, "approve: t1/b1/p1/quick is approved")
+    item = stage.tcp.get("/api/progress")["items"][0]
+    assert (item["status"], item["note"], item["actor"]) == ("approved", "seen <b>and</b> | understood", "editor")
+    press(nvim, ":CardProgress<CR>")
+    lines = until(lambda: lua(nvim, FLOATING))
+    assert lines[0].startswith("1 of 4 steps approved; ")
+    assert lines[1] == "✓ 1.1.1.1 Step quick: seen <b>and</b> | understood"
+    assert lines[3:] == ["· 1.1.1.3 Step drifted (last replay: failed)", "· 1.1.1.4 Step beyond"]
+    assert ask(nvim, "line('.')") == 2
+    press(nvim, "j<CR>")
+    says(nvim, "go: t1/b1/p1/slow")
+    assert (key_of(stage), lua(nvim, FLOATING)) == ("t1/b1/p1/slow", [])
+    stage.tcp.put("/api/navigation/current", position("quick", "first"))
+    press(nvim, ":CardPending<CR>")
+    says(nvim, "pending: t1/b1/p1/quick is pending")
+    item = stage.tcp.get("/api/progress")["items"][0]
+    assert (item["status"], item["note"]) == ("pending", "seen <b>and</b> | understood")
+    stage.tcp.put("/api/navigation/current", {"focus_level": "card"})
+    press(nvim, ":CardApprove<CR>")
+    says(nvim, "approve: the position is not at a step")
+
+
+def test_levels_are_completed(nvim: NeovimConnection) -> None:
+    complete: Callable[[str], Any] = lambda typed: ask(nvim, f"getcompletion('{typed}', 'cmdline')")  # noqa: E731
+    assert complete("CardMove s") == ["step", "snapshot"]
+    assert complete("CardMove step ") == []
+    until(lambda: complete("CardGo t1/b1/p1/quick/") == ["t1/b1/p1/quick/first", "t1/b1/p1/quick/second"])
+
+
+def test_every_command_is_in_the_list(nvim: NeovimConnection) -> None:
+    press(nvim, ":CardHelp<CR>")
+    named = {line.split()[0].lstrip(":") for line in listed(nvim)[2:]}
+    assert named == set(ask(nvim, "getcompletion('Card', 'command')"))
+
+
+def test_a_list_waits_until_a_command_has_been_typed(nvim: NeovimConnection) -> None:
+    press(nvim, ":CardPosition<CR>:let g:kept = 1")
+    until(lambda: nvim.mode(10).name == "c")
+    until(lambda: ask(nvim, "exists('#CmdlineLeave')"))
+    assert lua(nvim, FLOATING) == []
+    press(nvim, "<CR>")
+    assert listed(nvim)[0].startswith("t1/b1/p1/slow: ")
+    assert ask(nvim, "g:kept") == 1
+
+
+def test_in_the_command_line_window_a_list_is_its_first_line(nvim: NeovimConnection) -> None:
+    press(nvim, "q:")
+    until(lambda: ask(nvim, "getcmdwintype()"))
+    lua(nvim, "require('card.message').list({ 'the first', 'the second' })")
+    says(nvim, "card: the first")
+    press(nvim, ":quit<CR>")
+    until(lambda: not ask(nvim, "getcmdwintype()"))
+
+
+@pytest.mark.parametrize("socket", [True, False], ids=["no service", "no socket"])
+def test_without_the_service_every_command_says_what_to_do(state_dir: Path, socket: bool) -> None:
+    environment = {"CARD_API_SOCKET": str(state_dir / "api.sock") if socket else ""}
+    with neovim_with_ui(state_dir / "n", *LOAD, environment=environment) as neovim:
+        nvim = NeovimConnection(neovim.path)
+        told = "request failed (ENOENT): start bin/cardapp serve" if socket else "CARD_API_SOCKET is not set"
+        for command, name in (
+            ("CardPosition", "position"),
+            ("CardGo t1", "go"),
+            ("CardMove 1", "move"),
+            ("CardSync", "sync"),
+            ("CardCancel", "cancel"),
+            ("CardProgress", "progress"),
+            ("CardApprove", "approve"),
+            ("CardPending", "pending"),
+        ):
+            press(nvim, f":{command}<CR>")
+            says(nvim, f"card: {name}: {told}")
+        assert ask(nvim, "getcompletion('CardGo t', 'cmdline')") == []
+        assert ask(nvim, "execute('messages')").strip() == ""
+        nvim.close()
