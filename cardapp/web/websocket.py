@@ -176,7 +176,8 @@ class _Connection:
         except ConnectionClosed as error:
             raise ConnectionResetError("the WebSocket is closed") from error
         except OSError:
-            _shut(self._sock)  # a part of the message may be sent: whoever receives ends, too
+            # A frame may be sent in part, so the connection cannot be used any more. This also ends ``receive``.
+            _shut(self._sock)
             raise
 
     def receive(self, timeout: float) -> str | None:
