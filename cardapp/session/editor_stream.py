@@ -75,7 +75,8 @@ class EditorStream:
         """The client has drawn the frames up to ``seq``."""
         with self._changed:
             self._acknowledged = max(self._acknowledged, min(seq, self._seq))
-            caught_up = self._behind and self._acknowledged == self._seq and not self._queue
+            # A `hello` may still be queued behind the frames of this ack; the client has no further one to send.
+            caught_up = self._behind and self._acknowledged == self._seq
             if caught_up:
                 self._behind = False
         if caught_up:
