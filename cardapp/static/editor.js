@@ -208,8 +208,8 @@ function bindKeys() {
 function placeField() {
   field.style.left = `${grid.cursor.col * painter.width * scale}px`;
   field.style.top = `${grid.cursor.row * painter.height * scale}px`;
-  field.style.font = `${fontSize * scale}px/${painter.height * scale}px var(--mono)`;
-  field.style.height = `${painter.height * scale}px`;
+  field.style.font = `${Math.max(11, fontSize * scale)}px/1.3 var(--mono)`; // readable over a small picture, too
+  field.style.height = `${Math.max(15, painter.height * scale)}px`;
 }
 
 // -- mouse ---------------------------------------------------------------------------------------------------------
