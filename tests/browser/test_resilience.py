@@ -117,7 +117,7 @@ def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, sta
     overlay = opened.page.locator("#editor .overlay")
     shows_the_screen(opened, stage)
     stage.sessions.stop()
-    overlay.get_by_text("No session").wait_for()
+    overlay.get_by_text("No session", exact=True).wait_for()
     overlay.get_by_text("bin/card-session start").first.wait_for()
     opened.shows("no session")
     stage.sessions.start(stage.card)
