@@ -30,6 +30,11 @@ VIEW = {
 """The fresh view."""
 
 
+def becomes(page: Page, script: str, arg: Any = None) -> None:
+    """Wait until ``script`` is true. The page's policy forbids how Playwright's own wait evaluates a script."""
+    until(lambda: page.evaluate(script, arg), 30)
+
+
 @dataclass
 class OpenPage:
     """A tab, and what went wrong in it."""
@@ -61,8 +66,8 @@ class OpenPage:
         """Give the keyboard to the editor."""
         self.page.keyboard.press("F8")
         until(lambda: stage.tcp.get("/api/viewer/state")["viewer"]["editor"]["control"])
-        self.page.wait_for_function(
-            "document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'"
+        becomes(
+            self.page, "document.activeElement?.closest('#editor') && document.activeElement.localName === 'textarea'"
         )
         return self
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import BrowserContext, Route
 
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, becomes
 from tests.functional.serving import Stage, make_card, position, until
 from tests.functional.session_neovim import Neovim
 
@@ -122,7 +122,7 @@ def test_a_refusal_notes_answers_and_events(watched: Watched, stage: Stage) -> N
         assert stage.tcp.post("/api/events", {**event, "key": "t1/b1/p1/drifted"}).status in {200, 201}
     open_step(watched, stage, "drifted")
     page = watched.page
-    page.wait_for_function(TYPED, arg=HOSTILE)
+    becomes(page, TYPED, arg=HOSTILE)
     page.get_by_label("Note on this step").fill(HOSTILE)
     page.get_by_role("button", name="Approve", exact=True).click()
     page.get_by_role("button", name="Withdraw").wait_for()
@@ -144,6 +144,7 @@ def test_the_labels_and_values_of_the_memory(watched: Watched, stage: Stage) -> 
         answer = {
             "available": True, "reason": HOSTILE, "key": None, "sync": "on", "difference": difference,
             "values": {HOSTILE: {"value": HOSTILE}, "other": {"error": HOSTILE}},
+            "previous_values": {HOSTILE: {"value": IMAGE}},
             "allocator": {**allocator, "occupancy": 0.1, "blocks": blocks},
         }  # fmt: skip
         route.fulfill(json=answer)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.conftest import FIRST, OpenPage
+from tests.browser.conftest import FIRST, OpenPage, becomes
 from tests.functional.serving import Stage, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
@@ -95,16 +95,12 @@ def test_values_are_covered_until_an_answer_and_stay_open_after_a_reload(tab: Ta
     assert machine.locator("td").first.is_visible() is False
     covered = opened.page.locator(".part.covered").count()
     machine.get_by_role("button", name="Show values").click()
-    opened.page.wait_for_function(
-        "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length < count", arg=covered
-    )
+    becomes(opened.page, "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length < count", arg=covered)
     until(lambda: stage.tcp.get("/api/events?kind=x-revealed")["events"])
     left = opened.page.locator(".part.covered").count()
     opened.page.reload()
     opened.ready()
-    opened.page.wait_for_function(
-        "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length === count", arg=left
-    )
+    becomes(opened.page, "(count) => sheets.shadowRoot.querySelectorAll('.part.covered').length === count", arg=left)
 
 
 def test_the_landmarks_carry_their_names(tab: Tab) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from cardapp import settings
 from cardapp.serve import Service
-from tests.browser.conftest import VIEW, OpenPage
+from tests.browser.conftest import VIEW, OpenPage, becomes
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
@@ -83,7 +83,7 @@ def test_a_restart_of_the_service_under_an_open_page(tab: Tab, stage: Stage, scr
     page.keyboard.type(" after")
     until(lambda: scratch.lines() == ["before after"])
     assert stage.tcp.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
-    page.wait_for_function("(before) => document.getElementById('trail').textContent !== before", arg=place[3])
+    becomes(page, "(before) => document.getElementById('trail').textContent !== before", arg=place[3])
     forgive(opened)
 
 

@@ -76,3 +76,11 @@ def test_a_crash_before_the_stop_is_explained(opened: OpenPage) -> None:
     opened.page.locator("#result", has_text="crashed with SIGSEGV").wait_for()
     opened.page.get_by_role("button", name="Reset", exact=True).click()
     opened.page.locator("#result").wait_for(state="hidden")
+
+
+def test_a_reset_elsewhere_turns_sync_off_with_its_reason(opened: OpenPage, stage: Stage) -> None:
+    opened.page.get_by_role("treeitem", name="Step quick").click()
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    stage.sessions.run("reset")
+    opened.shows("SYNC OFF · the program was reset")

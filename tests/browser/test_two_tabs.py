@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.conftest import OpenPage
+from tests.browser.conftest import OpenPage, becomes
 from tests.functional.serving import Stage
 
 pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
@@ -27,7 +27,7 @@ def test_a_second_tab_follows_at_once(tab: Callable[..., OpenPage], stage: Stage
     for number in range(loops(quick=10, full=60)):
         count = second.page.evaluate("seen.length")
         first.page.keyboard.press("ArrowLeft" if number % 8 > 3 else "ArrowRight")
-        second.page.wait_for_function("(count) => seen.length > count", arg=count)
+        becomes(second.page, "(count) => seen.length > count", arg=count)
         delays.append((second.page.evaluate(f"seen[{count}][0]") - first.page.evaluate("pressed")) / 1000)
     median = sorted(delays)[len(delays) // 2]
     print(f"a second tab follows after {median * 1000:.0f} ms (median of {len(delays)})")  # noqa: T201

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.browser.conftest import FIRST, OpenPage
+from tests.browser.conftest import FIRST, OpenPage, becomes
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
@@ -31,7 +31,7 @@ def test_an_address_shows_its_position_and_the_browser_goes_back_and_forward(tab
       const view = scroller.getBoundingClientRect();
       return box.top >= view.top && box.top < view.bottom;
     }"""
-    opened.page.wait_for_function(in_view)
+    becomes(opened.page, in_view)
     opened.page.evaluate("location.hash = '#/alignment/padding'")
     opened.page.locator("#trail", has_text="Alignment").wait_for()
     opened.page.go_back()
