@@ -174,6 +174,7 @@ def test_the_progress_is_listed_and_set(stage: Stage, nvim: NeovimConnection) ->
     assert lines[1] == "✓ 1.1.1.1 Step quick: seen <b>and</b> | understood"
     assert lines[3:] == ["· 1.1.1.3 Step drifted (last replay: failed)", "· 1.1.1.4 Step beyond"]
     assert ask(nvim, "line('.')") == 2
+    says(nvim, "q closes the list, <CR> goes to the step")
     press(nvim, "j<CR>")
     says(nvim, "go: t1/b1/p1/slow")
     assert (key_of(stage), lua(nvim, FLOATING)) == ("t1/b1/p1/slow", [])

@@ -99,7 +99,7 @@ local function show_progress()
       local sum, row = progress.summary, 1
       local runs = sum.execution
       local lines = {
-        ('%d of %d steps approved; %d replayed, %d failed, %d never run. <CR> goes to a step, q closes.'):format(
+        ('%d of %d steps approved; %d replayed, %d failed, %d never run'):format(
           sum.approved, sum.total, runs.ready, runs.failed, runs.never_run
         ),
       } -- stylua: ignore
@@ -152,7 +152,7 @@ end
 -- Name, arguments as :CardHelp shows them, what it does, function, and the options of nvim_create_user_command.
 local COMMANDS
 local function show_help()
-  local lines = { 'The commands of the card. q closes this list.', '' }
+  local lines = { 'The commands of the card', '' }
   for _, command in ipairs(COMMANDS) do
     lines[#lines + 1] = ('%-24s %s'):format(':' .. vim.trim(command[1] .. ' ' .. command[2]), command[3])
   end

@@ -81,6 +81,7 @@ local function open(lines, row, on_enter)
       close(window)
     end),
   })
+  echo('q closes the list' .. (on_enter and ', <CR> goes to the step' or ''))
 end
 
 -- Show `lines` in a window that q, Escape and leaving it close. The cursor is on line `row`; `on_enter(line)` is called
