@@ -112,6 +112,7 @@ def test_neovim_is_killed_and_restored_under_an_open_page(tab: Tab, stage: Stage
     shows_the_screen(opened, stage)
 
 
+@pytest.mark.usefixtures("long")
 def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, stage: Stage) -> None:
     opened = tab()
     overlay = opened.page.locator("#editor .overlay")
@@ -127,16 +128,14 @@ def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, sta
     opened.shows("SYNC ON · at this step")
 
 
-def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(
-    tab: Tab, stage: Stage, scratch: Neovim, loops: Callable[..., int]
-) -> None:
+@pytest.mark.usefixtures("long")
+def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     slow, quick = tab(), tab()
     cdp = slow.page.context.new_cdp_session(slow.page)
     cdp.send("Emulation.setCPUThrottlingRate", {"rate": 20})
     lines = [f"{number:5} {'text ' * 12}" for number in range(3000)]
     scratch.call("nvim_buf_set_lines", 0, 0, -1, False, lines)
-    pages = loops(quick=150, full=3000)
-    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [pages])
+    scratch.send("nvim_exec_lua", "for page = 1, ... do vim.cmd('normal! \\6') vim.cmd('redraw') end", [3000])
     shows_the_screen(quick, stage)
     cdp.send("Emulation.setCPUThrottlingRate", {"rate": 1})
     shows_the_screen(slow, stage)
