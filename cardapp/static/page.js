@@ -139,7 +139,7 @@ function drag(divider) {
 
 function notice() {
   $('notice').hidden = state.connected;
-  $('notice').replaceChildren(element('b', {}, 'The service does not answer.'), ' The page tries again by itself; nothing that you typed is lost.');
+  $('notice').replaceChildren(element('b', {}, 'The service does not answer.'), ' The page tries again by itself; what you wrote on the worksheet is kept.');
 }
 
 start();

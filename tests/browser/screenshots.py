@@ -1,4 +1,4 @@
-"""Every state of the page as a picture: ``python -m tests.browser.screenshots [FOLDER]``.
+"""Every state of the page as a picture: ``python -m tests.browser.screenshots FOLDER``.
 
 Real Chromium over the real application, with a session on the arena card, and for the states that a sound card never
 reaches on the card of the tests.
@@ -155,4 +155,6 @@ def main(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "cardapp" / "screenshots")
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.browser.screenshots FOLDER")
+    main(Path(sys.argv[1]))
