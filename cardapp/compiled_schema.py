@@ -111,6 +111,13 @@ def _const(wanted: Any) -> IsValid:
     return lambda value: isinstance(value, str) and value == wanted
 
 
+def _enum(wanted: list[Any]) -> IsValid:
+    if not all(isinstance(each, str) for each in wanted):
+        raise _not_implemented("enum", wanted)
+    names = frozenset(wanted)
+    return lambda value: isinstance(value, str) and value in names
+
+
 def _pattern(pattern: str) -> IsValid:
     search = matcher(pattern).search
     return lambda value: not isinstance(value, str) or search(value) is not None
@@ -134,6 +141,7 @@ def _is_number(value: Any) -> bool:
 _KEYWORDS: Mapping[str, Callable[[Any], IsValid]] = {
     "type": _type,
     "const": _const,
+    "enum": _enum,
     "pattern": _pattern,
     "required": _required,
     "minItems": lambda least: lambda value: not isinstance(value, list) or len(value) >= least,

@@ -68,7 +68,8 @@ def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Ca
 
 
 @pytest.mark.parametrize(
-    ("word", "rule"), [("anyOf", []), ("type", "number"), ("const", 1), ("uniqueItems", True), ("uniqueItems", False)]
+    ("word", "rule"),
+    [("anyOf", []), ("type", "number"), ("const", 1), ("enum", [1]), ("uniqueItems", True), ("uniqueItems", False)],
 )
 def test_a_rule_without_a_predicate_is_named(word: str, rule: Any) -> None:
     with pytest.raises(ValueError, match=f"keyword '{word}' .* is not implemented"):
