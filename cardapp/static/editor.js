@@ -129,12 +129,14 @@ function begin() {
 function draw(frame, at) {
   grid.apply(frame.events);
   send({ type: 'ack', seq: frame.seq });
-  if (at - lastPaint > 6) paint();
-  else if (!scheduled) {
-    scheduled = true;
-    requestAnimationFrame(() => { scheduled = false; paint(); });
-  }
   timing.frame(at);
+  if (at - lastPaint > 6) {
+    paint();
+    requestAnimationFrame(timing.painted);
+  } else if (!scheduled) {
+    scheduled = true;
+    requestAnimationFrame(() => { scheduled = false; paint(); timing.painted(); });
+  }
   if (!mirrorTimer) mirrorTimer = setTimeout(() => { mirrorTimer = 0; mirror.textContent = grid.text(); }, MIRROR_MS);
 }
 
@@ -142,7 +144,6 @@ function paint() {
   lastPaint = performance.now();
   painter.paint();
   placeField();
-  timing.painted();
 }
 
 function send(message) {
