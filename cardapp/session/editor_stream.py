@@ -107,7 +107,9 @@ class EditorStream:
         self._events += [event for event in arguments if event[0] in _EVENTS]
         if any(event[0] == "flush" for event in arguments):
             events, self._events = self._events, []
-            self._frame(events)
+            # Neovim flushes at each key before it handles it, with nothing drawn.
+            if any(event[0] != "flush" for event in events):
+                self._frame(events)
 
     def _frame(self, events: list[Any]) -> None:
         with self._changed:
