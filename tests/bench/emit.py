@@ -37,8 +37,8 @@ ARENA = ROOT / "etc" / "cards" / "arena"
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="bench-") as folder:
-        for kind, steps in (("plain", _plain_steps()), ("rich", _rich_steps())):
-            cards = {size: _written(Path(folder) / f"{kind}-{size}", islice(steps, size)) for size in SIZES}
+        for kind, steps in (("plain", plain_steps()), ("rich", _rich_steps())):
+            cards = {size: written(Path(folder) / f"{kind}-{size}", islice(steps, size)) for size in SIZES}
             yield from _emission(kind, {size: _best(card) for size, card in cards.items()})
             yield from _commands(kind, cards[SIZES[-1]])
 
@@ -116,7 +116,7 @@ def _one(card: Path) -> dict[str, float]:
 # -- cards ---------------------------------------------------------------------------------------------------------
 
 
-def _written(folder: Path, steps: Iterable[dict[str, Any]]) -> Path:
+def written(folder: Path, steps: Iterable[dict[str, Any]]) -> Path:
     """A card's folder with these steps."""
     source = json.loads((ARENA / SOURCE_NAME).read_text("utf-8"))
     phases = _grouped(list(steps), STEPS_OF_PHASE, "steps", "A phase")
@@ -128,7 +128,7 @@ def _written(folder: Path, steps: Iterable[dict[str, Any]]) -> Path:
     return folder
 
 
-def _plain_steps() -> Iterator[dict[str, Any]]:
+def plain_steps() -> Iterator[dict[str, Any]]:
     for number in itertools.count(1):
         yield {
             "id": f"s{number}",

@@ -13,10 +13,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Literal
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 from cardapp.settings import ROOT
-from tests.functional.conftest import CHROMIUM_OPTIONS
+from tests.functional.chromium import chromium
 from tests.functional.serving import Stage, make_card
 
 ColorScheme = Literal["light", "dark"]
@@ -146,12 +146,10 @@ def stage(folder: Path, card: Path, session: bool = True) -> Iterator[Stage]:
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     parts: tuple[Callable[[Album, Path], None], ...] = (with_session, refusals, without_session)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=list(CHROMIUM_OPTIONS))
+    with chromium() as browser:
         for part in parts:
             with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as scratch:
                 part(Album(browser, folder), Path(scratch))
-        browser.close()
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
+from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
 from tests.functional.serving import Api, Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
@@ -56,22 +56,13 @@ def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
     return found
 
 
-CHROMIUM_OPTIONS = (
-    "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-    "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The system's Chromium, without a window and without anything that calls home."""
-    program = shutil.which("chromium")
-    if program is None:
+    """The system's Chromium, where it is installed."""
+    if PROGRAM is None:
         pytest.skip("not run: there is no chromium here (Debian package chromium)")
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=program, args=list(CHROMIUM_OPTIONS))
+    with chromium() as running:
         yield running
-        running.close()
 
 
 @pytest.fixture(scope="session")
