@@ -58,6 +58,7 @@ class Control:
             "key": published.key if published else None,
             "page_index": published.page_index if published else None,
             "checkpoint": _brief(unless_stored(active, last) or last),
+            "position_key": navigation.key_of(position),
             "navigation_revision": saved.revision,
             "viewer_revision": viewer_revision,
             "card_revision": self._card_loader.revision()["revision"],

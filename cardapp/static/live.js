@@ -50,16 +50,16 @@ async function follow(control) {
     update({ cardChanged: control.card_revision });
     return;
   }
-  if (control.navigation_revision !== state.navigation.revision) tasks.push(takeNavigation(control.navigation_revision));
+  if (control.navigation_revision > state.navigation.revision) takePosition(control);
   if (control.viewer_revision !== state.viewer.revision) tasks.push(takeViewer(control.viewer_revision));
   const ended = control.checkpoint?.operation_id !== before.checkpoint?.operation_id || control.checkpoint?.state !== before.checkpoint?.state;
   if (ended && control.checkpoint?.state !== 'running') tasks.push(takeResult(), refresh());
   await Promise.all(tasks);
 }
 
-async function takeNavigation(revision) {
-  const navigation = await get('/api/navigation/current');
-  if (state.navigation.revision < revision) show(navigation);
+function takePosition({ position_key: key, navigation_revision: revision }) {
+  const { level } = state.catalog.item(key);
+  show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: level } });
 }
 
 // Flags and the page are taken over; scroll and scale belong to each tab, so that two tabs never echo each other.

@@ -70,9 +70,11 @@ def test_the_control_state_is_sent_at_once_and_at_every_change(service: Service)
         assert client.subprotocol == "card-live.v1"
         assert received(client) == api.get("/api/control/state")
     for number in range(1, 4):
-        assert api.post("/api/navigation/move", {"level": "step", "delta": 1}).status == 200
+        moved = api.post("/api/navigation/move", {"level": "step", "delta": 1})
+        assert moved.status == 200
         for client in clients:
-            assert received(client)["navigation_revision"] == number
+            state = received(client)
+            assert (state["navigation_revision"], state["position_key"]) == (number, moved.json["key"])
     for client in clients:
         client.close()
     until(lambda: len(service.websockets) == 0)
