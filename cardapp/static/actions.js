@@ -84,9 +84,9 @@ export async function sync() {
     update({ last });
   } catch (failure) {
     update({ failure });
+    refresh();
   } finally {
     update({ syncing: false });
-    refresh();
   }
 }
 

@@ -70,7 +70,8 @@ function follow() {
   controlButton.setAttribute('aria-pressed', String(editor.control));
   $('editor').classList.toggle('control', editor.control);
   $('editor-expand').setAttribute('aria-pressed', String(editor.expanded));
-  area.classList.toggle('fit', editor.fit);
+  const isFit = area.classList.contains('fit');
+  if (area.classList.toggle('fit', editor.fit) !== isFit) place();
   const binding = JSON.stringify(state.session.binding);
   if (binding !== session) {
     session = binding;
@@ -83,7 +84,6 @@ function follow() {
     controlled = editor.control;
     queueMicrotask(() => setFocus(controlled)); // when the panel is shown
   }
-  place();
 }
 
 function open() {

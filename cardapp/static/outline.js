@@ -23,9 +23,12 @@ export function start() {
   $('search').addEventListener('input', onSearch);
   $('search').addEventListener('keydown', onSearchKey);
   subscribe((changed) => {
-    if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render();
+    const moved = changed.has('navigation') || changed.has('catalog');
+    if (moved) renderTrail();
+    if (moved || changed.has('progress')) render(moved);
   });
-  render();
+  renderTrail();
+  render(true);
 }
 
 function choose(name, focus = false) {
@@ -44,11 +47,11 @@ export function marks() {
   return { approved, visited };
 }
 
-function render() {
+// `moved`: the current row is scrolled into view.
+function render(moved = false) {
   const items = state.progress.items;
   approved = new Set(items.filter((item) => item.status === 'approved').map((item) => item.key));
   visited = new Set(items.filter((item) => item.last_result).map((item) => item.key));
-  renderTrail();
   const { total, approved: count } = state.progress.summary;
   $('tally').textContent = total ? `${count} of ${total} steps approved` : '';
   const { key } = state.navigation;
@@ -58,7 +61,7 @@ function render() {
   const current = $('tree').querySelector('[aria-current]');
   if (active !== null) $('tree').querySelector(`[data-key="${CSS.escape(active)}"]`)?.focus({ preventScroll: true });
   else if (current) current.tabIndex = 0;
-  current?.scrollIntoView({ block: 'nearest' });
+  if (moved) current?.scrollIntoView({ block: 'nearest' });
 }
 
 function branch(parent, level) {

@@ -93,7 +93,9 @@ let wanted = -1;
 async function render(restore = false) {
   const { scroll } = state.viewer;
   const index = scroll.page_index;
-  fit();
+  const { scale, viewer } = state.viewer;
+  const zoomed = `${scale} ${viewer.page.fit}`;
+  if (zoomed !== fitted) fit(); // not for each scroll event: it measures the sheet
   $('page-number').textContent = `Page ${index + 1} of ${state.catalog.pages.length}`;
   $('page-back').disabled = index === 0;
   $('page-on').disabled = index === state.catalog.pages.length - 1;
@@ -151,9 +153,11 @@ function fit() {
   reachCode();
   if (top !== null && Math.abs(top.u - u) > 0.001) scrollTo(scroller.scrollLeft * (u / top.u), top.millimetres * u);
   lastUnit = u;
+  fitted = `${state.viewer.scale} ${state.viewer.viewer.page.fit}`;
 }
 
 let lastUnit = 0;
+let fitted = ''; // the scale and the flag that `fit` was last called for
 
 // Code that is wider than its part is scrolled, by the keyboard too.
 function reachCode() {
