@@ -32,10 +32,10 @@ export async function go(key) {
   const before = state.navigation;
   // Shown at once; the service's answer confirms it.
   show({ ...state.navigation, key, position: { ...state.navigation.position, focus_level: item.level } });
-  await settle(put('/api/navigation/current', body), before);
+  await settle(() => put('/api/navigation/current', body), before);
 }
 
-export const move = (delta, level) => settle(post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
+export const move = (delta, level) => settle(() => post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
 
 export function focus(level) {
   const { key } = state.navigation;
@@ -56,9 +56,16 @@ export function focusBy(delta) {
   if (at >= 0 && at < levels.length) return focus(levels[at]);
 }
 
-async function settle(request, before = state.navigation) {
+let moving = Promise.resolve(); // until the service has the position; a sync or the next move waits for it
+
+function settle(request, before = state.navigation) {
+  moving = moving.then(() => take(request, before));
+  return moving;
+}
+
+async function take(request, before) {
   try {
-    const navigation = await request;
+    const navigation = await request();
     if (navigation.revision >= state.navigation.revision) show(navigation); // answers may overtake each other
   } catch (failure) {
     if (state.navigation.revision === before.revision) show(before);
@@ -78,6 +85,7 @@ export function show(navigation) {
 export async function sync() {
   if (state.syncing) return;
   update({ syncing: true, failure: null });
+  await moving;
   try {
     const last = await post('/api/navigation/sync', { actor: ACTOR });
     reveal(stepOf(last.snapshot_ref));

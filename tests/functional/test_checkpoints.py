@@ -46,9 +46,9 @@ def shared() -> Iterator[Stage]:
 
 
 @pytest.fixture
-def own(state_dir: Path) -> Iterator[Stage]:
-    """A session that the test may break."""
-    stage = Stage(state_dir / "state", make_card(state_dir / "card"))
+def own(request: pytest.FixtureRequest, state_dir: Path) -> Iterator[Stage]:
+    """A session that the test may break. A parameter is the time to the step slow, in hundredths of a second."""
+    stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=getattr(request, "param", 150)))
     try:
         stage.sessions.start(stage.card)
         yield stage
@@ -272,6 +272,7 @@ def test_the_source_is_edited_during_the_replay(own: Stage) -> None:
     assert own.tcp.get("/api/control/state")["reason"] == "source_changed"
 
 
+@pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
 def test_the_session_is_restarted_during_the_replay(own: Stage) -> None:
     running, before = start_slow(own)
     own.sessions.stop()
@@ -282,6 +283,7 @@ def test_the_session_is_restarted_during_the_replay(own: Stage) -> None:
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
+@pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
 def test_another_session_is_chosen_during_the_replay(own: Stage) -> None:
     own.sessions.start(own.card, "other")
     try:

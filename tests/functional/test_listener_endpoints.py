@@ -42,6 +42,7 @@ NO_SESSION = {
     ("GET", "/api/session"): 503,
     ("POST", "/api/navigation/sync"): 503,
     ("POST", "/api/checkpoint/activate"): 422,
+    ("POST", "/api/checkpoint/cancel"): 409,
     ("PUT", "/api/editor/cursor"): 503,
     ("POST", "/api/editor/input"): 503,
     ("POST", "/api/editor/reset"): 503,
