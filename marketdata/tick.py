@@ -168,7 +168,7 @@ def microseconds(value: Any) -> int:
     if isinstance(value, str):
         if (found := RFC3339.fullmatch(value)) is not None:
             day, clock, fraction, zone = found.groups()
-            moment = datetime.fromisoformat(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
+            moment = _existing(f"{day}T{clock}{'+00:00' if zone in 'Zz' else zone}")
             since = moment - _EPOCH
             part = int(fraction[:6].ljust(6, "0")) if fraction else 0
             return (since.days * 86400 + since.seconds) * 1_000_000 + part
@@ -177,6 +177,13 @@ def microseconds(value: Any) -> int:
             part = int(fraction[:3].ljust(3, "0")) if fraction else 0
             return int(whole) * 1000 + (-part if whole[0] == "-" else part)
     raise ValueError("must be a time: RFC 3339 with its offset, like 2026-01-31T12:00:00.5Z, or epoch milliseconds")
+
+
+def _existing(text: str) -> datetime:
+    try:
+        return datetime.fromisoformat(text)
+    except ValueError as error:
+        raise ValueError("must be an existing time: a day, hour, minute, second or offset is out of range") from error
 
 
 def tick_time(value: Any) -> int:
@@ -249,10 +256,13 @@ _READERS: dict[str, Any] = {
     "price": _price,
     "size": decimal,
     "side": lambda value: None if value is None else _side(value),
-    "block": lambda value: None if value is None else _block(value),
+    "block": _block,
     "tx": lambda value: None if value is None else _matching(NAME, value),
     "block_hash": lambda value: _matching(NAME, value),
 }
+
+
+_BLOCK_READERS: dict[str, Any] = {"number": _natural, "hash": _READERS["block_hash"]}
 
 
 def _control(body: Any, pointer: str, field: str) -> tuple[str, Any]:
@@ -277,11 +287,24 @@ def _faults(value: Any, pointer: str, readers: Mapping[str, Any], required: tupl
         return [FieldError(pointer, "must be an object")]
     faults = [FieldError(f"{pointer}/{name}", "is missing") for name in required if name not in value]
     for name, given in value.items():
+        place = f"{pointer}/{_escaped(name)}"
         if name not in readers:
-            faults.append(FieldError(f"{pointer}/{name}", f"is unknown; known: {', '.join(readers)}"))
-            continue
-        try:
-            readers[name](given)
-        except ValueError as error:
-            faults.append(FieldError(f"{pointer}/{name}", str(error)))
+            faults.append(FieldError(place, f"is unknown; known: {', '.join(readers)}"))
+        elif name == "block" and readers[name] is _block:
+            faults += [] if given is None else _faults(given, place, _BLOCK_READERS, tuple(_BLOCK_READERS))
+        else:
+            faults += _fault(readers[name], given, place)
     return faults
+
+
+def _fault(reader: Any, value: Any, pointer: str) -> list[FieldError]:
+    try:
+        reader(value)
+    except ValueError as error:
+        return [FieldError(pointer, str(error))]
+    return []
+
+
+def _escaped(name: str) -> str:
+    """A name as a part of a JSON pointer (RFC 6901), cut to 80 characters."""
+    return name[:80].replace("~", "~0").replace("/", "~1")

@@ -34,8 +34,8 @@ class Reply:
 
 
 def encode(value: Any) -> bytes:
-    """Compact UTF-8 JSON."""
-    return _COMPACT.encode(value).encode("utf-8")
+    """Compact UTF-8 JSON. A lone surrogate, which a client may have sent in a name, stays the escape that it was."""
+    return _COMPACT.encode(value).encode("utf-8", "backslashreplace")
 
 
 def answer(value: Any, status: int = 200, headers: Headers = ()) -> Reply:

@@ -6,7 +6,7 @@ values, which a test asserts. The text of prices and sizes is passed to PostgreS
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from marketdata.api.http import JSON, NDJSON, Reply, answer
@@ -48,11 +48,12 @@ def _single(request: Request, value: Any) -> Reply:
     return answer({"id": tick.id, "status": outcome}, 201 if outcome == Outcome.CREATED else 200)
 
 
-def _batch(request: Request, values: Sequence[Any], parse: Callable[[Any], Item]) -> Reply:
+def _batch(request: Request, values: Iterable[tuple[int, Any]], parse: Callable[[Any], Item]) -> Reply:
+    """``values`` with the index of each in the answer."""
     items: list[Item] = []
     places: list[int] = []
     rejected: list[Rejected] = []
-    for index, value in enumerate(values):
+    for index, value in values:
         try:
             items.append(parse(value))
         except (InvalidValue, MalformedJson) as error:
@@ -76,7 +77,7 @@ def _rejection(index: int, outcome: Outcome) -> Rejected:
     return {"index": index, "code": code, "detail": detail}
 
 
-def _items(value: dict[str, Any]) -> list[Any]:
+def _items(value: dict[str, Any]) -> Iterable[tuple[int, Any]]:
     ticks = value["ticks"]
     if len(value) > 1:
         unknown = ", ".join(str(name)[:80] for name in value if name != "ticks")
@@ -84,13 +85,12 @@ def _items(value: dict[str, Any]) -> list[Any]:
     if not isinstance(ticks, list):
         raise InvalidValue.of("/ticks", "must be an array")
     _check_count(len(ticks))
-    return ticks
+    return enumerate(ticks)
 
 
-def _lines(raw: bytes) -> list[bytes]:
-    lines = raw.split(b"\n")
-    if lines and not lines[-1].strip():
-        lines.pop()
+def _lines(raw: bytes) -> Iterable[tuple[int, bytes]]:
+    """The lines that are not blank (white space of JSON), with their numbers from 0; blank ones are counted."""
+    lines = [(number, line) for number, line in enumerate(raw.split(b"\n")) if line.strip(b" \t\r")]
     _check_count(len(lines))
     return lines
 

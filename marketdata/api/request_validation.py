@@ -48,7 +48,10 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
 
 def checked(schema: str, value: Any, what: str) -> None:
     """Raise :class:`InvalidValue` with every fault of ``value``, which the message calls ``what``."""
-    faults = schemas.faults(schema, value)
+    try:
+        faults = schemas.faults(schema, value)
+    except RecursionError as error:  # the library nests deeper than the decoder
+        raise _too_deep() from error
     if faults:
         place = f"{what}, {faults[0].pointer}:" if faults[0].pointer else what
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
@@ -85,23 +88,39 @@ def json_body(environ: Mapping[str, Any], schema: str) -> dict[str, Any]:
 
 
 def decoded(raw: bytes, *, for_ingest: bool = False) -> Any:
-    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`.
+    """A JSON value. Numbers with a point or an exponent become :class:`Decimal`, and so do integers of thousands of
+    digits, which Python does not convert to an ``int``.
 
     ``for_ingest`` is for speed: they become :class:`marketdata.tick.JsonNumber`, and names are not checked for
     occurring twice.
     """
     try:
-        value = (_INGEST if for_ingest else _STRICT).decode(raw.decode("utf-8"))
+        text = raw.decode("utf-8")
+        value = _ingest_decoded(text) if for_ingest else _STRICT.decode(text)
     except UnicodeDecodeError as error:
         raise MalformedJson(f"the body is not UTF-8 (byte {error.start})") from error
     except json.JSONDecodeError as error:
         place = f"line {error.lineno}, column {error.colno}"
         raise MalformedJson(f"the body is not JSON: {error.msg} ({place})") from error
     except RecursionError as error:
-        raise MalformedJson("the body has too many levels of nesting") from error
-    except (ValueError, ArithmeticError) as error:
+        raise _too_deep() from error
+    except _NotJson as error:
         raise MalformedJson(f"the body is not JSON: {error}") from error
     return value
+
+
+def _ingest_decoded(text: str) -> Any:
+    """The C decoder converts integers itself, which is faster; it fails for those of thousands of digits."""
+    try:
+        return _INGEST.decode(text)
+    except (json.JSONDecodeError, _NotJson):
+        raise
+    except ValueError:
+        return _INGEST_LONG.decode(text)
+
+
+def _too_deep() -> MalformedJson:
+    return MalformedJson("the body has too many levels of nesting")
 
 
 def instant(value: Any) -> int:
@@ -119,13 +138,42 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Refuse repeated names: two JSON parsers could read such a body as two different requests."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name occurs twice in one object")
+        raise _NotJson("a name occurs twice in one object")
     return found
 
 
+class _NotJson(ValueError):
+    """Python's decoder accepts it, this service does not."""
+
+
 def _refuse(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not a JSON value")
+    raise _NotJson(f"{name} is not a JSON value")
+
+
+def _integer_or_text(text: str) -> int | JsonNumber:
+    try:
+        return int(text)
+    except ValueError:
+        return JsonNumber(text)
+
+
+def _integer_or_decimal(text: str) -> int | Decimal:
+    try:
+        return int(text)
+    except ValueError:
+        return Decimal(text)
+
+
+def _decimal(text: str) -> Decimal:
+    """With an exponent that :class:`Decimal` cannot hold, infinity or 0: both are out of every range, or in it."""
+    try:
+        return Decimal(text)
+    except ArithmeticError:
+        return Decimal(0) if "e-" in text.lower() else Decimal("-Infinity" if text[0] == "-" else "Infinity")
 
 
 _INGEST = json.JSONDecoder(parse_float=JsonNumber, parse_constant=_refuse)
-_STRICT = json.JSONDecoder(parse_float=Decimal, parse_constant=_refuse, object_pairs_hook=_unique)
+_INGEST_LONG = json.JSONDecoder(parse_float=JsonNumber, parse_int=_integer_or_text, parse_constant=_refuse)
+_STRICT = json.JSONDecoder(
+    parse_float=_decimal, parse_int=_integer_or_decimal, parse_constant=_refuse, object_pairs_hook=_unique
+)

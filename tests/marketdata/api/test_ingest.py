@@ -53,11 +53,13 @@ def test_a_number_is_stored_with_every_digit_of_its_text(api: Api, number: str, 
     "fault",
     ['"price":1e31', '"price":1e-31', '"price":1e999999999999999999999', '"size":-0.5', '"price":0.0', '"price":"1e3"',
      '"id":1.5', '"symbol":1.5', '"tx":1.5', '"side":1.5', '"seq":0.0', '"seq":1e3',
-     '"block":{"number":1.0,"hash":"x"}', '"block":{"number":1,"hash":1.5}'],
+     '"block":{"number":1.0,"hash":"x"}', '"block":{"number":1,"hash":1.5}', '"price":%s', '"size":%s', '"ts":%s',
+     '"ts":-%s', '"seq":%s', '"seq":-%s', '"id":%s', '"block":{"number":%s,"hash":"x"}', '"more":{"deep":[%s]}'],
 )  # fmt: skip
 def test_a_number_that_a_field_cannot_hold_is_refused_with_its_item_alone(api: Api, tick: Make, fault: str) -> None:
     good = json.dumps(tick(symbol="TEST:FAULT", id=fault))
-    name = json.loads("{" + fault.replace("1e999999999999999999999", "1") + "}").popitem()[0]
+    name = json.loads("{" + fault.replace("1e999999999999999999999", "1").replace("%s", "1") + "}").popitem()[0]
+    fault = fault.replace("%s", "9" * 5000)  # more digits than the interpreter converts to an integer
     changed = {**tick(symbol="TEST:FAULT"), name: None}
     bad = json.dumps({key: value for key, value in changed.items() if key != name})[:-1] + f", {fault}}}"
     raw = f'{{"ticks": [{good}, {bad}]}}'.encode()
@@ -75,13 +77,16 @@ def test_a_batch_stores_the_good_and_names_the_bad(api: Api, tick: Make) -> None
         {**first, "size": "3"},
         "no tick",
         {**first, "id": "3"},
+        {**first, "block": {"number": "1", "hash": "0x1"}},
     )
     assert (result["accepted"], result["duplicates"]) == (2, 1)
     assert [(each["index"], each["code"]) for each in result["rejected"]] == [
         (1, "invalid_value"),
         (3, "tick_conflict"),
         (4, "invalid_value"),
+        (6, "invalid_value"),
     ]
+    assert result["rejected"][3]["detail"].startswith("/block/number ")
     assert "/price" in result["rejected"][0]["detail"]
 
 
@@ -103,15 +108,32 @@ def test_a_block_is_retracted_and_restored(api: Api, tick: Make) -> None:
     assert api.ingest({"restore": gone}, inside, {"finalize": {"symbol": "TEST:REORG", "block": 7}})["accepted"] == 3
 
 
+NDJSON = {"Content-Type": "application/x-ndjson"}
+
+
 def test_lines(api: Api, tick: Make) -> None:
+    """A rejected item has the number of its line; blank lines are counted, and are no items."""
     lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
-    raw = "\n".join([lines[0], "{", lines[1], "", lines[2], ""]).encode()
-    result = api("POST", INGEST, raw=raw, headers={"Content-Type": "application/x-ndjson"}, status=200).json
+    huge = json.dumps(tick(id="huge")).replace("1700000000000", "9" * 5000)
+    raw = "\n".join([lines[0], "{", lines[1], "", " \t\r", lines[2], huge, "\v", "", ""]).encode()
+    result = api("POST", INGEST, raw=raw, headers=NDJSON, status=200).json
     assert result["accepted"] == 3
     assert [(each["index"], each["code"]) for each in result["rejected"]] == [
         (1, "malformed_json"),
-        (3, "malformed_json"),
+        (6, "invalid_value"),
+        (7, "malformed_json"),
     ]
+
+
+@pytest.mark.parametrize("raw", [b"", b"\n", b"\n" * 20_000, b" \r\n\t\n"], ids=lambda raw: repr(raw)[:20])
+def test_blank_lines_alone_are_an_empty_batch(api: Api, raw: bytes) -> None:
+    result = api("POST", INGEST, raw=raw, headers=NDJSON, status=200).json
+    assert result == {"accepted": 0, "duplicates": 0, "rejected": []}
+
+
+def test_a_single_tick_with_a_fault_inside_its_block(api: Api, tick: Make) -> None:
+    problem = api.problem("POST", INGEST, tick(block={"number": -1}), status=422, code="invalid_value")
+    assert [each["pointer"] for each in problem["errors"]] == ["/block/hash", "/block/number"]
 
 
 def test_big_batches_and_small_ones_end_alike(api: Api, tick: Make) -> None:
@@ -128,7 +150,9 @@ def test_big_batches_and_small_ones_end_alike(api: Api, tick: Make) -> None:
         (b"{", 400, "malformed_json"),
         (b"[1, NaN]", 400, "malformed_json"),
         (b'{"a": 1e999999999999999999999}', 422, "invalid_value"),
-        (b'{"a": ' + b"9" * 5000 + b"}", 400, "malformed_json"),
+        (b'{"a": ' + b"9" * 5000 + b"}", 422, "invalid_value"),
+        (b'{"\\ud800": 1}', 422, "invalid_value"),
+        (b'{"ticks": [], "\\ud800": 1}', 422, "invalid_value"),
         (b"\xff\xfe", 400, "malformed_json"),
         (b"[" * 100_000, 400, "malformed_json"),
         (b"{}", 422, "invalid_value"),
