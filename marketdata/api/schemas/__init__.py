@@ -134,7 +134,7 @@ def conforms(name: str, value: object) -> bool:
 def _pattern(_checker: Validator, pattern: str, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
     breaks_format = "format" in schema and not conforms(schema["format"], value)
     if isinstance(value, str) and not breaks_format and not re.search(ended(pattern), value):
-        yield jsonschema.ValidationError(f"{value[:80]!r} does not match {pattern!r}")
+        yield jsonschema.ValidationError("does not match the pattern")
 
 
 _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped-call]
@@ -145,6 +145,40 @@ _StrictValidator: Any = jsonschema.validators.extend(  # type: ignore[no-untyped
 def pointer(parts: Iterable[str | int]) -> str:
     """The JSON pointer (RFC 6901) of a path in a document; "" is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in parts)
+
+
+_KINDS = {
+    "string": "a string",
+    "number": "a number",
+    "integer": "an integer",
+    "object": "an object",
+    "array": "an array",
+    "boolean": "true or false",
+    "null": "null",
+}
+
+
+def _one_of(choices: Iterable[Any]) -> str:
+    *most, last = ("null" if choice is None else str(choice) for choice in choices)
+    return f"{', '.join(most)} or {last}" if most else last
+
+
+_MESSAGES: dict[str, Callable[[Any], str]] = {
+    "type": lambda names: f"must be {_one_of(_KINDS[name] for name in ([names] if isinstance(names, str) else names))}",
+    "enum": lambda values: f"must be {_one_of(values)}",
+    "const": lambda value: f"must be {json.dumps(value)}",
+    "pattern": lambda pattern: f"must match the pattern {pattern}",
+    "format": lambda name: f"must have the format {name}",
+    "minimum": lambda least: f"must be at least {least}",
+    "maximum": lambda most: f"must be at most {most}",
+    "exclusiveMinimum": lambda bound: f"must be greater than {bound}",
+    "exclusiveMaximum": lambda bound: f"must be less than {bound}",
+    "minLength": lambda least: f"must have at least {least} character{'s' if least > 1 else ''}",
+    "maxLength": lambda most: f"must have at most {most} characters",
+    "minItems": lambda least: f"must have at least {least} items",
+    "maxItems": lambda most: f"must have at most {most} items",
+}
+"""Keywords of schemas by what they ask for. The library's own messages show values in the notation of Python."""
 
 
 def _field_error(error: jsonschema.ValidationError) -> FieldError:
@@ -162,7 +196,7 @@ def _field_error(error: jsonschema.ValidationError) -> FieldError:
         known = schema.get("properties", {})
         unknown = [str(name)[:80] for name in instance if name not in known]
         return FieldError(path, f"has the unknown field(s) {', '.join(unknown)}; known: {', '.join(known) or 'none'}")
-    return FieldError(path, error.message[:300])
+    return FieldError(path, _MESSAGES[str(error.validator)](rule))
 
 
 def _choice(error: jsonschema.ValidationError) -> str:
@@ -173,4 +207,4 @@ def _choice(error: jsonschema.ValidationError) -> str:
         return (
             f"has {' and '.join(names)}: send one of them" if not error.context else f"is missing {' or '.join(names)}"
         )
-    return _field_error(error.context[0]).message if error.context else error.message[:300]
+    return _field_error(error.context[0]).message if error.context else "must match only one of several schemas"

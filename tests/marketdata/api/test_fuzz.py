@@ -104,17 +104,17 @@ def test_whatever_is_sent(api: Api, route: Route, data: st.DataObject) -> None:
 Way = tuple[str | int, ...]
 """Where a value stands: ``("query", "symbol")``, ``("path", "id")``, ``("body", 1, "ticks", 0, "id")``."""
 
-_TICK = {name: _USUAL[name] for name in ("ts", "seq", "price", "size", "side", "block")}
-_TICK |= {"symbol": "FUZZ:SQL", "id": "known", "tx": "0x1"}
+TICK = {name: _USUAL[name] for name in ("ts", "seq", "price", "size", "side", "block")}
+TICK |= {"symbol": "FUZZ:SQL", "id": "known", "tx": "0x1"}
 _ITEMS = [
-    _TICK,
+    TICK,
     {"retract": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
     {"restore": {"symbol": "FUZZ:SQL", "block_hash": "0x2"}},
     {"finalize": {"symbol": "FUZZ:SQL", "block": 1}},
 ]
 
 
-def _sound(route: Route, way: Way = ()) -> dict[str, Any]:
+def sound_request(route: Route, way: Way = ()) -> dict[str, Any]:
     """What ``route`` takes, with all its parameters but those that exclude the one at ``way``."""
     known = schemas.definition(route.query).get("properties", {})
     query = {name: _USUAL.get(name, "") for name in known if name != "cursor"}
@@ -127,16 +127,16 @@ def _sound_bodies(route: Route) -> list[dict[str, Any]]:
         return []
     schema = schemas.definition(route.body.schema)
     branches = [schemas.resolved(each) for each in schema.get("anyOf", [schema])]
-    usual = _USUAL | _TICK | {"ticks": _ITEMS}
+    usual = _USUAL | TICK | {"ticks": _ITEMS}
     return [{name: usual[name] for name in each["properties"]} for each in branches]
 
 
-def _leaves(value: Any, way: Way = ()) -> Iterator[Way]:
+def leaves(value: Any, way: Way = ()) -> Iterator[Way]:
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
     if members is None:
         yield way
     for key, each in members or ():
-        yield from _leaves(each, (*way, key))
+        yield from leaves(each, (*way, key))
 
 
 def _with(value: Any, way: Way, leaf: Any) -> Any:
@@ -148,11 +148,11 @@ def _with(value: Any, way: Way, leaf: Any) -> Any:
     return {**value, str(way[0]): _with(value.get(way[0]), way[1:], leaf)}
 
 
-def _ways(route: Route) -> Iterator[Way]:
+def ways(route: Route) -> Iterator[Way]:
     known = schemas.definition(route.query).get("properties", {})
     yield from (("query", name) for name in known)
-    sound = _sound(route)
-    yield from _leaves({"path": sound["path"], "body": sound["body"]})
+    sound = sound_request(route)
+    yield from leaves({"path": sound["path"], "body": sound["body"]})
 
 
 def _send(api: Api, route: Route, sent: dict[str, Any], which: int) -> int:
@@ -177,14 +177,14 @@ def _census(connection: psycopg.Connection[Any], passed_over: str) -> Any:
 @pytest.mark.parametrize(
     ("route", "way"),
     [pytest.param(route, way, id=f"{route.method} {route.path} {'.'.join(map(str, way))}")
-     for route in ROUTES for way in _ways(route)],
+     for route in ROUTES for way in ways(route)],
 )  # fmt: skip
 def test_sql_in_every_parameter(api: Api, admin: psycopg.Connection[Any], route: Route, way: Way) -> None:
-    api.ingest(_TICK, {**_TICK, "symbol": "FUZZ:A"})
+    api.ingest(TICK, {**TICK, "symbol": "FUZZ:A"})
     which = int(way[1]) if way[0] == "body" else 0
-    sound = _sound(route, way)
+    sound = sound_request(route, way)
     assert _send(api, route, sound, which) < 300 or (route.method, route.parameters) == ("DELETE", ("id",))
-    own = str(_TICK["symbol"]) if route.path.startswith("/v1/ingest") else ""
+    own = str(TICK["symbol"]) if route.path.startswith("/v1/ingest") else ""
     before = _census(admin, own)
     for text in INJECTIONS:
         status = _send(api, route, _with(sound, way, text), which)
