@@ -86,28 +86,33 @@ class Restore(NamedTuple):
 
 
 class Finalize(NamedTuple):
-    """Every block up to this number is final."""
+    """Every block up to this number is final. ``ts`` is that block's time in microseconds since 1970; without it the
+    newest time among the ticks up to that block counts."""
 
     symbol: str
     block: int
+    ts: int | None = None
 
 
 Item = Tick | Retract | Restore | Finalize
 
 
 def parse_item(value: Any, pointer: str = "") -> Item:
-    """A tick, or ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block}}``.
+    """A tick, or ``{"retract"|"restore": {symbol, block_hash}}`` or ``{"finalize": {symbol, block, ts?}}``.
 
     InvalidValue names every invalid field by its JSON pointer below ``pointer``.
     """
     if isinstance(value, Mapping) and len(value) == 1:
         [(word, body)] = value.items()
         if word == "retract":
-            return Retract(*_control(body, f"{pointer}/{word}", "block_hash"))
+            _check(body, f"{pointer}/{word}", _BY_HASH, tuple(_BY_HASH))
+            return Retract(body["symbol"], body["block_hash"])
         if word == "restore":
-            return Restore(*_control(body, f"{pointer}/{word}", "block_hash"))
+            _check(body, f"{pointer}/{word}", _BY_HASH, tuple(_BY_HASH))
+            return Restore(body["symbol"], body["block_hash"])
         if word == "finalize":
-            return Finalize(*_control(body, f"{pointer}/{word}", "block"))
+            _check(body, f"{pointer}/{word}", _FINALIZE, ("symbol", "block"))
+            return Finalize(body["symbol"], body["block"], sent_time(body["ts"]) if "ts" in body else None)
     return parse_tick(value, pointer)
 
 
@@ -265,12 +270,14 @@ _READERS: dict[str, Any] = {
 _BLOCK_READERS: dict[str, Any] = {"number": _natural, "hash": _READERS["block_hash"]}
 
 
-def _control(body: Any, pointer: str, field: str) -> tuple[str, Any]:
-    readers = {"symbol": _READERS["symbol"], field: _natural if field == "block" else _READERS[field]}
-    faults = _faults(body, pointer, readers, tuple(readers))
+_BY_HASH: dict[str, Any] = {"symbol": _READERS["symbol"], "block_hash": _READERS["block_hash"]}
+_FINALIZE: dict[str, Any] = {"symbol": _READERS["symbol"], "block": _natural, "ts": sent_time}
+
+
+def _check(body: Any, pointer: str, readers: Mapping[str, Any], required: tuple[str, ...]) -> None:
+    faults = _faults(body, pointer, readers, required)
     if faults:
         raise _invalid(faults)
-    return body["symbol"], body[field]
 
 
 def _explained(value: Any, pointer: str) -> InvalidValue:

@@ -235,6 +235,7 @@ def _is_stored(interval: str, shift: int) -> bool:
 @lru_cache
 def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
     """Candles of a stored level, from their stored text. The function call would take longer than reading the rows."""
+    width = f"interval '{_LEVELS[interval]} s'"
     rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {_LEVELS[interval]}"
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
@@ -246,9 +247,9 @@ def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -
                    coalesce({{instant}}(%(end)s::bigint), 'infinity') AS latest
         ) b CROSS JOIN LATERAL (
             SELECT earliest, latest, count(*) AS found, {last}(c.bucket) AS last, string_agg(c.json_prefix || CASE
-                WHEN c.bucket > now() - interval '{_LEVELS[interval]} s' THEN ',"closed":false,"finalized":false}}}}'
-                WHEN c.max_block IS NULL OR c.max_block <= s.finalized_block THEN ',"closed":true,"finalized":true}}}}'
+                WHEN c.bucket > now() - {width} THEN ',"closed":false,"finalized":false}}}}'
+                WHEN c.bucket <= s.final_until - {width} THEN ',"closed":true,"finalized":true}}}}'
                 ELSE ',"closed":true,"finalized":false}}}}' END, ',' {order}) AS body
-            FROM (SELECT bucket, json_prefix, max_block FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
+            FROM (SELECT bucket, json_prefix FROM {rows} AND bucket BETWEEN b.earliest AND b.latest
                   ORDER BY bucket {taken} LIMIT %(limit)s) c
         ) k WHERE {IS_SYMBOL}"""

@@ -63,8 +63,8 @@ def _apply(conn: Connection, version: Version, item: Item) -> Outcome:
             conn.execute(version.query("SELECT {retract}(%s, %s)"), (symbol, block_hash))
         case Restore(symbol, block_hash):
             conn.execute(version.query("SELECT {restore}(%s, %s)"), (symbol, block_hash))
-        case Finalize(symbol, block):
-            conn.execute(version.query("SELECT {finalize}(%s, %s)"), (symbol, block))
+        case Finalize(symbol, block, ts):
+            conn.execute(version.query("SELECT {finalize}(%s, %s, %s)"), (symbol, block, ts))
     return Outcome.DONE
 
 

@@ -30,22 +30,24 @@ _SEARCH_PG_TEMP_LAST = (
 )
 _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
 
-# Earlier releases called the column json_prefix "told". Writers lock ticks before rollups, so ticks is locked first
-# here too; the mode lets readers pass, who may hold rollups already and need ticks next.
-_RENAME_TOLD = """
+UPGRADES = (("rollups", "json_prefix"), ("symbols", "final_until"))
+"""Columns that earlier releases lack, oldest first. Each has a script, ``upgrade_<column>.sql``, that adds it."""
+
+# Readers and the functions that write use symbols first, then ticks, then rollups; in another order an upgrade beside
+# them could end in a deadlock. Readers may hold rollups already and need ticks next, so they pass the lock on ticks. A
+# plain INSERT of another client uses ticks before symbols: beside one, PostgreSQL may cancel either.
+_LOCK_TABLES = """
+    LOCK TABLE {symbols} IN ACCESS EXCLUSIVE MODE;
     LOCK TABLE {ticks} IN SHARE ROW EXCLUSIVE MODE;
-    ALTER TABLE {rollups} RENAME COLUMN told TO json_prefix;
-    ALTER TABLE {candle} RENAME COLUMN told TO json_prefix;
+    LOCK TABLE {rollups} IN ACCESS EXCLUSIVE MODE;
 """
-_HAS_COLUMN: LiteralString = """
-    EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%(rollups)s) AND attname = '{}' AND NOT attisdropped)
-"""
+_HAS_COLUMN = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s)"
 
 _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
     "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
-    "retract", "restore", "finalize", "instant", "ms", "vwap", "bucket_of", "bucket_end",
+    "retract", "restore", "block_time", "finalize", "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
@@ -123,14 +125,24 @@ class Version:
     def upgrade(self, conn: Connection[Any]) -> bool:
         """Bring a version of an earlier release up to date in one transaction; False when it is. The data stay."""
         with conn.transaction():
-            row = conn.execute(f"SELECT {_HAS_COLUMN.format('told')}", {"rollups": self.name("rollups")}).fetchone()
-            assert row is not None
-            if not row[0]:
+            columns = self._lacking(conn)
+            if not columns:
                 return False
+            scripts = "\n".join([_LOCK_TABLES, *(_read(f"upgrade_{column}.sql") for column in columns)])
             functions = "\n".join(map(_read, FUNCTIONS))
             replaced = re.sub(r"^CREATE (?=FUNCTION|TRIGGER)", "CREATE OR REPLACE ", functions, flags=re.MULTILINE)
-            conn.execute(self._own_query(_RENAME_TOLD + replaced), prepare=False)
+            conn.execute(self._own_query(scripts + replaced), prepare=False)
         return True
+
+    def _lacking(self, conn: Connection[Any]) -> list[str]:
+        """The columns of :data:`UPGRADES` that the version does not have."""
+
+        def has(part: str, column: str) -> bool:
+            row = conn.execute(_HAS_COLUMN, (self.name(part), column)).fetchone()
+            assert row is not None
+            return bool(row[0])
+
+        return [column for part, column in UPGRADES if not has(part, column)]
 
     def _own_query(self, script: LiteralString) -> bytes:
         own = Version.of(self.prefix, self.n)
@@ -140,25 +152,25 @@ class Version:
         """VersionMissing when the table or the function does not exist or an earlier release made them; UsageError when
         they do not belong together: the function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
-            f"""SELECT to_regclass(%(table)s) IS NOT NULL,
+            """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
                        FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
                       EXISTS (SELECT FROM pg_index  -- a covering index (INCLUDE)
-                              WHERE indrelid = to_regclass(%(rollups_30m)s) AND indnatts > indnkeyatts),
-                      {_HAS_COLUMN.format("json_prefix")}""",
+                              WHERE indrelid = to_regclass(%(rollups_30m)s) AND indnatts > indnkeyatts)""",
             {
                 "table": self.ticks_table,
                 "function": self.candles_function,
                 "rollups_30m": self.name("rollups_30m"),
-                "rollups": self.name("rollups"),
             },
         ).fetchone()
         assert row is not None
         self._check(*row)
+        if self._lacking(conn):
+            raise VersionMissing(
+                f"{self.ticks_table} was created by an earlier release: upgrade it with bin/marketdata-version {self.n}"
+            )
 
-    def _check(
-        self, has_table: bool, row_types: list[str | None] | None, has_covering_index: bool, has_json_prefix: bool
-    ) -> None:
+    def _check(self, has_table: bool, row_types: list[str | None] | None, has_covering_index: bool) -> None:
         if not has_table:
             raise VersionMissing(
                 f"the database has no table {self.ticks_table}: create it with bin/marketdata-version {self.n}, "
@@ -178,10 +190,6 @@ class Version:
             raise VersionMissing(
                 f"{self.ticks_table} was created by an earlier release and cannot be upgraded: create a new version "
                 f"with bin/marketdata-version {self.n + 1} and fill it from the source"
-            )
-        if not has_json_prefix:
-            raise VersionMissing(
-                f"{self.ticks_table} was created by an earlier release: upgrade it with bin/marketdata-version {self.n}"
             )
 
 

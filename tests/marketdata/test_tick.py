@@ -177,6 +177,14 @@ def test_items_that_are_no_ticks() -> None:
     assert parse_item({"retract": {"symbol": "a", "block_hash": "h"}}) == Retract("a", "h")
     assert parse_item({"restore": {"symbol": "a", "block_hash": "h"}}) == Restore("a", "h")
     assert parse_item({"finalize": {"symbol": "a", "block": 0}}) == Finalize("a", 0)
+    assert parse_item({"finalize": {"symbol": "a", "block": 7, "ts": 1_700_000_000_000}}) == Finalize(
+        "a", 7, 1_700_000_000_000_000
+    )
+    for ts in (None, 1_700_000_000, "now", -1, True):
+        with pytest.raises(InvalidValue, match="/finalize/ts "):
+            parse_item({"finalize": {"symbol": "a", "block": 7, "ts": ts}})
+    with pytest.raises(InvalidValue, match="/retract/ts is unknown"):
+        parse_item({"retract": {"symbol": "a", "block_hash": "h", "ts": 1}})
     for word, body in (("retract", {"symbol": "a", "block": 1}), ("finalize", {"symbol": "a", "block": -1})):
         with pytest.raises(InvalidValue, match=f"/{word}/block"):
             parse_item({word: body})

@@ -109,11 +109,27 @@ BEGIN
     DELETE FROM {retracted} WHERE symbol = stored_name AND block_hash = hash;
 END $$;
 
--- Marks every block up to this number as final. A number lower than the stored one has no effect.
-CREATE FUNCTION {finalize}(name text, block bigint) RETURNS void LANGUAGE plpgsql SET search_path FROM CURRENT AS $$
+-- The newest time among the ticks up to this block. The newest day that holds no later block bounds the search.
+CREATE FUNCTION {block_time}(stored_name text, block bigint) RETURNS timestamptz LANGUAGE sql STABLE
+SET search_path FROM CURRENT AS $$
+    SELECT t.ts FROM {ticks} t
+    WHERE t.symbol = stored_name AND t.block_number <= block AND t.ts >= coalesce((
+        SELECT r.bucket FROM {rollups} r WHERE r.symbol = stored_name AND r.res = 86400 AND r.max_block <= block
+        ORDER BY r.bucket DESC LIMIT 1), '-infinity')
+    ORDER BY t.ts DESC LIMIT 1
+$$;
+
+-- Marks every block up to this number as final, and with it the candles whose buckets end by that block's time, in
+-- microseconds since 1970; without one, by the newest time among the ticks up to it. A number lower than the stored one
+-- has no effect, and the time never falls back.
+CREATE FUNCTION {finalize}(name text, block bigint, us bigint DEFAULT NULL) RETURNS void LANGUAGE plpgsql
+SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);
 BEGIN
     PERFORM {lock}(ARRAY[stored_name]);
-    UPDATE {symbols} SET finalized_block = greatest(finalized_block, block) WHERE symbol = stored_name;
+    UPDATE {symbols} SET
+        finalized_block = block,
+        final_until = greatest(nullif(final_until, 'infinity'), '-infinity', coalesce({instant}(us), {block_time}(stored_name, block)))
+    WHERE symbol = stored_name AND (finalized_block IS NULL OR finalized_block <= block);
 END $$;

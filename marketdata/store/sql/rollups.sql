@@ -41,8 +41,6 @@ BEGIN
         SELECT DISTINCT symbol, 1 FROM new_rows ORDER BY symbol
         ON CONFLICT (symbol) DO UPDATE SET version = s.version + 1;
     END IF;
-    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
-                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     WITH minute AS MATERIALIZED (
         SELECT bucket, symbol, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
                trim_scale(min(price)) AS low, trim_scale((array_agg(price))[count(*)]) AS close,
@@ -78,7 +76,12 @@ BEGIN
             ORDER BY wider, res, symbol, bucket
         ) ordered
         GROUP BY wider, res, symbol
+    ), first_block AS (  -- from now on the symbol's candles wait for {finalize}
+        UPDATE {symbols} SET final_until = '-infinity'
+        WHERE final_until = 'infinity' AND symbol IN (SELECT symbol FROM quarter WHERE max_block IS NOT NULL)
     )
+    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
+                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     SELECT symbol, res, bucket, open, high, low, close, volume, quote, {vwap}(quote, volume), n,
            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
     FROM merged ORDER BY symbol, res, bucket

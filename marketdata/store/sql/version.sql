@@ -74,9 +74,11 @@ COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; nu
 CREATE TABLE {symbols} (
     version         bigint NOT NULL,
     finalized_block bigint,
+    final_until     timestamptz NOT NULL DEFAULT 'infinity',
     symbol          text COLLATE "C" PRIMARY KEY CHECK (symbol ~ '^[A-Za-z0-9:._/-]{{1,64}}$')
 ) WITH (fillfactor = 50);
 COMMENT ON COLUMN {symbols}.version IS 'Increases with every transaction that writes to the symbol.';
+COMMENT ON COLUMN {symbols}.final_until IS 'A closed candle is final when its bucket ends at or before this time: infinity while the symbol has no block, then -infinity until finalize.';
 
 CREATE TABLE {retracted} (
     block_number bigint,

@@ -111,6 +111,15 @@ def test_a_block_is_retracted_and_restored(api: Api, tick: Make) -> None:
 NDJSON = {"Content-Type": "application/x-ndjson"}
 
 
+def test_a_candle_is_final_once_its_bucket_ends_by_the_finalized_time(api: Api, tick: Make) -> None:
+    final = {"symbol": "TEST:FINAL", "block": 7}
+    api.ingest(tick(symbol="TEST:FINAL", block={"number": 7, "hash": "0x7"}), {"finalize": final})
+    path = "/v1/chart?symbol=TEST:FINAL&interval=1m&startTime=0&limit=2&fill=previous"
+    assert [each["finalized"] for each in api.get(path)["candles"]] == [False, False]
+    assert api.ingest({"finalize": {**final, "ts": "2023-11-14T22:14:00Z"}})["accepted"] == 1
+    assert [each["finalized"] for each in api.get(path)["candles"]] == [True, False]
+
+
 def test_lines(api: Api, tick: Make) -> None:
     """A rejected item has the number of its line; blank lines are counted, and are no items."""
     lines = [json.dumps(tick(symbol="TEST:LINES", id=str(n))) for n in range(3)]
@@ -253,7 +262,7 @@ _TICKS = st.fixed_dictionaries(
 )
 _GOOD = {"symbol": "A", "id": "a", "ts": 10**12, "price": "1", "size": "0"}
 _CONTROLS = st.one_of(
-    st.fixed_dictionaries({"symbol": _TEXTS}, optional={"block_hash": _TEXTS, "block": _NUMBERS}),
+    st.fixed_dictionaries({"symbol": _TEXTS}, optional={"block_hash": _TEXTS, "block": _NUMBERS, "ts": _TIMES}),
     st.just(1),
 )
 

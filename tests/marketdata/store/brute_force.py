@@ -108,14 +108,24 @@ class Asked:
     current: str = "include"
 
 
-def chart(symbol: str, made: list[Candle], asked: Asked, now_ms: int, finalized: int | None) -> tuple[str, bool]:
-    """The whole answer in the format ``object``, and ``more``; ``made`` are all :func:`candles` of the interval."""
+def final_until(sent: Iterable[Tick], block: int | None = None, ts: int | None = None) -> int | None:
+    """The time up to which candles are final after ``finalize`` of ``block``: -1 before any, None for a symbol without
+    blocks, whose candles are final when they are closed."""
+    numbered = [(tick.block_number, tick.ts) for tick in sent if tick.block_number is not None]
+    if block is None:
+        return -1 if numbered else None
+    return ts if ts is not None else max((time for number, time in numbered if number <= block), default=-1)
+
+
+def chart(symbol: str, made: list[Candle], asked: Asked, now_ms: int, final: int | None) -> tuple[str, bool]:
+    """The whole answer in the format ``object``, and ``more``; ``made`` are all :func:`candles` of the interval,
+    ``final`` is a :func:`final_until`."""
     now = now_ms * 1000
     chosen = _filled(made, asked, now) if asked.fill == "previous" else _held(made, asked, now)
     more = len(chosen) > asked.limit
     chosen = chosen[: asked.limit]
     chosen.sort(key=lambda candle: candle.opened, reverse=asked.sort == "desc")
-    rows = ",".join(_row(candle, now, finalized) for candle in chosen)
+    rows = ",".join(_row(candle, now, final) for candle in chosen)
     return (
         f'{{"symbol":"{symbol}","interval":"{asked.interval}","candles":[{rows}],'
         f'"more":{json.dumps(more)},"as_of":{now_ms}}}'
@@ -167,10 +177,10 @@ def _flat(made: list[Candle], opened: int, end: int) -> Candle:
     return Candle(opened, end, price, price, price, price, zero, zero, 0, None, before.last, before.last)
 
 
-def _row(candle: Candle, now: int, finalized: int | None) -> str:
+def _row(candle: Candle, now: int, final: int | None) -> str:
     closed = candle.end <= now
-    final = closed and (candle.max_block is None or (finalized is not None and candle.max_block <= finalized))
-    return f'{json_prefix(candle)},"closed":{json.dumps(closed)},"finalized":{json.dumps(final)}}}'
+    finalized = closed and (final is None or candle.end <= final)
+    return f'{json_prefix(candle)},"closed":{json.dumps(closed)},"finalized":{json.dumps(finalized)}}}'
 
 
 def json_prefix(candle: Candle) -> str:

@@ -65,9 +65,10 @@ def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> 
         held = data.draw(history(symbol))
         for start in range(0, len(held), 7):
             ticks.ingest(conn, version, held[start : start + 7])
-        final = data.draw(st.none() | st.integers(1, 4))
-        if final is not None:
-            ticks.ingest(conn, version, [Finalize(symbol, final)])
+        block, ts = data.draw(st.none() | st.integers(1, 4)), data.draw(st.none() | edges)
+        if block is not None:
+            ticks.ingest(conn, version, [Finalize(symbol, block, ts)])
+        final = brute_force.final_until(held, block, ts)
         if data.draw(st.booleans()):
             ticks.ingest(conn, version, [Retract(symbol, "0xb2")])
             held = [each for each in held if each.block_hash != "0xb2"]
@@ -92,15 +93,88 @@ def test_around_the_present(conn: Connection, version: Version, loops) -> None:
         )
         held = [tick(symbol, str(n), now - age * SECOND, str(n + 1), block_number=n) for n, age in enumerate(ages)]
         ticks.ingest(conn, version, [*held, Finalize(symbol, 1)])
+        final = brute_force.final_until(held, 1)
         for interval in WIDTHS:
             for fill in ("none", "previous"):
                 for current in ("include", "exclude"):
                     shift, limit = data.draw(st.sampled_from(SHIFTS)), data.draw(st.sampled_from([1, 3, 50]))
                     start = data.draw(st.sampled_from([None, now - 100_000 * SECOND, now - 5 * SECOND]))
                     asked = Asked(interval, start=start, limit=limit, fill=fill, shift=shift, current=current)
-                    check(conn, version, symbol, brute_force.candles(held, interval, shift), asked, 1)
+                    check(conn, version, symbol, brute_force.candles(held, interval, shift), asked, final)
 
     holds()
+
+
+def finalized(conn: Connection, version: Version, symbol: str, interval: str = "1m", fill: str = "none") -> list[bool]:
+    """``finalized`` of every candle, which every way of reading them must tell."""
+    rows = json.loads(candles.read(conn, version, symbol, interval, start=0, fill=fill).body)["candles"]
+    columns = json.loads(candles.read(conn, version, symbol, interval, start=0, fill=fill, format="columns").body)
+    found = [row["finalized"] for row in rows]
+    assert found == columns["candles"]["finalized"]
+    return found
+
+
+MINUTE = 60 * SECOND
+
+
+def in_block(symbol: str, number: int, ts: int) -> Tick:
+    return tick(symbol, f"{number}:{ts}", ts, block_number=number, block_hash=f"0xb{number}")
+
+
+def test_without_finalize_no_candle_of_a_symbol_with_blocks_is_final(conn: Connection, version: Version) -> None:
+    symbol, now = new_symbol(), int(time()) * SECOND
+    ticks.ingest(conn, version, [in_block(symbol, 9, now - 10 * MINUTE)])
+    for interval in ("1s", "1m", "5m"):
+        assert not any(finalized(conn, version, symbol, interval))
+        assert not any(finalized(conn, version, symbol, interval, fill="previous"))
+    ticks.ingest(conn, version, [tick(symbol, "no block", now - 5 * MINUTE)])
+    assert finalized(conn, version, symbol) == [False, False], "nor one that holds no tick of a block"
+    ticks.ingest(conn, version, [Retract(symbol, "0xb9")])
+    assert finalized(conn, version, symbol) == [False], "nor after all of its blocks were retracted"
+
+
+def test_a_bucket_is_final_when_it_ends_at_or_before_the_finalized_time(conn: Connection, version: Version) -> None:
+    """Not when its ticks are those of final blocks: the next block may have a tick in the same minute."""
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [in_block(symbol, 7, START + 10 * SECOND), Finalize(symbol, 7)])
+    assert finalized(conn, version, symbol) == [False]
+    ticks.ingest(conn, version, [in_block(symbol, 8, START + 20 * SECOND)])
+    assert finalized(conn, version, symbol) == [False]
+    ticks.ingest(conn, version, [in_block(symbol, 9, START + 2 * MINUTE), Finalize(symbol, 8)])
+    assert finalized(conn, version, symbol) == [False, False]
+    ticks.ingest(conn, version, [Finalize(symbol, 9)])
+    assert finalized(conn, version, symbol) == [True, False]
+    assert finalized(conn, version, symbol, fill="previous")[:4] == [True, True, False, False]
+
+
+def test_the_time_of_the_finalized_block_may_be_sent(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    ticks.ingest(conn, version, [in_block(symbol, 7, START), Finalize(symbol, 8, START + MINUTE - 1)])
+    assert finalized(conn, version, symbol) == [False]
+    ticks.ingest(conn, version, [Finalize(symbol, 8, START + MINUTE)])
+    assert finalized(conn, version, symbol) == [True]
+    for lower in (Finalize(symbol, 7, START + 9 * MINUTE), Finalize(symbol, 8, START), Finalize(symbol, 9)):
+        ticks.ingest(conn, version, [lower])
+        assert finalized(conn, version, symbol, fill="previous")[:2] == [True, False]
+
+
+def test_a_finalized_time_in_the_future_makes_no_open_candle_final(conn: Connection, version: Version) -> None:
+    symbol, now = new_symbol(), int(time()) * SECOND
+    ticks.ingest(conn, version, [in_block(symbol, 1, now), Finalize(symbol, 1, now + 400 * DAY)])
+    for interval in ("1h", "1d", "1w"):
+        assert finalized(conn, version, symbol, interval) == [False]
+
+
+def test_the_newest_time_up_to_a_block_far_below_the_newest(conn: Connection, version: Version) -> None:
+    """Also where blocks and times are not in the same order, over days of which some are skipped unread."""
+    symbol = new_symbol()
+    held = [in_block(symbol, n * 7 % 40, START + n * DAY // 3) for n in range(60)]
+    ticks.ingest(conn, version, held)
+    for block in (0, 3, 17, 38, 39):
+        ticks.ingest(conn, version, [Finalize(symbol, block)])
+        final = max(each.ts for each in held if (each.block_number or 0) <= block)
+        made = brute_force.candles(held, "1d")
+        assert finalized(conn, version, symbol, "1d") == [candle.end <= final for candle in made]
 
 
 @pytest.fixture(scope="module")

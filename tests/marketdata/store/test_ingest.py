@@ -143,7 +143,8 @@ def test_the_first_of_two_with_one_id_is_stored(conn: Connection, version: Versi
 def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     late = tick(symbol, "a", START, block_number=7, block_hash="h")
-    batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, Finalize(symbol, 7), late]
+    final = Finalize(symbol, 7, START + DAY)
+    batch: list[Item] = [late, Retract(symbol, "h"), late, Restore(symbol, "h"), late, final, late]
     outcomes = ["created", "done", "retracted", "done", "created", "done", "duplicate"]
     assert ticks.ingest(conn, version, batch) == outcomes
     assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
@@ -151,7 +152,8 @@ def test_items_of_a_batch_are_applied_in_their_order(conn: Connection, version: 
 
 def test_finality_never_falls_back(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
-    ticks.ingest(conn, version, [tick(symbol, "a", START, block_number=5, block_hash="h"), Finalize(symbol, 5)])
+    inside = tick(symbol, "a", START, block_number=5, block_hash="h")
+    ticks.ingest(conn, version, [inside, Finalize(symbol, 5, START + DAY)])
     ticks.ingest(conn, version, [Finalize(symbol, 4)])
     assert candles.read(conn, version, symbol, "1m").body.count(b'"finalized":true') == 1
 

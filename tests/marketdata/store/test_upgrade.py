@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from typing import Any, LiteralString
 
 import psycopg
 import pytest
@@ -23,11 +25,11 @@ from .conftest import START, new_symbol, stored_rollups, tick
 READINGS = [("1s", 0), ("1m", 0), ("5m", 0), ("1h", 330), ("1d", 0), ("1d", 330), ("1M", 0)]
 
 
-@pytest.fixture
+@pytest.fixture(params=earlier_release.SCRIPTS)
 def old(conn: Connection, version: Version, request: pytest.FixtureRequest) -> Iterator[Version]:
-    """A version of the earlier release; ``version`` is one of this release in the same database."""
+    """A version of an earlier release; ``version`` is one of this release in the same database."""
     old = Version.of("old", 1)
-    earlier_release.create(conn, old)
+    earlier_release.create(conn, old, request.param)
     yield old
     tables = "{ticks}, {rollups}, {symbols}, {retracted}, {coverage}, {candle}"
     conn.execute(old.query(f"DROP TABLE {tables} CASCADE"))  # type: ignore[arg-type]
@@ -44,6 +46,7 @@ def some_ticks(symbol: str, count: int = 300) -> list[Tick]:
             f"{n % 7 + 1}.50",
             f"{n % 5}.250",
             seq=n % 3,
+            side=(None, "buy", "sell")[n % 3],
             block_number=n % 4,
             block_hash=f"0x{n % 4}",
         )
@@ -61,14 +64,45 @@ def readings(conn: Connection, version: Version, symbol: str) -> list[bytes]:
 
 
 def test_an_upgrade_keeps_every_candle(conn: Connection, version: Version, old: Version) -> None:
-    symbol = new_symbol()
+    symbol, open_blocks, no_blocks = new_symbol(), new_symbol(), new_symbol()
     stored = some_ticks(symbol)
-    for each in (version, old):
-        ticks.ingest(conn, each, [*stored, Finalize(symbol, 2)])
+    others = [tick(open_blocks, "a", START, block_number=1, block_hash="0x1"), tick(no_blocks, "a", START)]
+    ticks.ingest(conn, version, [*stored, *others, Finalize(symbol, 2)])
+    ticks.ingest(conn, old, [*stored, *others])
+    conn.execute(old.query("SELECT {finalize}(%s, 2)"), (symbol,))
     assert old.upgrade(conn) is True
     old.check(conn)
-    assert readings(conn, old, symbol) == readings(conn, version, symbol)
+    for each in (symbol, open_blocks, no_blocks):
+        assert readings(conn, old, each) == readings(conn, version, each)
     assert stored_rollups(conn, old, symbol) == brute_force.rollups(stored)
+    ours, fresh = shape(conn, old), shape(conn, version)
+    assert {name: each ^ fresh[name] for name, each in ours.items()} == {name: set() for name in ours}
+
+
+def shape(conn: Connection, version: Version) -> dict[str, set[Any]]:
+    """What the catalogs hold of a version's columns, indexes and functions, without its name."""
+
+    def found(query: LiteralString) -> set[Any]:
+        pattern = f"{version.prefix}\\_%\\_v{version.n}%"
+        rows = conn.execute(query, {"like": pattern}).fetchall()
+        return {
+            tuple(re.sub(rf"\b{version.prefix}_(?=\w+_v{version.n}\b)", "", str(part)) for part in row) for row in rows
+        }
+
+    return {
+        "columns": found(
+            """SELECT c.relname, a.attname, a.atttypid::regtype, a.attnotnull, pg_get_expr(d.adbin, d.adrelid)
+               FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
+               LEFT JOIN pg_attrdef d ON d.adrelid = c.oid AND d.adnum = a.attnum
+               WHERE c.relname LIKE %(like)s AND c.relkind IN ('r', 'p')"""
+        ),
+        "indexes": found(
+            "SELECT regexp_replace(indexdef, 'INDEX [^ ]+', '') FROM pg_indexes WHERE tablename LIKE %(like)s"
+        ),
+        "functions": found(
+            "SELECT oid::regprocedure, prorettype::regtype, prosrc FROM pg_proc WHERE proname LIKE %(like)s"
+        ),
+    }
 
 
 def test_what_is_written_after_an_upgrade_is_merged(conn: Connection, version: Version, old: Version) -> None:
@@ -119,10 +153,10 @@ def test_an_upgrade_beside_writers_and_readers_neither_loses_a_tick_nor_deadlock
 
     def read() -> None:
         # By the function alone: the API's statements name the column that is renamed. One call may wait with the old
-        # body of the function and then miss the old column; none may be in the way of the upgrade.
+        # body of the function and then miss an old column or function; none may be in the way of the upgrade.
         with psycopg.connect(database, autocommit=True) as own:
             while not upgraded.is_set():
-                with suppress(psycopg.errors.UndefinedColumn):
+                with suppress(psycopg.ProgrammingError):
                     own.execute(old.query("SELECT open FROM {candles}(%s, '1d', fill => 'previous')"), (symbol,))
 
     with ThreadPoolExecutor(3) as threads:
