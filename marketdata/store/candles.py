@@ -35,7 +35,7 @@ def _quoted(column: str) -> str:
 
 
 # For each format an SQL expression that aggregates the rows c of the candles function into the response's text; the
-# store's names are in braces. Binance's rows have volumes of takers, which are not stored: 0.
+# store's names are in braces. The last member of Binance's rows is unused there, too.
 _BODIES: dict[Format, str] = {
     # One concatenation per row: where json_prefix is stored, this is the smaller part of the query's time.
     "object": f"""string_agg(
@@ -61,7 +61,7 @@ _BODIES: dict[Format, str] = {
     ),
     "binance": _rows(
         f"""'[', {_T}, ',"', c.open, '","', c.high, '","', c.low, '","', c.close, '","', c.volume, '",', {_T_END}, ',"',
-        c.quote, '",', c.n, ',"0","0","0"]'"""
+        c.quote, '",', c.n, ',"', c.buy_volume, '","', c.buy_quote, '","0"]'"""
     ),
     "ccxt": _rows(f"'[', {_T}, ',', c.open, ',', c.high, ',', c.low, ',', c.close, ',', c.volume, ']'"),
     "csv": _rows(
@@ -223,7 +223,7 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
             FROM {{candles}}(s.symbol, %(interval)s, {{instant}}(%(start)s::bigint), {{instant}}(%(end)s::bigint),
                              %(limit)s::integer + 1, %(fill)s, %(shift)s::integer, %(current)s) WITH ORDINALITY
                  AS c (symbol, bucket, t, t_end, open, high, low, close, volume, quote, n, vwap, closed, finalized,
-                       json_prefix, ord)
+                       json_prefix, buy_volume, buy_quote, ord)
         ) k WHERE {IS_SYMBOL}"""
 
 

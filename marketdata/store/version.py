@@ -30,7 +30,7 @@ _SEARCH_PG_TEMP_LAST = (
 )
 _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
 
-UPGRADES = (("rollups", "json_prefix"), ("symbols", "final_until"))
+UPGRADES = (("rollups", "json_prefix"), ("symbols", "final_until"), ("rollups", "buy_volume"))
 """Columns that earlier releases lack, oldest first. Each has a script, ``upgrade_<column>.sql``, that adds it."""
 
 # Readers and the functions that write use symbols first, then ticks, then rollups; in another order an upgrade beside

@@ -92,11 +92,13 @@ BEGIN
         )
         SELECT name, label, hit.opened, hit.opened + width, trim_scale(c.open), trim_scale(c.high), trim_scale(c.low), trim_scale(c.close),
                trim_scale(c.volume), trim_scale(c.quote), c.n, {vwap}(c.quote, c.volume), hit.opened + width <= now(),
-               hit.opened + width <= final, NULL::text
+               hit.opened + width <= final, NULL::text, trim_scale(c.buy_volume), trim_scale(c.buy_quote)
         FROM hit CROSS JOIN LATERAL (
             SELECT (array_agg(price))[1] AS open, max(price) AS high, min(price) AS low, (array_agg(price))[count(*)] AS close,
-                   sum(size) AS volume, sum(price * size) AS quote, count(*) AS n
-            FROM (SELECT price, size FROM {ticks}
+                   sum(size) AS volume, sum(price * size) AS quote, count(*) AS n,
+                   coalesce(sum(size) FILTER (WHERE side = 'buy'), 0) AS buy_volume,
+                   coalesce(sum(price * size) FILTER (WHERE side = 'buy'), 0) AS buy_quote
+            FROM (SELECT price, size, side FROM {ticks}
                   WHERE symbol = name AND ts >= hit.opened AND ts < hit.opened + width ORDER BY ts, seq, id) t
         ) c
         WHERE hit.opened IS NOT NULL;
@@ -118,7 +120,7 @@ BEGIN
         RETURN QUERY
         SELECT name, label, c.bucket, c.bucket + width, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n,
                c.vwap, c.bucket + width <= now(),
-               c.bucket + width <= final, c.json_prefix
+               c.bucket + width <= final, c.json_prefix, c.buy_volume, c.buy_quote
         FROM (
             (SELECT * FROM {rollups} WHERE forward AND symbol = name AND res = level AND bucket >= earliest AND bucket < latest
              ORDER BY bucket LIMIT wanted)
@@ -151,15 +153,16 @@ BEGIN
            coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = level AND r.bucket < c.opened + width
                            ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), c.opened + width <= now(),
-           c.opened + width <= final, NULL::text
+           c.opened + width <= final, NULL::text, c.buy_volume, c.buy_quote
     FROM (
         -- open and close are those of the bucket's first and last row. If that row does not exist, because it would
         -- contain no tick, the subqueries above find the nearest existing row.
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.bucket = p.opened + reach) AS close,
-               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n
+               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n,
+               trim_scale(sum(p.buy_volume)) AS buy_volume, trim_scale(sum(p.buy_quote)) AS buy_quote
         FROM (
-            SELECT date_bin(width, bucket, origin) AS opened, bucket, open, high, low, close, volume, quote, n
+            SELECT date_bin(width, bucket, origin) AS opened, bucket, open, high, low, close, volume, quote, n, buy_volume, buy_quote
             FROM {rollups} WHERE symbol = name AND res = level AND bucket >= earliest AND bucket < latest
         ) p
         GROUP BY p.opened
@@ -196,11 +199,12 @@ BEGIN
     SELECT name, label, f.opened, {bucket_end}(f.opened, width, shift), coalesce(f.open, f.carried), coalesce(f.high, f.carried),
            coalesce(f.low, f.carried), f.carried, coalesce(f.volume, 0), coalesce(f.quote, 0), coalesce(f.n, 0), f.vwap,
            {bucket_end}(f.opened, width, shift) <= now(), {bucket_end}(f.opened, width, shift) <= final,
-           f.json_prefix
+           f.json_prefix, coalesce(f.buy_volume, 0), coalesce(f.buy_quote, 0)
     FROM (
         SELECT g.*, coalesce(first_value(g.close) OVER (PARTITION BY g.run ORDER BY g.opened), before) AS carried
         FROM (
             SELECT s.local - shift AS opened, c.open, c.high, c.low, c.close, c.volume, c.quote, c.n, c.vwap, c.json_prefix,
+                   c.buy_volume, c.buy_quote,
                    count(c.close) OVER (ORDER BY s.local) AS run
             FROM generate_series(earliest + shift, latest + shift, width) AS s (local)
             LEFT JOIN {candles}(name, label, earliest, latest, wanted::integer, 'none', shift_minutes) c ON c.t = s.local - shift
@@ -272,41 +276,42 @@ BEGIN
            coalesce(c.close, (SELECT r.close FROM {rollups} r WHERE r.symbol = name AND r.res = fine AND r.bucket < {bucket_end}(c.opened, width, shift)
                            ORDER BY r.bucket DESC LIMIT 1)), c.volume, c.quote, c.n,
            {vwap}(c.quote, c.volume), {bucket_end}(c.opened, width, shift) <= now(),
-           {bucket_end}(c.opened, width, shift) <= final, NULL::text
+           {bucket_end}(c.opened, width, shift) <= final, NULL::text, c.buy_volume, c.buy_quote
     FROM (
         SELECT p.opened, max(p.open) FILTER (WHERE p.bucket = p.opened) AS open, max(p.high) AS high, min(p.low) AS low,
                max(p.close) FILTER (WHERE p.row_end = {bucket_end}(p.opened, width, shift)) AS close,
-               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n
+               trim_scale(sum(p.volume)) AS volume, trim_scale(sum(p.quote)) AS quote, sum(p.n)::bigint AS n,
+               trim_scale(sum(p.buy_volume)) AS buy_volume, trim_scale(sum(p.buy_quote)) AS buy_quote
         FROM (
             SELECT * FROM (
-                SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n,
+                SELECT bucket, bucket + span AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
                        {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = coarse AND bucket > earliest - span AND bucket < beyond) r
             WHERE {bucket_end}(r.opened, width, shift) >= r.bucket + span
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n,
+                SELECT bucket, bucket + spans[2] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
                        {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[2]
                   AND bucket >= {bucket_of}(b.at, spans[1], '0') AND bucket < {bucket_of}(b.at, spans[1], '0') + spans[1]
                   AND (bucket >= b.at OR bucket + spans[2] <= b.at) OFFSET 0) r WHERE levels[2] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n,
+                SELECT bucket, bucket + spans[3] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
                        {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[3]
                   AND bucket >= {bucket_of}(b.at, spans[2], '0') AND bucket < {bucket_of}(b.at, spans[2], '0') + spans[2]
                   AND (bucket >= b.at OR bucket + spans[3] <= b.at) OFFSET 0) r WHERE levels[3] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n,
+                SELECT bucket, bucket + spans[4] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
                        {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[4]
                   AND bucket >= {bucket_of}(b.at, spans[3], '0') AND bucket < {bucket_of}(b.at, spans[3], '0') + spans[3]
                   AND (bucket >= b.at OR bucket + spans[4] <= b.at) OFFSET 0) r WHERE levels[4] IS NOT NULL
             UNION ALL
             SELECT r.* FROM bound b CROSS JOIN LATERAL (
-                SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n,
+                SELECT bucket, bucket + spans[5] AS row_end, open, high, low, close, volume, quote, n, buy_volume, buy_quote,
                        {bucket_of}(bucket, width, shift) AS opened
                 FROM {rollups} WHERE symbol = name AND res = levels[5]
                   AND bucket >= {bucket_of}(b.at, spans[4], '0') AND bucket < {bucket_of}(b.at, spans[4], '0') + spans[4]

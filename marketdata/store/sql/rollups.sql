@@ -44,17 +44,19 @@ BEGIN
     WITH minute AS MATERIALIZED (
         SELECT bucket, symbol, trim_scale((array_agg(price))[1]) AS open, trim_scale(max(price)) AS high,
                trim_scale(min(price)) AS low, trim_scale((array_agg(price))[count(*)]) AS close,
-               trim_scale(sum(size)) AS volume, trim_scale(sum(price * size)) AS quote, count(*) AS n,
+               trim_scale(sum(size)) AS volume, trim_scale(sum(quote)) AS quote,
+               trim_scale(coalesce(sum(size) FILTER (WHERE side = 'buy'), 0)) AS buy_volume,
+               trim_scale(coalesce(sum(quote) FILTER (WHERE side = 'buy'), 0)) AS buy_quote, count(*) AS n,
                min(ts) AS first_ts, (array_agg(seq))[1] AS first_seq, (array_agg(id))[1] AS first_id,
                max(ts) AS last_ts, (array_agg(seq))[count(*)] AS last_seq, (array_agg(id))[count(*)] AS last_id,
                max(block_number) AS max_block
-        FROM (SELECT date_bin('1 min', ts, '1969-01-06Z') AS bucket, ts, seq, symbol, id, price, size, block_number
+        FROM (SELECT date_bin('1 min', ts, '1969-01-06Z') AS bucket, ts, seq, symbol, id, price, size, price * size AS quote, side, block_number
               FROM new_rows ORDER BY bucket, symbol, ts, seq, id) ordered
         GROUP BY bucket, symbol
     ), quarter AS MATERIALIZED (
         SELECT wider AS bucket, symbol, (array_agg(open))[1] AS open, max(high) AS high, min(low) AS low,
                (array_agg(close))[count(*)] AS close, trim_scale(sum(volume)) AS volume, trim_scale(sum(quote)) AS quote,
-               sum(n)::bigint AS n, min(first_ts) AS first_ts, (array_agg(first_seq))[1] AS first_seq, (array_agg(first_id))[1] AS first_id,
+               trim_scale(sum(buy_volume)) AS buy_volume, trim_scale(sum(buy_quote)) AS buy_quote, sum(n)::bigint AS n, min(first_ts) AS first_ts, (array_agg(first_seq))[1] AS first_seq, (array_agg(first_id))[1] AS first_id,
                max(last_ts) AS last_ts, (array_agg(last_seq))[count(*)] AS last_seq, (array_agg(last_id))[count(*)] AS last_id,
                max(max_block) AS max_block
         FROM (SELECT date_bin('15 min', bucket, '1969-01-06Z') AS wider, * FROM minute ORDER BY wider, symbol, bucket) ordered
@@ -66,7 +68,7 @@ BEGIN
         UNION ALL
         SELECT res, wider, symbol, (array_agg(open))[1], max(high), min(low),
                (array_agg(close))[count(*)], trim_scale(sum(volume)), trim_scale(sum(quote)),
-               sum(n)::bigint, min(first_ts), (array_agg(first_seq))[1], (array_agg(first_id))[1],
+               trim_scale(sum(buy_volume)), trim_scale(sum(buy_quote)), sum(n)::bigint, min(first_ts), (array_agg(first_seq))[1], (array_agg(first_id))[1],
                max(last_ts), (array_agg(last_seq))[count(*)], (array_agg(last_id))[count(*)],
                max(max_block)
         FROM (
@@ -80,9 +82,9 @@ BEGIN
         UPDATE {symbols} SET final_until = '-infinity'
         WHERE final_until = 'infinity' AND symbol IN (SELECT symbol FROM quarter WHERE max_block IS NOT NULL)
     )
-    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
+    INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
-    SELECT symbol, res, bucket, open, high, low, close, volume, quote, {vwap}(quote, volume), n,
+    SELECT symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, {vwap}(quote, volume), n,
            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
     FROM merged ORDER BY symbol, res, bucket
     ON CONFLICT (symbol, res, bucket) DO UPDATE SET
@@ -106,6 +108,8 @@ BEGIN
         quote     = trim_scale(r.quote + excluded.quote),
         vwap      = {vwap}(r.quote + excluded.quote, r.volume + excluded.volume),
         n         = r.n + excluded.n,
+        buy_volume = trim_scale(r.buy_volume + excluded.buy_volume),
+        buy_quote  = trim_scale(r.buy_quote + excluded.buy_quote),
         max_block = greatest(r.max_block, excluded.max_block);
     RETURN NULL;
 END $$;
@@ -122,16 +126,18 @@ BEGIN
     DELETE FROM {rollups} r
     USING (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM old_rows) touched
     WHERE r.symbol = touched.symbol AND r.res = 60 AND r.bucket = touched.bucket;
-    INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
+    INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, vwap, n,
                            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     SELECT symbol, 60, bucket, trim_scale((array_agg(price ORDER BY ts, seq, id))[1]), trim_scale(max(price)), trim_scale(min(price)),
            trim_scale((array_agg(price ORDER BY ts DESC, seq DESC, id DESC))[1]), trim_scale(sum(size)), trim_scale(sum(price * size)),
+           trim_scale(coalesce(sum(size) FILTER (WHERE side = 'buy'), 0)),
+           trim_scale(coalesce(sum(price * size) FILTER (WHERE side = 'buy'), 0)),
            {vwap}(sum(price * size), sum(size)), count(*), min(ts), (array_agg(seq ORDER BY ts, seq, id))[1], (array_agg(id ORDER BY ts, seq, id))[1],
            max(ts), (array_agg(seq ORDER BY ts DESC, seq DESC, id DESC))[1], (array_agg(id ORDER BY ts DESC, seq DESC, id DESC))[1],
            max(block_number)
     FROM (SELECT DISTINCT symbol, date_bin('1 min', ts, '1969-01-06Z') AS bucket FROM old_rows) touched
     CROSS JOIN LATERAL (
-        SELECT ts, seq, id, price, size, block_number FROM {ticks} t
+        SELECT ts, seq, id, price, size, side, block_number FROM {ticks} t
         WHERE t.symbol = touched.symbol AND t.ts >= touched.bucket AND t.ts < touched.bucket + interval '1 min'
         OFFSET 0  -- prevents the planner from replacing the index scans per bucket by one scan of the table
     ) t
@@ -142,17 +148,17 @@ BEGIN
         DELETE FROM {rollups} r
         USING (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM old_rows) touched
         WHERE r.symbol = touched.symbol AND r.res = level.res AND r.bucket = touched.bucket;
-        INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, vwap, n,
+        INSERT INTO {rollups} (symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, vwap, n,
                                first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
         SELECT symbol, level.res, touched.bucket, (array_agg(open ORDER BY b.bucket))[1], max(high), min(low),
                (array_agg(close ORDER BY b.bucket DESC))[1], trim_scale(sum(volume)), trim_scale(sum(quote)),
-               {vwap}(sum(quote), sum(volume)), sum(n),
+               trim_scale(sum(buy_volume)), trim_scale(sum(buy_quote)), {vwap}(sum(quote), sum(volume)), sum(n),
                min(first_ts), (array_agg(first_seq ORDER BY b.bucket))[1], (array_agg(first_id ORDER BY b.bucket))[1],
                max(last_ts), (array_agg(last_seq ORDER BY b.bucket DESC))[1], (array_agg(last_id ORDER BY b.bucket DESC))[1],
                max(max_block)
         FROM (SELECT DISTINCT symbol, date_bin(level.width, ts, '1969-01-06Z') AS bucket FROM old_rows) touched
         CROSS JOIN LATERAL (
-            SELECT r.bucket, open, high, low, close, volume, quote, n,
+            SELECT r.bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, n,
                    first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
             FROM {rollups} r
             WHERE r.symbol = touched.symbol AND r.res = level.below

@@ -50,6 +50,8 @@ CREATE TABLE {rollups} (
         || ',"T":' || (date_part('epoch', bucket AT TIME ZONE 'UTC') * 1000)::bigint + res * 1000::bigint - 1
         || ',"o":"' || open || '","h":"' || high || '","l":"' || low || '","c":"' || close || '","v":"' || volume
         || '","q":"' || quote || '","n":' || n || ',"vwap":' || coalesce('"' || vwap || '"', 'null')) STORED,
+    buy_volume numeric NOT NULL,
+    buy_quote  numeric NOT NULL,
     PRIMARY KEY (symbol, res, bucket)
 ) PARTITION BY LIST (res);
 -- A partition per level keeps the rows of a level together: a year of days fills ten pages. In one table, each day would be in
@@ -63,10 +65,11 @@ CREATE TABLE {rollups_1d} PARTITION OF {rollups} FOR VALUES IN (86400) WITH (fil
 -- Candles of other widths are computed from thousands of these rows. A covering index has hundreds of rows of one symbol in a
 -- page; in the table the rows of all symbols are mixed, and nearly every row read is in another page. The cost is that
 -- updates of these levels are not heap-only. Minutes, by far the most rows, have no such index.
-CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
-CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
-CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, max_block);
+CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
+CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
+CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
 COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
+COMMENT ON COLUMN {rollups}.buy_volume IS 'Sum of the sizes of ticks with side buy, where the taker bought; buy_quote is that of price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
 -- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol,
@@ -116,6 +119,8 @@ CREATE TABLE {candle} (
     closed    boolean NOT NULL,
     finalized boolean NOT NULL,
     json_prefix text COLLATE "C",
+    buy_volume  numeric NOT NULL,
+    buy_quote   numeric NOT NULL,
     PRIMARY KEY (symbol, bucket, t)
 );
 COMMENT ON COLUMN {candle}.json_prefix IS 'The beginning of the row''s JSON, where it is stored; else null.';

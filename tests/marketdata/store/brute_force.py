@@ -26,6 +26,8 @@ class Candle:
     close: Decimal
     volume: Decimal
     quote: Decimal
+    buy_volume: Decimal
+    buy_quote: Decimal
     n: int
     max_block: int | None
     first: tuple[int, int, str]
@@ -61,10 +63,13 @@ def candles(ticks: Iterable[Tick], interval: str, shift: int = 0) -> list[Candle
 def _candle(opened: int, end: int, held: list[Tick]) -> Candle:
     prices = [Decimal(tick.price) for tick in held]
     sizes = [Decimal(tick.size) for tick in held]
-    volume = quote = Decimal(0)
-    for price, size in zip(prices, sizes, strict=True):
+    volume = quote = buy_volume = buy_quote = Decimal(0)
+    for price, size, tick in zip(prices, sizes, held, strict=True):
         volume = EXACT.add(volume, size)
         quote = EXACT.add(quote, EXACT.multiply(price, size))
+        if tick.side == "buy":
+            buy_volume = EXACT.add(buy_volume, size)
+            buy_quote = EXACT.add(buy_quote, EXACT.multiply(price, size))
     return Candle(
         opened=opened,
         end=end,
@@ -74,6 +79,8 @@ def _candle(opened: int, end: int, held: list[Tick]) -> Candle:
         close=prices[-1],
         volume=volume,
         quote=quote,
+        buy_volume=buy_volume,
+        buy_quote=buy_quote,
         n=len(held),
         max_block=max((tick.block_number for tick in held if tick.block_number is not None), default=None),
         first=(held[0].ts, held[0].seq, held[0].id),
@@ -87,7 +94,7 @@ def rollups(ticks: Iterable[Tick]) -> list[tuple[Any, ...]]:
     return [
         (
             res, c.opened, *map(text, (c.open, c.high, c.low, c.close, c.volume, c.quote)), vwap(c.quote, c.volume),
-            c.n, *c.first, *c.last, c.max_block, json_prefix(c),
+            c.n, *c.first, *c.last, c.max_block, json_prefix(c), text(c.buy_volume), text(c.buy_quote),
         )
         for res, interval in LEVELS.items()
         for c in candles(ticks, interval)
@@ -120,16 +127,28 @@ def final_until(sent: Iterable[Tick], block: int | None = None, ts: int | None =
 def chart(symbol: str, made: list[Candle], asked: Asked, now_ms: int, final: int | None) -> tuple[str, bool]:
     """The whole answer in the format ``object``, and ``more``; ``made`` are all :func:`candles` of the interval,
     ``final`` is a :func:`final_until`."""
-    now = now_ms * 1000
-    chosen = _filled(made, asked, now) if asked.fill == "previous" else _held(made, asked, now)
-    more = len(chosen) > asked.limit
-    chosen = chosen[: asked.limit]
-    chosen.sort(key=lambda candle: candle.opened, reverse=asked.sort == "desc")
-    rows = ",".join(_row(candle, now, final) for candle in chosen)
+    chosen, more = _answered(made, asked, now_ms)
+    rows = ",".join(_row(candle, now_ms * 1000, final) for candle in chosen)
     return (
         f'{{"symbol":"{symbol}","interval":"{asked.interval}","candles":[{rows}],'
         f'"more":{json.dumps(more)},"as_of":{now_ms}}}'
     ), more
+
+
+def klines(made: list[Candle], asked: Asked, now_ms: int) -> str:
+    """The whole answer in the format ``binance``."""
+    rows = (
+        f'[{c.opened // 1000},"{text(c.open)}","{text(c.high)}","{text(c.low)}","{text(c.close)}","{text(c.volume)}",'
+        f'{c.end // 1000 - 1},"{text(c.quote)}",{c.n},"{text(c.buy_volume)}","{text(c.buy_quote)}","0"]'
+        for c in _answered(made, asked, now_ms)[0]
+    )
+    return f"[{','.join(rows)}]"
+
+
+def _answered(made: list[Candle], asked: Asked, now_ms: int) -> tuple[list[Candle], bool]:
+    chosen = (_filled if asked.fill == "previous" else _held)(made, asked, now_ms * 1000)
+    shown = sorted(chosen[: asked.limit], key=lambda candle: candle.opened, reverse=asked.sort == "desc")
+    return shown, len(chosen) > asked.limit
 
 
 def _chosen(opened: int, end: int, asked: Asked, now: int) -> bool:
@@ -174,7 +193,7 @@ def _filled(made: list[Candle], asked: Asked, now: int) -> list[Candle]:
 def _flat(made: list[Candle], opened: int, end: int) -> Candle:
     before = [candle for candle in made if candle.opened < opened][-1]
     price, zero = before.close, Decimal(0)
-    return Candle(opened, end, price, price, price, price, zero, zero, 0, None, before.last, before.last)
+    return Candle(opened, end, price, price, price, price, zero, zero, zero, zero, 0, None, before.last, before.last)
 
 
 def _row(candle: Candle, now: int, final: int | None) -> str:

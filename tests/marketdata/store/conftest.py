@@ -120,7 +120,8 @@ def stored_rollups(conn: Connection, version: Version, symbol: str) -> list[tupl
             SELECT res, (extract(epoch FROM bucket) * 1000000)::bigint, open::text, high::text, low::text, close::text,
                    volume::text, quote::text, vwap::text, n,
                    (extract(epoch FROM first_ts) * 1000000)::bigint, first_seq, first_id,
-                   (extract(epoch FROM last_ts) * 1000000)::bigint, last_seq, last_id, max_block, json_prefix
+                   (extract(epoch FROM last_ts) * 1000000)::bigint, last_seq, last_id, max_block, json_prefix,
+                   buy_volume::text, buy_quote::text
             FROM {rollups} WHERE symbol = %s ORDER BY res, bucket"""),
         (symbol,),
     )

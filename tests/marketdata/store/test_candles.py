@@ -55,6 +55,8 @@ def check(conn: Connection, version: Version, symbol: str, made: list[Candle], a
     expected, more = chart(symbol, made, asked, found.state.as_of, final)
     assert found.body.decode() == expected
     assert (found.more, found.count) == (more, len(json.loads(expected)["candles"]))
+    rows = candles.read(conn, version, symbol, **vars(asked), format="binance")
+    assert rows.body.decode() == brute_force.klines(made, asked, rows.state.as_of)
 
 
 def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> None:
@@ -243,7 +245,10 @@ def test_bounds_are_inclusive_and_a_candle_covers_its_whole_bucket(conn: Connect
 
 def test_every_format_tells_the_same(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
-    held = [tick(symbol, str(n), START + n * 70 * SECOND, f"{n + 1}.50", "0" if n == 2 else "2") for n in range(4)]
+    held = [
+        tick(symbol, str(n), START + n * 70 * SECOND, f"{n + 1}.50", "0" if n == 2 else "2", side=side)
+        for n, side in enumerate(("buy", "sell", "buy", None))
+    ]
     ticks.ingest(conn, version, held)
     answers = {format: candles.read(conn, version, symbol, "1m", format=format) for format in candles.Format.__args__}
     rows = json.loads(answers["object"].body)["candles"]
@@ -255,8 +260,8 @@ def test_every_format_tells_the_same(conn: Connection, version: Version) -> None
 
     prices = [[row[name] for name in "ohlcv"] for row in rows]
     assert json.loads(answers["binance"].body) == [
-        [row["t"], *numbers, row["T"], row["q"], row["n"], "0", "0", "0"]
-        for row, numbers in zip(rows, prices, strict=True)
+        [row["t"], *numbers, row["T"], row["q"], row["n"], *bought, "0"]
+        for row, numbers, bought in zip(rows, prices, [("2", "3"), ("0", "0"), ("0", "0"), ("0", "0")], strict=True)
     ]
     ccxt = json.loads(answers["ccxt"].body, parse_float=Decimal)
     assert ccxt == [[row["t"], *map(Decimal, numbers)] for row, numbers in zip(rows, prices, strict=True)]

@@ -57,9 +57,12 @@ def some_ticks(symbol: str, count: int = 300) -> list[Tick]:
 def readings(conn: Connection, version: Version, symbol: str) -> list[bytes]:
     """Every way of making candles, filled and not; without the version's own name nothing in them tells it."""
     return [
-        candles.read(conn, version, symbol, interval, shift=shift, fill=fill, start=START, end=START + 90 * DAY).head
+        candles.read(
+            conn, version, symbol, interval, shift=shift, fill=fill, start=START, end=START + 90 * DAY, format=format
+        ).head
         for interval, shift in READINGS
         for fill in ("none", "previous")
+        for format in ("object", "binance")
     ]
 
 
