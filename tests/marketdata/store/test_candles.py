@@ -23,7 +23,7 @@ from marketdata.tick import Finalize, Retract, Tick
 
 from . import brute_force
 from .brute_force import Asked, Candle, chart, rollups, text, vwap
-from .conftest import RELAXED, START, history, new_symbol, stored_rollups, tick
+from .conftest import RELAXED, START, history, insert, new_symbol, stored_rollups, tick
 
 SHIFTS = [0, 0, 330, -570, 60, -720, 840, 345, 1, -61]
 
@@ -133,6 +133,14 @@ def test_without_finalize_no_candle_of_a_symbol_with_blocks_is_final(conn: Conne
     assert finalized(conn, version, symbol) == [False, False], "nor one that holds no tick of a block"
     ticks.ingest(conn, version, [Retract(symbol, "0xb9")])
     assert finalized(conn, version, symbol) == [False], "nor after all of its blocks were retracted"
+
+
+def test_a_block_that_another_client_inserts_counts_too(conn: Connection, version: Version) -> None:
+    symbol = new_symbol()
+    insert(conn, version, [tick(symbol, "no block", START)])
+    assert finalized(conn, version, symbol) == [True]
+    insert(conn, version, [in_block(symbol, 9, START + 10 * MINUTE)])
+    assert finalized(conn, version, symbol) == [False, False]
 
 
 def test_a_bucket_is_final_when_it_ends_at_or_before_the_finalized_time(conn: Connection, version: Version) -> None:
