@@ -7,7 +7,8 @@ import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
 import { bindComposition } from './editor_composition.js';
 import { Grid } from './editor_grid.js';
-import { mouse, notation, typed } from './editor_input.js';
+import { notation, typed } from './editor_input.js';
+import { Mouse } from './editor_mouse.js';
 import { state, subscribe, update } from './state.js';
 import * as timing from './timing.js';
 
@@ -19,44 +20,55 @@ let socket = null;
 let failures = 0;
 let retry = 0;
 let grid = new Grid();
-let painter, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText, scaleText;
+let painter, mouse, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText, scaleText;
 let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
 let mirrorTimer = 0;
-let dragging = null;
 let scale = 1; // of the picture, to fit the panel
 
 export function start() {
-  controlButton = button('Keyboard F8', toggleControl, { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
-  fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
-  stateText = element('span', { class: 'quiet' });
-  scaleText = element('span', { class: 'scaled' });
   canvas = element('canvas', { 'aria-hidden': 'true' });
-  field = element('textarea', { class: 'hidden-input', 'aria-label': 'Keys for the editor', autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false', tabindex: -1 });
+  field = element('textarea', {
+    class: 'hidden-input', 'aria-label': 'Keys for the editor', tabindex: -1,
+    autocapitalize: 'off', autocomplete: 'off', autocorrect: 'off', spellcheck: 'false',
+  });
   mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
-  $('editor').append(
-    element('div', { class: 'panel-head' }, element('h2', {}, 'Editor'), stateText, scaleText, element('span', { class: 'space' }), controlButton,
-      button('A−', () => font(-1), { class: 'icon', 'aria-label': 'A−, smaller type in the editor' }), button('A+', () => font(1), { class: 'icon', 'aria-label': 'A+, larger type in the editor' }),
-      fitButton,
-      element('label', { class: 'switch', title: 'Attach the panel to the editor' }, element('input', { type: 'checkbox', id: 'editor-sync', onchange: (event) => view({ viewer: { editor: { sync: event.target.checked } } }) }), ' Live'),
-      button('⤢', () => view({ viewer: { editor: { expanded: !state.viewer.viewer.editor.expanded } } }), { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
-      button('×', () => view({ viewer: { editor: { visible: false } } }), { class: 'icon', 'aria-label': 'Hide the editor' })),
-    area);
+  $('editor').append(head(), area);
   painter = new Painter(canvas, grid, place);
   painter.setSize(fontSize);
   document.fonts.load(`13px "Noto Sans Mono"`).then(() => painter.setSize(fontSize));
   document.addEventListener('redraw-editor', fit);
   bindKeys();
-  bindMouse();
+  mouse = new Mouse({ area, field, painter, hasControl, send });
   new ResizeObserver(place).observe(area);
   subscribe((changed) => {
     if (changed.has('viewer') || changed.has('session') || changed.has('control')) follow();
   });
   follow();
 }
+
+function head() {
+  controlButton = button('Keyboard F8', toggleControl,
+    { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
+  fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
+  stateText = element('span', { class: 'quiet' });
+  scaleText = element('span', { class: 'scaled' });
+  const attached = element('input', { type: 'checkbox', id: 'editor-sync', onchange: () => flag({ sync: attached.checked }) });
+  const expand = () => flag({ expanded: !state.viewer.viewer.editor.expanded });
+  return element('div', { class: 'panel-head' },
+    element('h2', {}, 'Editor'), stateText, scaleText, element('span', { class: 'space' }), controlButton,
+    button('A−', () => font(-1), { class: 'icon', 'aria-label': 'A−, smaller type in the editor' }),
+    button('A+', () => font(1), { class: 'icon', 'aria-label': 'A+, larger type in the editor' }),
+    fitButton,
+    element('label', { class: 'switch', title: 'Attach the panel to the editor' }, attached, ' Live'),
+    button('⤢', expand, { class: 'icon', id: 'editor-expand', 'aria-label': 'Wide editor', 'aria-pressed': 'false' }),
+    button('×', () => flag({ visible: false }), { class: 'icon', 'aria-label': 'Hide the editor' }));
+}
+
+const flag = (flags) => view({ viewer: { editor: flags } });
 
 // -- the stream ----------------------------------------------------------------------------------------------------
 
@@ -80,7 +92,7 @@ function follow() {
   }
   if (wanted && !socket && !retry) open();
   if (!wanted) close();
-  if (editor.control !== controlled) { // only then: the focus is never taken from where somebody types
+  if (editor.control !== controlled) { // only then, since the focus must not leave a field in which somebody types
     controlled = editor.control;
     queueMicrotask(() => setFocus(controlled)); // when the panel is shown
   }
@@ -150,22 +162,25 @@ function send(message) {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
 }
 
-// null: connected. Otherwise why there is no live picture; '' leaves the panel to the words about the session.
+const NO_SESSION = 'The worksheet works without one. A session adds this editor, the debugger and the memory.';
+let said = '';
+
+// The overlay: `reason` says why there is no live picture; it is null while there is one. Without a session the overlay
+// says how to start one. Nothing is drawn again that stands there, or its buttons would lose the focus.
 function say(reason) {
   area.classList.toggle('detached', reason !== null);
-  if (reason === null) {
-    overlay.hidden = true;
-    return;
-  }
-  overlay.hidden = false;
-  const { session: chosen } = state;
-  const noSession = !chosen.available;
+  overlay.hidden = reason === null;
+  const { available, start_command: command } = state.session;
+  const { sync } = state.viewer.viewer.editor;
+  const now = JSON.stringify([reason, available, command, sync, controlled]);
+  if (reason === null || now === said) return;
+  said = now;
   fill(overlay,
-    element('p', {}, element('b', {}, noSession ? 'No session' : 'Editor disconnected')),
-    element('p', {}, noSession ? 'The worksheet works without one. A session adds this editor, the debugger and the memory.' : sentence(reason || 'trying again')),
-    controlled ? element('p', {}, 'What you type here is not taken until then.') : null,
-    noSession ? element('p', {}, 'Start it in a terminal: ', copyButton(chosen.start_command)) : null,
-    state.viewer.viewer.editor.sync ? null : button('Attach', () => view({ viewer: { editor: { sync: true } } }), { class: 'primary' }));
+    element('p', {}, element('b', {}, available ? 'Editor disconnected' : 'No session')),
+    element('p', {}, available ? sentence(reason || 'trying again') : NO_SESSION),
+    controlled ? element('p', {}, 'Keys are lost until the editor is connected again.') : null,
+    available ? null : element('p', {}, 'Start it in a terminal: ', copyButton(command)),
+    sync ? null : button('Attach', () => flag({ sync: true }), { class: 'primary' }));
 }
 
 // -- keys ----------------------------------------------------------------------------------------------------------
@@ -180,29 +195,41 @@ function setFocus(wanted) {
 }
 
 function bindKeys() {
-  field.addEventListener('keydown', (event) => {
-    if (!hasControl() || event.defaultPrevented) return;
-    if (event.ctrlKey && event.shiftKey && event.code === 'KeyC' && painter.selection) {
-      event.preventDefault();
-      copy();
-      return;
-    }
-    if ((event.ctrlKey && event.shiftKey && event.code === 'KeyV') || (event.shiftKey && event.key === 'Insert')) return; // the paste event follows
-    const keys = notation(event);
-    if (keys === null) return;
-    event.preventDefault();
-    timing.key(event.timeStamp);
-    send({ type: 'input', text: keys });
-  });
+  field.addEventListener('keydown', onKey);
   bindComposition(field, (text) => { if (hasControl()) send({ type: 'input', text: typed(text) }); });
-  field.addEventListener('paste', (event) => {
+  field.addEventListener('paste', onPaste);
+  for (const name of ['focus', 'blur']) field.addEventListener(name, onFocusChange);
+}
+
+function onKey(event) {
+  if (!hasControl() || event.defaultPrevented) return;
+  const isChord = event.ctrlKey && event.shiftKey;
+  if (isChord && event.code === 'KeyC' && painter.selection) {
     event.preventDefault();
-    const text = event.clipboardData.getData('text/plain');
-    if (text.length > PASTE_MOST) update({ failure: new Notice('Not pasted.', `${text.length} characters are too long to paste; ${PASTE_MOST} are taken at once.`) });
-    else if (text && hasControl()) send({ type: 'paste', text });
-  });
-  for (const name of ['focus', 'blur'])
-    field.addEventListener(name, () => { painter.focused = name === 'focus'; grid.dirty.add(grid.cursor.row); painter.paint(); });
+    mouse.copy();
+    return;
+  }
+  if ((isChord && event.code === 'KeyV') || (event.shiftKey && event.key === 'Insert')) return; // the paste event follows
+  const keys = notation(event);
+  if (keys === null) return;
+  event.preventDefault();
+  timing.key(event.timeStamp);
+  send({ type: 'input', text: keys });
+}
+
+function onPaste(event) {
+  event.preventDefault();
+  const text = event.clipboardData.getData('text/plain');
+  if (text.length > PASTE_MOST) {
+    const reason = `${text.length} characters are too long to paste; ${PASTE_MOST} are taken at once.`;
+    update({ failure: new Notice('Not pasted.', reason) });
+  } else if (text && hasControl()) send({ type: 'paste', text });
+}
+
+function onFocusChange(event) {
+  painter.focused = event.type === 'focus';
+  grid.dirty.add(grid.cursor.row);
+  painter.paint();
 }
 
 // The hidden field lies over the cursor, so that an IME opens its window there.
@@ -211,63 +238,6 @@ function placeField() {
   field.style.top = `${grid.cursor.row * painter.height * scale}px`;
   field.style.font = `${Math.max(11, fontSize * scale)}px/1.3 var(--mono)`; // readable over a small picture, too
   field.style.height = `${Math.max(15, painter.height * scale)}px`;
-}
-
-// -- mouse ---------------------------------------------------------------------------------------------------------
-
-function bindMouse() {
-  const cell = (event) => {
-    const box = canvas.getBoundingClientRect();
-    return painter.cellAt(event.clientX - box.left, event.clientY - box.top);
-  };
-  const forNeovim = (event) => hasControl() && grid.mouse && !event.shiftKey;
-  canvas.addEventListener('pointerdown', (event) => {
-    if (hasControl()) { event.preventDefault(); field.focus({ preventScroll: true }); }
-    canvas.setPointerCapture(event.pointerId);
-    const at = cell(event);
-    dragging = { kind: forNeovim(event) ? 'neovim' : 'selection', at };
-    if (dragging.kind === 'neovim') send(mouse(event, 'press', at));
-    else select(at, at);
-  });
-  canvas.addEventListener('pointermove', (event) => {
-    if (!dragging) return;
-    const at = cell(event);
-    if (at.row === dragging.at.row && at.col === dragging.at.col) return;
-    dragging.at = at;
-    if (dragging.kind === 'neovim') send(mouse(event, 'drag', at, ['left', 'right', 'middle'][Math.log2(event.buttons & 7) | 0]));
-    else select(painter.selection.from, at);
-  });
-  canvas.addEventListener('pointerup', (event) => {
-    if (dragging?.kind === 'neovim') send(mouse(event, 'release', cell(event)));
-    else if (painter.selection && same(painter.selection)) select(null);
-    dragging = null;
-  });
-  canvas.addEventListener('contextmenu', (event) => { if (hasControl()) event.preventDefault(); });
-  let wheel = 0;
-  area.addEventListener('wheel', (event) => {
-    if (!hasControl() || event.ctrlKey) return;
-    event.preventDefault();
-    wheel += event.deltaMode === 1 ? event.deltaY : event.deltaY / 40;
-    for (; Math.abs(wheel) >= 1; wheel -= Math.sign(wheel)) send(mouse(event, wheel > 0 ? 'down' : 'up', cell(event), 'wheel'));
-  }, { passive: false });
-  document.addEventListener('pointerdown', (event) => { if (painter.selection && !area.contains(event.target)) select(null); });
-  document.addEventListener('copy', (event) => {
-    if (!painter.selection) return;
-    event.clipboardData.setData('text/plain', painter.selectedText());
-    event.preventDefault();
-  });
-}
-
-const same = ({ from, to }) => from.row === to.row && from.col === to.col;
-
-function select(from, to) {
-  painter.selection = from ? { from, to } : null;
-  grid.all();
-  painter.paint();
-}
-
-function copy() {
-  navigator.clipboard?.writeText(painter.selectedText()).catch(() => {});
 }
 
 // -- size ----------------------------------------------------------------------------------------------------------
