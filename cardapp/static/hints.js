@@ -1,4 +1,4 @@
-// Three hints of the first visit, in the order of a lesson: move, answer, sync. Each goes for good once it was followed.
+// Three hints for the first visit, in the order of a lesson: move, answer, sync. One that was followed is not shown again.
 
 import { button, element, fill, $ } from './dom.js';
 import { state, subscribe } from './state.js';

@@ -22,8 +22,15 @@ const ACTIONS = {
   dismiss: () => dismiss(),
 };
 const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
-// While the editor has the keyboard, only these are the page's.
+// The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
+
+// Where a key has a meaning of its own. Code that the keyboard reached is scrolled by the arrows.
+const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
+const TAKES_ARROWS = '[role=tree], [role=tab], [role=separator], .source:focus-visible';
+const OWN_KEYS = {
+  Enter: TAKES_ENTER, ArrowLeft: TAKES_ARROWS, ArrowRight: TAKES_ARROWS, ArrowUp: TAKES_ARROWS, ArrowDown: TAKES_ARROWS,
+};
 
 export function start() {
   addEventListener('keydown', onKey, true);
@@ -33,14 +40,14 @@ export function start() {
 function onKey(event) {
   if (event.isComposing) return;
   const typing = event.composedPath()[0];
-  const inEditor = typing instanceof Element && typing.closest?.('#editor') && typing.localName === 'textarea';
-  const inField = typing instanceof Element && /^(input|textarea|select)$/.test(typing.localName) && !inEditor && typing.type !== 'checkbox';
-  const shortcut = state.keyboard.shortcuts.find((each) => each.scope === 'page' && each.keys.some((keys) => matches(event, keys)));
+  const isElement = typing instanceof Element;
+  const inEditor = isElement && typing.closest('#editor') && typing.localName === 'textarea';
+  const inField = isElement && /^(input|textarea|select)$/.test(typing.localName) && !inEditor && typing.type !== 'checkbox';
+  const shortcut = state.keyboard.shortcuts.find(({ scope, keys }) => scope === 'page' && keys.some((each) => matches(event, each)));
   if (!shortcut || (inEditor && state.viewer.viewer.editor.control && !ALWAYS.has(shortcut.action))) return;
   const plain = !event.ctrlKey && !event.altKey && !event.metaKey && !/^F\d+$/.test(event.key);
   if (inField && plain && event.key !== 'Escape') return;
-  if (plain && event.key === 'Enter' && typing instanceof Element && typing.closest('button, a, summary, [role=tab], [role=treeitem]')) return;
-  if (plain && event.key.startsWith('Arrow') && typing instanceof Element && typing.closest('[role=tree], [role=tab], [role=separator]')) return;
+  if (plain && isElement && event.key in OWN_KEYS && typing.closest(OWN_KEYS[event.key])) return;
   if (shortcut.action === 'dismiss' && !$('keyboard').open && !state.failure) return; // a field's own Escape
   const run = ACTIONS[shortcut.action];
   if (!run || ($('keyboard').open && !['help', 'dismiss'].includes(shortcut.action))) return;
@@ -54,7 +61,8 @@ export function matches(event, keys) {
   const parts = keys.split('+');
   const name = parts.pop();
   const shift = name === '?' ? event.shiftKey : parts.includes('Shift');
-  if (event.ctrlKey !== parts.includes('Ctrl') || event.altKey !== parts.includes('Alt') || event.shiftKey !== shift || event.metaKey) return false;
+  if (event.ctrlKey !== parts.includes('Ctrl') || event.altKey !== parts.includes('Alt')) return false;
+  if (event.shiftKey !== shift || event.metaKey) return false;
   if (event.key === name) return true;
   const code = CODES[name] || (/^[0-9]$/.test(name) ? `Digit${name}` : /^[A-Z]$/.test(name) ? `Key${name}` : null);
   return code !== null && event.code === code;
@@ -73,17 +81,25 @@ function dismiss() {
 function toggleOverlay() {
   const dialog = $('keyboard');
   if (dialog.open) return dialog.close();
-  const rows = (scope) => state.keyboard.shortcuts.filter((each) => each.scope === scope).map((each) => element('tr', {},
-    element('td', {}, ...each.keys.flatMap((keys, at) => [at ? ' or ' : '', chord(keys)])), element('td', {}, each.description)));
   dialog.replaceChildren(
-    element('div', { class: 'panel-head' }, element('h2', {}, 'Keyboard'), element('span', { class: 'space' }), button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' })),
+    element('div', { class: 'panel-head' }, element('h2', {}, 'Keyboard'), element('span', { class: 'space' }),
+      button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' })),
     element('div', { class: 'two' },
-      element('section', {}, element('h3', {}, 'On the page'), element('table', {}, element('tbody', {}, ...rows('page')))),
-      element('section', {}, element('h3', {}, 'In the editor'), element('table', {}, element('tbody', {}, ...rows('editor'))),
-        element('p', { class: 'quiet' }, 'While the editor has the keyboard, every key goes to Neovim, except F8, which takes the keyboard back, and Ctrl+`, which draws the editor again. Shift and dragging selects text in the editor’s picture; Ctrl+Shift+C copies it.'))));
+      element('section', {}, element('h3', {}, 'On the page'), shortcuts('page')),
+      element('section', {}, element('h3', {}, 'In the editor'), shortcuts('editor'), element('p', { class: 'quiet' }, EDITOR_KEYS))));
   dialog.showModal();
 }
 
+const EDITOR_KEYS = 'While the editor has the keyboard, every key goes to Neovim, except F8, which takes the keyboard back, and '
+  + 'Ctrl+`, which draws the editor again. Shift and dragging selects text in the editor’s picture; Ctrl+Shift+C copies it.';
+
+function shortcuts(scope) {
+  const rows = state.keyboard.shortcuts.filter((each) => each.scope === scope).map(({ keys, description }) => element('tr', {},
+    element('td', {}, ...keys.flatMap((each, at) => [at ? ' or ' : '', chord(each)])), element('td', {}, description)));
+  return element('table', {}, element('tbody', {}, ...rows));
+}
+
 function chord(keys) {
-  return element('span', {}, ...keys.split('+').flatMap((part, at) => [at ? '+' : '', element('kbd', {}, part === 'Backtick' ? '`' : part.replace('Arrow', '').replace('Enter', '⏎'))]));
+  const label = (part) => (part === 'Backtick' ? '`' : part.replace('Arrow', '').replace('Enter', '⏎'));
+  return element('span', {}, ...keys.split('+').flatMap((part, at) => [at ? '+' : '', element('kbd', {}, label(part))]));
 }

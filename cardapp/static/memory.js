@@ -7,32 +7,37 @@ import { $, button, element, fill, sentence } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
 let reading = null;
+let readAt = ''; // the checkpoint that `reading` shows
 let asked = 0;
 let wholeArena = false;
 
 export function start() {
   subscribe((changed) => {
-    if (['viewer', 'control', 'revealed', 'teacher', 'last'].some((name) => changed.has(name))) show(changed.has('control') || changed.has('last'));
+    if (['viewer', 'control', 'revealed', 'teacher', 'catalog'].some((name) => changed.has(name))) show();
   });
-  show(true);
+  show();
 }
 
-async function show(renew) {
+// A change of the control state that is only of the view or the position needs no other reading.
+function checkpoint() {
+  const { sync, key, revision, card_revision: card } = state.control;
+  return JSON.stringify([sync, key, revision, card]);
+}
+
+async function show() {
   const { visible } = state.viewer.viewer.allocator;
   $('memory').hidden = !visible;
   if (!visible) {
     reading = null;
     return;
   }
-  if (renew || !reading) {
+  if (!reading || readAt !== checkpoint()) {
     const number = ++asked;
-    try {
-      const answer = await get('/api/allocator');
-      if (number !== asked) return;
-      reading = answer;
-    } catch (failure) {
-      reading = { available: false, reason: failure.message, values: {} };
-    }
+    readAt = checkpoint();
+    const answer = await get('/api/allocator').catch((failure) => ({ reason: failure.message, hasFailed: true }));
+    if (number !== asked) return;
+    reading = answer;
+    if (answer.hasFailed) readAt = ''; // the next change leads to another attempt
   }
   render();
 }
@@ -43,7 +48,8 @@ function render() {
   const phase = item && state.catalog.item(key.split('/').slice(0, 3).join('/'));
   const head = element('div', { class: 'panel-head' }, element('h2', {}, 'Memory'),
     element('span', { class: 'quiet', dir: 'auto' }, item ? `${phase.title} › ${state.catalog.item(stepOf(key)).title}` : ''),
-    element('span', { class: 'space' }), button('×', toggleMemory, { class: 'icon', 'aria-label': 'Hide the memory (Alt+6)', title: 'Hide (Alt+6)' }));
+    element('span', { class: 'space' }),
+    button('×', toggleMemory, { class: 'icon', 'aria-label': 'Hide the memory (Alt+6)', title: 'Hide (Alt+6)' }));
   const body = [];
   if (reading.reason) body.push(element('p', { class: 'quiet' }, sentence(reading.reason)));
   const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
@@ -63,13 +69,21 @@ function arena({ allocator, difference }) {
   const added = new Set((difference?.added || []).map(identity));
   const near = nearEnd(allocator);
   const end = wholeArena ? size : near;
-  const strip = element('div', { class: `strip${end < size ? ' cut' : ''}`, role: 'list', 'aria-label': `Arena of ${size} bytes` },
+  const cut = end < size ? ' cut' : '';
+  const strip = element('div', { class: `strip${cut}`, role: 'list', 'aria-label': `Arena of ${size} bytes` },
     ...zones(allocator, added).map((zone) => drawn(zone, end)),
     mark('pointer', used, end, `next free ${hex(allocator.allocation_pointer)}`),
     high !== null && high !== used ? mark('high', high, end, `high water ${high}`) : null);
-  const toggle = near < size
-    ? button(wholeArena ? 'Used part only' : `Whole arena, ${size} bytes`, () => { wholeArena = !wholeArena; render(); }, { class: 'link quiet' }) : null;
-  return [strip, scale(end), element('p', { class: 'quiet cut-note' }, toggle), change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+  const note = element('p', { class: 'quiet cut-note' }, near < size ? extentButton(size) : null);
+  return [strip, scale(end), note, change(difference), figures(allocator), blockTable(allocator.blocks, added)];
+}
+
+function extentButton(size) {
+  const toggle = () => {
+    wholeArena = !wholeArena;
+    render();
+  };
+  return button(wholeArena ? 'Used part only' : `Whole arena, ${size} bytes`, toggle, { class: 'link quiet' });
 }
 
 // Where a strip of the used part ends: a power of two with room behind what was ever used; the arena's size if that
@@ -86,7 +100,8 @@ function zones({ size, used, blocks }, added) {
   let end = 0;
   for (const block of blocks) {
     if (block.padding) found.push({ kind: 'padding', from: end, size: block.padding, name: 'padding' });
-    found.push({ kind: 'used', from: block.offset, size: block.size, name: block.label ?? `block at ${block.offset}`, isNew: added.has(identity(block)) });
+    const name = block.label ?? `block at ${block.offset}`;
+    found.push({ kind: 'used', from: block.offset, size: block.size, name, isNew: added.has(identity(block)) });
     end = block.offset + block.size;
   }
   if (used > end) found.push({ kind: 'used', from: end, size: used - end, name: 'used' });
@@ -96,17 +111,23 @@ function zones({ size, used, blocks }, added) {
 
 function drawn(zone, end) {
   return element('div', {
-    class: `zone ${zone.kind}${zone.isNew ? ' new' : ''}`, role: 'listitem', title: `${zone.name}: ${zone.size} bytes at offset ${zone.from}`,
+    class: `zone ${zone.kind}${zone.isNew ? ' new' : ''}`, role: 'listitem',
+    title: `${zone.name}: ${zone.size} bytes at offset ${zone.from}`,
     style: `left:${share(zone.from, end)};width:${share(Math.min(zone.size, end - zone.from), end)}`,
   }, element('span', { class: 'name', dir: 'auto' }, zone.name), element('span', { class: 'bytes' }, `${zone.size} B`));
 }
 
 function blockTable(blocks, added) {
   if (!blocks.length) return null;
-  const heads = ['Block', 'Offset', 'Size', 'Padding before'];
-  return element('table', { class: 'values blocks' }, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
-    element('tbody', {}, ...blocks.map((block) => element('tr', {}, element('th', { scope: 'row', dir: 'auto' }, block.label ?? '—', added.has(identity(block)) ? element('span', { class: 'tag' }, 'new') : null),
-      ...[block.offset, block.size, block.padding].map((number) => element('td', {}, String(number)))))));
+  const rows = blocks.map((block) => element('tr', {},
+    element('th', { scope: 'row', dir: 'auto' }, block.label ?? '—', added.has(identity(block)) ? element('span', { class: 'tag' }, 'new') : null),
+    ...[block.offset, block.size, block.padding].map((number) => element('td', {}, String(number)))));
+  return table('values blocks', ['Block', 'Offset', 'Size', 'Padding before'], rows);
+}
+
+function table(kind, heads, rows) {
+  const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
+  return element('table', { class: kind }, element('thead', {}, head), element('tbody', {}, ...rows));
 }
 
 const identity = (block) => `${block.offset} ${block.size} ${block.label}`;
@@ -114,7 +135,8 @@ const share = (part, whole) => `${whole ? (100 * part) / whole : 0}%`;
 const hex = (address) => `0x${BigInt(address).toString(16)}`;
 
 function mark(kind, offset, size, text) {
-  return element('div', { class: `mark ${kind}${offset > size * 0.6 ? ' left' : ''}`, style: `left:${share(offset, size)}` }, element('span', {}, text));
+  const side = offset > size * 0.6 ? ' left' : '';
+  return element('div', { class: `mark ${kind}${side}`, style: `left:${share(offset, size)}` }, element('span', {}, text));
 }
 
 function scale(size) {
@@ -130,7 +152,8 @@ function figures(allocator) {
     ['Free', `${allocator.free} bytes`], ['Base', hex(allocator.base)], ['Next free', hex(allocator.allocation_pointer)],
     ['High water', allocator.high_water === null ? null : `${allocator.high_water} bytes`],
   ];
-  return element('dl', { class: 'figures' }, ...rows.filter((row) => row[1] !== null).flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
+  const known = rows.filter(([, value]) => value !== null);
+  return element('dl', { class: 'figures' }, ...known.flatMap(([name, value]) => [element('dt', {}, name), element('dd', {}, value)]));
 }
 
 function change(difference) {
@@ -145,15 +168,15 @@ function change(difference) {
 
 const signed = (number) => (number > 0 ? `+${number}` : `−${-number}`);
 
-// The checkpoint's values; one that was another at the checkpoint before shows that too.
+// The checkpoint's values, and beside one that has changed its value at the checkpoint before.
 function values({ values: found, previous_values: before }) {
   const names = Object.keys(found || {});
   if (!names.length) return null;
   const text = (value) => value.value ?? value.error;
   const changed = new Set(names.filter((name) => before[name] && text(before[name]) !== text(found[name])));
-  const heads = ['Expression', 'Value', ...(changed.size ? ['Before'] : [])];
-  return element('table', { class: 'values' }, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
-    element('tbody', {}, ...names.map((name) => element('tr', { class: changed.has(name) ? 'changed' : '' }, element('th', { scope: 'row' }, element('code', {}, name)),
-      element('td', {}, element('code', {}, text(found[name]))),
-      changed.size ? element('td', {}, changed.has(name) ? element('code', {}, text(before[name])) : null) : null))));
+  const rows = names.map((name) => element('tr', { class: changed.has(name) ? 'changed' : '' },
+    element('th', { scope: 'row' }, element('code', {}, name)),
+    element('td', {}, element('code', {}, text(found[name]))),
+    changed.size ? element('td', {}, changed.has(name) ? element('code', {}, text(before[name])) : null) : null));
+  return table('values', ['Expression', 'Value', ...(changed.size ? ['Before'] : [])], rows);
 }
