@@ -2,22 +2,36 @@
 // the state; the views follow.
 
 import { get, Notice, post, put, Refusal } from './api.js';
+import { dropDraft } from './drafts.js';
 import { Catalog, state, stepOf, update } from './state.js';
 
 const ACTOR = 'page';
 const FIELDS = ['task_id', 'block_id', 'phase_id', 'step_id'];
 
-export async function load() {
+async function read() {
   const [all, catalog, keyboard, progress] = await Promise.all([
     get('/api/state'), get('/api/navigation/catalog'), get('/api/keyboard'), get('/api/progress'),
   ]);
-  update({
+  return {
     identity: all.identity, session: all.session, navigation: all.navigation, viewer: all.viewer,
     control: all.control, last: all.checkpoint.last, catalog: new Catalog(catalog), keyboard, progress,
-  });
+  };
+}
+
+export async function load() {
+  update(await read());
   const unsaved = sessionStorage.getItem('unsaved-view');
   if (unsaved) view(JSON.parse(unsaved));
   sessionStorage.removeItem('unsaved-view');
+  if (unsent.length) resend();
+}
+
+// The card's files have changed. This tab keeps its scroll and scale; another card begins as a page that is opened.
+export async function reload() {
+  const { viewer, control, ...rest } = await read(); // /api/live has sent a newer control state perhaps
+  if (rest.identity.uuid !== state.identity.uuid) location.reload();
+  update(rest);
+  takeView(viewer);
 }
 
 // -- navigation ----------------------------------------------------------------------------------------------------
@@ -117,6 +131,15 @@ export async function reset() {
   refresh();
 }
 
+// Put the editor's cursor on the line at which a replay stopped.
+export async function openLine(line) {
+  try {
+    await put('/api/editor/cursor', { row: line, column: 0 });
+  } catch (failure) {
+    update({ failure: new Notice('Not opened.', failure.message) });
+  }
+}
+
 export async function redraw(size) {
   try {
     await post('/api/editor/redraw', { actor: ACTOR, ...size });
@@ -125,45 +148,72 @@ export async function redraw(size) {
   }
 }
 
-// What a finished replay changes besides the control state, which comes by itself and would be overtaken here.
+// What the end of a replay changes besides the control state. That is taken from /api/live alone: an answer to a request
+// made here could be older.
 export async function refresh() {
-  const [progress, session] = await Promise.all([get('/api/progress'), get('/api/state').then((all) => all.session)]).catch(() => []);
-  if (progress) update({ progress, session });
+  const requests = [get('/api/progress'), get('/api/state')];
+  const [progress, all] = await Promise.all(requests).catch(() => []);
+  if (progress) update({ progress, session: all.session });
 }
 
 // -- the view ------------------------------------------------------------------------------------------------------
 
-let pending = {};
+const SAVE_MS = 250;
+let pending = {}; // the changes that were not sent yet
+let sent = {}; // the changes of the request under way
+let saving = Promise.resolve();
 let timer = 0;
+
+const isEmpty = (patch) => !Object.keys(patch).length;
+const putView = (patch, options) => put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
 
 // Change a part of the viewer state here at once, and on the service a moment later (flags without delay).
 export function view(patch) {
   update({ viewer: merged(state.viewer, patch) });
   pending = merged(pending, patch);
   clearTimeout(timer);
-  const isFlag = 'viewer' in patch;
-  timer = setTimeout(() => save(), isFlag ? 0 : 250);
+  timer = setTimeout(save, 'viewer' in pending ? 0 : SAVE_MS);
 }
 
-// What is not saved when the page goes is sent once more by the next load, which may be faster than this request.
+// What is not saved when the page is left is sent again by the next load, which may be faster than this request.
 export function leave() {
-  if (!Object.keys(pending).length) return;
-  sessionStorage.setItem('unsaved-view', JSON.stringify(pending));
-  save({ keepalive: true });
+  const unsaved = merged(sent, pending);
+  if (isEmpty(unsaved)) return;
+  sessionStorage.setItem('unsaved-view', JSON.stringify(unsaved));
+  putView(unsaved, { keepalive: true }).catch(() => {});
 }
 
-export async function save(options) {
+// One request at a time, so that an earlier value never arrives after a later one.
+function save() {
   clearTimeout(timer);
-  if (!Object.keys(pending).length) return;
-  const patch = pending;
-  pending = {};
+  saving = saving.then(savePending);
+}
+
+async function savePending() {
+  if (isEmpty(pending)) return;
+  [sent, pending] = [pending, {}];
   try {
-    const viewer = await put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
-    update({ viewer: { ...state.viewer, revision: viewer.revision, viewer: viewer.viewer } });
+    const saved = await putView(sent);
+    sent = {};
+    takeView(saved);
   } catch (failure) {
-    if (failure instanceof Refusal) update({ failure: new Notice('View not saved.', failure.message) });
-    else pending = merged(patch, pending); // until the service answers again
+    const isRefused = failure instanceof Refusal;
+    if (!isRefused) pending = merged(sent, pending); // until the service answers again
+    sent = {};
+    if (!isRefused) return;
+    update({ failure: new Notice('View not saved.', failure.message) });
+    await get('/api/viewer/state').then(takeView).catch(() => {});
   }
+}
+
+// Take over the flags and the page of the stored view. Scroll and scale belong to each tab, so a scroll in one tab moves
+// no other. Changes that are not saved yet stay.
+export function takeView(stored) {
+  if (stored.revision < state.viewer.revision) return;
+  const { page_index } = stored.scroll;
+  const scroll = page_index === state.viewer.scroll.page_index ? {} : { page_index, sheet_scroll_top: 0, x: 0, y: 0 };
+  const taken = merged(state.viewer, { scroll, viewer: stored.viewer, revision: stored.revision });
+  update({ viewer: merged(merged(taken, sent), pending) });
 }
 
 export function merged(base, patch) {
@@ -194,6 +244,7 @@ export function reveal(step) {
 
 export async function answer(step, text) {
   update({ answers: new Map(state.answers).set(step, text) });
+  dropDraft(`answer ${step}`);
   reveal(step);
   await record('x-answer', step, text);
 }
@@ -203,25 +254,30 @@ export async function showValues(step) {
   await record('x-revealed', step, 'The values were shown without an answer.');
 }
 
-let unsent = [];
+let unsent = JSON.parse(sessionStorage.getItem('unsent-events') || '[]');
 
-// Without the service an event waits until it answers again.
+function setUnsent(events) {
+  unsent = events;
+  sessionStorage.setItem('unsent-events', JSON.stringify(unsent));
+}
+
+// Without the service an event waits until the service answers again.
 async function record(kind, key, text) {
   try {
     await post('/api/events', { kind, key, text, actor: ACTOR });
   } catch (failure) {
     if (failure instanceof Refusal) update({ failure: new Notice('Not recorded.', failure.message) });
-    else unsent.push([kind, key, text]);
+    else setUnsent([...unsent, [kind, key, text]]);
   }
 }
 
-// The service answers again: what it missed.
-export function resend() {
-  const events = unsent;
-  unsent = [];
-  for (const event of events) record(...event);
+// The service answers again: send what it did not get, the events in their order.
+export async function resend() {
   save();
   refresh();
+  const events = unsent;
+  setUnsent([]);
+  for (const event of events) await record(...event);
 }
 
 export async function approve(step, note) {
@@ -229,6 +285,7 @@ export async function approve(step, note) {
   const status = item.status === 'approved' ? 'pending' : 'approved';
   try {
     await put(`/api/progress/${item.id}`, { status, note: note ?? item.note, actor: ACTOR });
+    dropDraft(`note ${step}`);
     update({ progress: await get('/api/progress') });
   } catch (failure) {
     update({ failure: new Notice('Not saved.', failure.message) });

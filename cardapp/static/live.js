@@ -1,74 +1,100 @@
 // The control state as it changes: from the WebSocket /api/live, else by polling. A second page, the editor and other
 // clients change the same state, so each difference is fetched here.
 
-import { get } from './api.js';
-import { load, merged, refresh, resend, reveal, save, show } from './actions.js';
+import { get, Notice, Refusal } from './api.js';
+import { refresh, reload, resend, reveal, show, takeView } from './actions.js';
 import { state, stepOf, update } from './state.js';
 
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
+const POLL_MS = 1000;
 let failures = 0;
-let poll = 0;
+let isOpen = false;
+let isPolling = false;
 
 export function connect() {
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
   const socket = new WebSocket(`${scheme}://${location.host}/api/live`, 'card-live.v1');
   socket.onopen = () => {
+    isOpen = true;
     if (failures) resend();
     failures = 0;
-    clearInterval(poll);
-    update({ connected: true });
+    setConnected(true);
   };
   socket.onmessage = (message) => follow(JSON.parse(message.data));
   socket.onclose = () => {
+    isOpen = false;
     failures += 1;
-    if (failures > 1) {
-      clearInterval(poll);
-      poll = setInterval(pollOnce, 1000);
-      pollOnce();
-    }
+    if (failures > 1 && !isPolling) poll();
     setTimeout(connect, RETRY_MS[Math.min(failures, RETRY_MS.length) - 1]);
   };
 }
 
-async function pollOnce() {
+// One request at a time, until the WebSocket is open again. Its messages are newer than an answer that comes after it
+// was opened.
+async function poll() {
+  isPolling = true;
+  while (!isOpen) {
+    try {
+      const control = await get('/api/control/state');
+      if (isOpen) break;
+      if (!state.connected) resend();
+      setConnected(true);
+      follow(control);
+    } catch {
+      if (!isOpen) setConnected(false);
+    }
+    await new Promise((resolve) => { setTimeout(resolve, POLL_MS); });
+  }
+  isPolling = false;
+}
+
+function setConnected(connected) {
+  if (state.connected !== connected) update({ connected });
+}
+
+let newest = null; // the control state that came last
+let taken = null; // the last one whose changes were all fetched
+let isFollowing = false;
+
+// Changes that come while others are fetched are fetched afterwards, together.
+async function follow(control) {
+  taken ??= state.control;
+  newest = control;
+  update({ control });
+  takePosition(control); // at once: it needs no request
+  if (isFollowing) return;
+  isFollowing = true;
   try {
-    const control = await get('/api/control/state');
-    update({ connected: true });
-    await follow(control);
-  } catch {
-    update({ connected: false });
+    while (taken !== newest) {
+      const next = newest;
+      await take(next, taken);
+      taken = next;
+    }
+  } catch (failure) {
+    // `taken` stays, so the next control state leads to another attempt.
+    if (failure instanceof Refusal) update({ failure: new Notice('Not up to date.', failure.message) });
+  } finally {
+    isFollowing = false;
   }
 }
 
-async function follow(control) {
-  const before = state.control;
-  update({ control });
-  if (!before) return;
-  const tasks = [];
+async function take(control, before) {
   if (control.card_revision !== before.card_revision) {
-    await load();
-    update({ cardChanged: control.card_revision });
+    await reload();
     return;
   }
-  if (control.navigation_revision > state.navigation.revision) takePosition(control);
-  if (control.viewer_revision !== state.viewer.revision) tasks.push(takeViewer(control.viewer_revision));
-  const ended = control.checkpoint?.operation_id !== before.checkpoint?.operation_id || control.checkpoint?.state !== before.checkpoint?.state;
-  if (ended && control.checkpoint?.state !== 'running') tasks.push(takeResult(), refresh());
+  const tasks = [];
+  if (control.viewer_revision !== state.viewer.revision) tasks.push(get('/api/viewer/state').then(takeView));
+  const last = control.checkpoint;
+  const hasChanged = last?.operation_id !== before.checkpoint?.operation_id || last?.state !== before.checkpoint?.state;
+  if (hasChanged && last?.state !== 'running') tasks.push(takeResult(), refresh());
   await Promise.all(tasks);
 }
 
 function takePosition({ position_key: key, navigation_revision: revision }) {
-  const { level } = state.catalog.item(key);
-  show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: level } });
-}
-
-// Flags and the page are taken over; scroll and scale belong to each tab, so that two tabs never echo each other.
-async function takeViewer() {
-  await save();
-  const viewer = await get('/api/viewer/state');
-  const scroll = { ...state.viewer.scroll };
-  if (viewer.scroll.page_index !== scroll.page_index) Object.assign(scroll, { page_index: viewer.scroll.page_index, sheet_scroll_top: 0, x: 0, y: 0 });
-  update({ viewer: merged(state.viewer, { scroll, viewer: viewer.viewer, revision: viewer.revision }) });
+  const item = state.catalog.item(key);
+  if (!item || revision <= state.navigation.revision) return;
+  show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: item.level } });
 }
 
 async function takeResult() {

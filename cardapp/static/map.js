@@ -4,7 +4,7 @@ import { get } from './api.js';
 import { go } from './actions.js';
 import { $, button, element } from './dom.js';
 import { marks } from './outline.js';
-import { state, stepOf, subscribe } from './state.js';
+import { keyOf, state, stepOf, subscribe } from './state.js';
 
 let shown = null; // the key whose diagram is drawn
 let scale = 1;
@@ -21,7 +21,7 @@ export function start() {
       button('+', () => zoom(1.25), { class: 'icon', 'aria-label': 'Zoom into the map' })),
     element('div', { class: 'map-view', id: 'map', tabindex: 0, role: 'group', 'aria-label': 'Activity diagram' }));
   $('map').addEventListener('click', onClick);
-  $('map').addEventListener('wheel', (event) => { if (event.ctrlKey) { event.preventDefault(); zoom(event.deltaY < 0 ? 1.1 : 1 / 1.1); } }, { passive: false });
+  $('map').addEventListener('wheel', onWheel, { passive: false });
   pan($('map'));
   document.addEventListener('map', (event) => { isVisible = event.detail; render(); });
   subscribe((changed) => { if (['navigation', 'progress', 'catalog'].some((name) => changed.has(name))) render(changed.has('catalog')); });
@@ -54,16 +54,16 @@ function paint() {
   const { approved, visited } = marks();
   const { key } = state.navigation;
   const at = wholeCard ? blockOf(key) : stepOf(key) || key;
-  const all = state.progress.items.map((item) => item.key);
   for (const node of $('map').querySelectorAll('[data-key]')) {
     const own = node.dataset.key;
-    const steps = own.split('/').length >= 4 ? [own] : all.filter((step) => step.startsWith(`${own}/`));
+    const steps = own.split('/').length >= 4 ? [own] : state.catalog.stepsBelow(own);
     const done = steps.filter((step) => approved.has(step)).length;
     node.classList.toggle('current', own === at);
     if (own === at) node.setAttribute('aria-current', 'location');
     else node.removeAttribute('aria-current');
     node.classList.toggle('approved', steps.length > 0 && done === steps.length);
-    node.classList.toggle('visited', steps.length > 0 && done < steps.length && steps.some((step) => approved.has(step) || visited.has(step)));
+    const isBegun = steps.some((step) => approved.has(step) || visited.has(step));
+    node.classList.toggle('visited', isBegun && done < steps.length);
   }
   $('map').querySelector('.current')?.scrollIntoView({ block: 'nearest', inline: 'nearest' });
 }
@@ -73,18 +73,25 @@ function zoom(factor) {
   for (const drawing of $('map').querySelectorAll('svg')) drawing.style.width = `${100 * scale}%`;
 }
 
+function onWheel(event) {
+  if (!event.ctrlKey) return;
+  event.preventDefault();
+  zoom(event.deltaY < 0 ? 1.1 : 1 / 1.1);
+}
+
 function onClick(event) {
   const link = event.target.closest('a');
   if (!link) return;
   event.preventDefault();
-  go(decodeURIComponent(link.getAttribute('href').slice(1)));
+  go(keyOf(link.getAttribute('href')));
 }
 
 // Drag with the main button to move the view.
 function pan(view) {
   let from = null;
   view.addEventListener('pointerdown', (event) => {
-    if (event.button === 0 && !event.target.closest('a')) from = { x: event.clientX, y: event.clientY, left: view.scrollLeft, top: view.scrollTop };
+    if (event.button !== 0 || event.target.closest('a')) return;
+    from = { x: event.clientX, y: event.clientY, left: view.scrollLeft, top: view.scrollTop };
   });
   view.addEventListener('pointermove', (event) => {
     if (from) view.scrollTo(from.left - event.clientX + from.x, from.top - event.clientY + from.y);

@@ -13,8 +13,13 @@ let visited = new Set();
 export function start() {
   $('tab-outline').onclick = () => choose('outline');
   $('tab-map').onclick = () => choose('map');
-  for (const tab of [$('tab-outline'), $('tab-map')])
-    tab.onkeydown = (event) => { if (/^Arrow(Left|Right)$/.test(event.key)) { event.stopPropagation(); choose(tab.id === 'tab-map' ? 'outline' : 'map', true); } };
+  for (const tab of [$('tab-outline'), $('tab-map')]) {
+    tab.onkeydown = (event) => {
+      if (!/^Arrow(Left|Right)$/.test(event.key)) return;
+      event.stopPropagation();
+      choose(tab.id === 'tab-map' ? 'outline' : 'map', true);
+    };
+  }
   $('previous').onclick = () => move(-1);
   $('next').onclick = () => move(1);
   $('title').onclick = () => go('');
@@ -55,7 +60,7 @@ function render(moved = false) {
   const { total, approved: count } = state.progress.summary;
   $('tally').textContent = total ? `${count} of ${total} steps approved` : '';
   const { key } = state.navigation;
-  state.catalog.trail(key).forEach((item) => open.add(item.key));
+  for (const item of state.catalog.trail(key)) open.add(item.key);
   const active = document.activeElement?.closest?.('#tree') ? document.activeElement.dataset.key : null;
   $('tree').replaceChildren(...branch('', 1));
   const current = $('tree').querySelector('[aria-current]');
@@ -83,17 +88,11 @@ function branch(parent, level) {
 }
 
 function sign(item) {
-  const steps = item.level === DEEPEST ? [item.key] : stepsBelow(item.key);
+  const steps = item.level === DEEPEST ? [item.key] : state.catalog.stepsBelow(item.key);
   const done = steps.filter((key) => approved.has(key)).length;
   if (done === steps.length && done) return element('span', { class: 'sign done', 'aria-label': 'approved' }, '✓');
   if (done || steps.some((key) => visited.has(key))) return element('span', { class: 'sign', 'aria-label': done ? 'partly approved' : 'visited' }, '◐');
   return element('span', { class: 'sign' });
-}
-
-const below = new Map();
-function stepsBelow(key) {
-  if (!below.has(key)) below.set(key, state.progress.items.map((item) => item.key).filter((step) => step.startsWith(`${key}/`)));
-  return below.get(key);
 }
 
 function onClick(event) {
@@ -147,7 +146,8 @@ function renderTrail() {
   const title = state.catalog.item('').title;
   $('title').textContent = title;
   document.title = items.length ? `${items.at(-1).title} · ${title}` : title;
-  if (decodeURIComponent(location.hash.slice(2)) !== key) history.replaceState(null, '', key ? `#/${key}` : location.pathname + location.search);
+  const hash = key ? `#/${key}` : '';
+  if (location.hash !== hash) history.replaceState(null, '', hash || location.pathname + location.search);
 }
 
 // -- search --------------------------------------------------------------------------------------------------------
@@ -166,16 +166,24 @@ async function search() {
     list.hidden = true;
     return;
   }
-  const { matches } = await get(`/api/search?text=${encodeURIComponent(text.slice(0, 200))}`).catch((failure) => ({ matches: [{ key: null, excerpt: failure.message }] }));
+  let rows;
+  try {
+    const { matches } = await get(`/api/search?text=${encodeURIComponent(text.slice(0, 200))}`);
+    rows = matches.length ? matches.map(match) : [notFound(`Nothing in this card contains “${text}”.`)];
+  } catch (failure) {
+    rows = [notFound(failure.message)];
+  }
   if ($('search').value.trim() !== text) return;
   list.hidden = false;
-  list.replaceChildren(...(matches.length ? matches.map(match) : [element('li', { class: 'none' }, `Nothing in this card contains “${text}”.`)]));
+  list.replaceChildren(...rows);
 }
 
+const notFound = (reason) => element('li', { class: 'none' }, reason);
+
 function match(found) {
-  const number = found.key && state.catalog.number.get(found.key);
-  return element('li', {}, element('button', { type: 'button', onclick: () => found.key !== null && go(found.key), class: found.kind },
-    element('span', { class: 'number' }, found.line ? `${number} · line ${found.line}` : number || ''),
+  const number = state.catalog.number.get(found.key) ?? ''; // the catalog may be older than the match
+  return element('li', {}, element('button', { type: 'button', onclick: () => go(found.key), class: found.kind },
+    element('span', { class: 'number' }, found.line ? `${number} · line ${found.line}` : number),
     element('span', { class: 'excerpt', dir: 'auto' }, found.excerpt)));
 }
 

@@ -10,7 +10,7 @@ import * as live from './live.js';
 import * as map from './map.js';
 import * as memory from './memory.js';
 import * as outline from './outline.js';
-import { state, stepOf, subscribe, update } from './state.js';
+import { keyOf, state, stepOf, subscribe, update } from './state.js';
 import * as status from './status.js';
 import * as worksheet from './worksheet.js';
 
@@ -36,7 +36,7 @@ async function start() {
 
 // `#/task/block/…` (links of the reports) or `#task/block/…` opens that position; true when it is another one.
 async function openAddress() {
-  const key = named(location.hash.replace(/^#\/?/, ''));
+  const key = keyOf(location.hash);
   if (!location.hash || key === state.navigation.key) return false;
   if (state.catalog.item(key)) {
     await go(key);
@@ -47,23 +47,20 @@ async function openAddress() {
   return false;
 }
 
-// A percent sign of somebody's own making need not encode anything.
-function named(text) {
-  try {
-    return decodeURIComponent(text);
-  } catch {
-    return text;
-  }
-}
-
+// Each of these events revealed the values of its step, for good: a later sync that failed covers nothing again.
 async function restoreAnswers() {
-  const ready = state.progress.items.filter((item) => item.last_result?.state === 'ready').map((item) => item.key);
-  const [answers, revealed] = await Promise.all([events('x-answer'), events('x-revealed')]).catch(() => [[], []]);
-  const own = (event) => event.card.id === state.identity.id;
-  update({
-    answers: new Map([...answers.filter(own).map((event) => [stepOf(event.key), event.data.text]), ...state.answers]),
-    revealed: new Set([...ready, ...[...answers, ...revealed].filter(own).map((event) => stepOf(event.key)), ...state.revealed]),
-  });
+  const kinds = ['x-answer', 'x-revealed', 'checkpoint.ready'];
+  try {
+    const found = await Promise.all(kinds.map(events));
+    const [answers, ...others] = found.map((list) => list.filter((event) => event.card.id === state.identity.id));
+    const steps = [...answers, ...others.flat()].map((event) => stepOf(event.key));
+    update({
+      answers: new Map([...answers.map((event) => [stepOf(event.key), event.data.text]), ...state.answers]),
+      revealed: new Set([...steps, ...state.revealed]),
+    });
+  } catch (failure) {
+    update({ failure: new Notice('Earlier answers not read.', failure.message) });
+  }
 }
 
 function bind() {

@@ -1,4 +1,4 @@
-// What the page knows, in one object, and who is told of a change. Views read `state` and never change it.
+// The page's state in one object, and the listeners that are called after a change. Views read it and never change it.
 
 export const state = {
   identity: null,
@@ -44,6 +44,7 @@ export class Catalog {
       else this.children.set(item.parent, [item]);
     }
     this.pages = answer.items.filter((item) => item.level === 'block');
+    this.steps = new Map(); // key -> the keys of the steps below it, once they were asked for
     this.number = new Map([['', '']]);
     for (const [parent, siblings] of this.children)
       siblings.forEach((item, at) => this.number.set(item.key, `${this.number.get(parent) || ''}${parent ? '.' : ''}${at + 1}`));
@@ -53,10 +54,29 @@ export class Catalog {
     return this.byKey.get(key);
   }
 
+  // The keys of the steps below an item.
+  stepsBelow(key) {
+    if (!this.steps.has(key)) {
+      const below = this.items.filter((item) => item.level === 'step' && (!key || item.key.startsWith(`${key}/`)));
+      this.steps.set(key, below.map((item) => item.key));
+    }
+    return this.steps.get(key);
+  }
+
   // From the task down to the item.
   trail(key) {
     const parts = key ? key.split('/') : [];
     return parts.map((_, at) => this.byKey.get(parts.slice(0, at + 1).join('/')));
+  }
+}
+
+// The key that an address names, as `#/task/…` or `#task/…`. A percent sign in it need not be an encoding.
+export function keyOf(address) {
+  const text = address.replace(/^#\/?/, '');
+  try {
+    return decodeURIComponent(text);
+  } catch {
+    return text;
   }
 }
 

@@ -2,19 +2,18 @@
 // all its sheets. Zoom sets `--u`, the pixels of a millimetre, so that text stays sharp.
 
 import { get } from './api.js';
-import { answer, go, showValues, view } from './actions.js';
+import { go, view } from './actions.js';
+import { decorate } from './covers.js';
 import { $, button, element } from './dom.js';
-import { state, stepOf, subscribe } from './state.js';
+import { keyOf, state, subscribe } from './state.js';
 
 const PX_PER_MM = 794 / 210;
 const FLOW_BELOW = 680; // px: under this width a fitted sheet flows
 const FLOW_UNIT = 4.2; // px of a millimetre there: body text of 14 px
 const MARGIN = 28; // px around a sheet
-const COVERED = new Set(['machine', 'memory']);
 const cache = new Map(); // page index -> promise of its HTML
 let root, scroller, holder, style, styled;
 let shown = -1; // the page that stands in the shadow root
-let revision = null;
 let placed = { left: 0, top: 0 }; // where the page itself scrolled to last
 
 // `moved`: an address was opened, so its position is shown and not the place that was left.
@@ -35,12 +34,11 @@ export function start(moved) {
   $('zoom-out').onclick = () => zoom(1 / 1.15);
   $('fit').onclick = () => view({ viewer: { page: { fit: !state.viewer.viewer.page.fit } } });
   subscribe((changed) => {
-    if (changed.has('control') && revision !== null && state.control.card_revision !== revision) renew();
+    if (changed.has('catalog')) renew(); // the card's files have changed
     if (changed.has('viewer')) render();
     if (changed.has('navigation')) mark(true);
-    if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate();
+    if (['revealed', 'teacher', 'progress', 'last', 'answers'].some((name) => changed.has(name))) decorate(holder);
   });
-  revision = state.control.card_revision;
   render(!moved);
 }
 
@@ -51,14 +49,15 @@ const OWN_STYLE = `
 .sheet { margin-bottom: ${MARGIN}px; }
 .here { outline: calc(.5 * var(--u)) solid var(--current); outline-offset: calc(1.1 * var(--u)); border-radius: calc(.4 * var(--u)); }
 .done .tick::after { content: "✓"; position: absolute; inset: -.28em 0 0 .08em; color: var(--accent); font-size: 1.1em; }
-.cover { position: absolute; inset: 0; display: grid; place-items: center; background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px);
-  border: 1px dashed var(--rule); border-radius: 3px; }
+.cover { position: absolute; inset: 0; display: grid; place-items: center; border: 1px dashed var(--rule); border-radius: 3px;
+  background: repeating-linear-gradient(135deg, var(--panel) 0 6px, var(--paper) 6px 12px); }
 .part.covered > :not(.cover), .node.covered > .code { visibility: hidden; }
-.cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent); border: 0; border-radius: calc(1 * var(--u));
-  padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
+.cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent);
+  border: 0; border-radius: calc(1 * var(--u)); padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
 .reply { position: absolute; left: 0; right: 0; bottom: 0; display: flex; gap: calc(1.2 * var(--u)); align-items: end; }
-.reply textarea { flex: 1; resize: none; height: calc(7.2 * var(--u)); font: calc(3.1 * var(--u))/1.35 var(--text); color: var(--ink); background: var(--paper);
-  border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u)); padding: calc(1 * var(--u)) calc(1.4 * var(--u)); }
+.reply textarea { flex: 1; resize: none; height: calc(7.2 * var(--u)); font: calc(3.1 * var(--u))/1.35 var(--text);
+  color: var(--ink); background: var(--paper); border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u));
+  padding: calc(1 * var(--u)) calc(1.4 * var(--u)); }
 .part.question { min-height: calc(14 * var(--u)); }
 `;
 
@@ -68,7 +67,7 @@ function fetchPage(index) {
   if (!cache.has(index)) {
     const request = get(`/api/sheets?page=${index}`);
     cache.set(index, request);
-    request.catch(() => cache.delete(index));
+    request.catch(() => cache.get(index) === request && cache.delete(index));
   }
   return cache.get(index);
 }
@@ -76,19 +75,19 @@ function fetchPage(index) {
 const loaded = (link) => new Promise((resolve) => { link.onload = link.onerror = resolve; });
 
 async function renew() {
-  revision = state.control.card_revision;
   cache.clear();
-  const fresh = element('link', { rel: 'stylesheet', href: `/api/sheets/style.css?r=${revision}` });
+  const fresh = element('link', { rel: 'stylesheet', href: `/api/sheets/style.css?r=${state.control.card_revision}` });
   const old = style;
   style = fresh;
   styled = loaded(fresh);
   styled.then(() => old.remove());
   old.after(fresh);
   shown = -1;
+  underWay = null;
   render(true);
 }
 
-let wanted = -1;
+let underWay = null; // { index } of the page that is being fetched; another object for each attempt
 
 async function render(restore = false) {
   const { scroll } = state.viewer;
@@ -99,24 +98,27 @@ async function render(restore = false) {
   $('page-number').textContent = `Page ${index + 1} of ${state.catalog.pages.length}`;
   $('page-back').disabled = index === 0;
   $('page-on').disabled = index === state.catalog.pages.length - 1;
-  if (index === shown || index === wanted) return;
-  wanted = index;
+  if (index === shown || index === underWay?.index) return;
+  const attempt = (underWay = { index });
   try {
-    const [page] = await Promise.all([fetchPage(index), styled]); // a place means nothing before the style is there
-    if (wanted !== index) return;
-    shown = index;
-    holder.innerHTML = page.html; // made by the service from the card, every text of it escaped
-    holder.lang = document.documentElement.lang;
-    decorate();
-    fit();
-    if (restore) restorePlace();
-    else mark(true) || scrollTo(0, 0);
-    for (const near of [index + 1, index - 1]) if (near >= 0 && near < state.catalog.pages.length) fetchPage(near);
+    const [page] = await Promise.all([fetchPage(index), styled]); // without the style the sheets have no height
+    if (attempt === underWay) put(page.html, index, restore);
   } catch (failure) {
+    if (attempt !== underWay) return;
     holder.replaceChildren(element('p', { class: 'failure' }, failure.message), button('Try again', () => render(true)));
   } finally {
-    if (wanted === index) wanted = -1;
+    if (attempt === underWay) underWay = null;
   }
+}
+
+function put(html, index, restore) {
+  shown = index;
+  holder.innerHTML = html; // made by the service from the card, every text of it escaped
+  decorate(holder);
+  fit();
+  if (restore) restorePlace();
+  else if (!mark(true)) scrollTo(0, 0);
+  for (const near of [index + 1, index - 1]) if (near >= 0 && near < state.catalog.pages.length) fetchPage(near);
 }
 
 export function turn(delta) {
@@ -192,6 +194,10 @@ function scrollTo(left, top) {
 function onScroll() {
   if (shown < 0 || (scroller.scrollLeft === placed.left && scroller.scrollTop === placed.top)) return;
   placed = { left: -1, top: -1 };
+  savePlace();
+}
+
+function savePlace() {
   const top = Number(((scroller.scrollTop / unit()) * PX_PER_MM).toFixed(2));
   view({ scroll: { x: scroller.scrollLeft, y: scroller.scrollTop, sheet_scroll_top: top } });
 }
@@ -202,11 +208,12 @@ function restorePlace() {
   scrollTo(scroll.x, (scroll.sheet_scroll_top / PX_PER_MM) * unit());
 }
 
-// -- the position, the covers, the answers -------------------------------------------------------------------------
+// -- the position --------------------------------------------------------------------------------------------------
 
 const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
 
-// Outline what stands for the position; with `follow` scroll it into view. True when it stands on this page.
+// Outline what stands for the position; with `follow` scroll it into view, and save that place, so that a reload comes
+// back to it. True when it stands on this page.
 function mark(follow) {
   for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
   const { key } = state.navigation;
@@ -218,67 +225,12 @@ function mark(follow) {
   if (follow) {
     const box = found[0].getBoundingClientRect();
     const view = scroller.getBoundingClientRect();
-    if (box.top < view.top + 16 || Math.min(box.bottom, box.top + 320) > view.bottom)
+    if (box.top < view.top + 16 || Math.min(box.bottom, box.top + 320) > view.bottom) {
       scrollTo(scroller.scrollLeft, scroller.scrollTop + box.top - view.top - 48);
+      savePlace();
+    }
   }
   return true;
-}
-
-function isOpen(step) {
-  return state.teacher || !step || state.revealed.has(step);
-}
-
-function decorate() {
-  const approved = new Set(state.progress.items.filter((item) => item.status === 'approved').map((item) => item.key));
-  for (const part of holder.querySelectorAll('.part')) {
-    const { key, kind } = part.dataset;
-    const step = stepOf(key);
-    if (kind === 'step_title') part.classList.toggle('done', approved.has(key));
-    if (COVERED.has(kind)) cover(part, step, isOpen(step));
-    if (kind === 'states') for (const node of part.querySelectorAll('.node.state[data-key]')) coverState(node);
-    if (kind === 'question') reply(part, step);
-  }
-}
-
-function cover(part, step, open) {
-  const lid = part.querySelector(':scope > .cover');
-  part.classList.toggle('covered', !open);
-  if (open) lid?.remove();
-  else if (!lid) part.append(element('div', { class: 'cover' }, button('Show values', () => showValues(step))));
-  // Hidden from assistive technology too: `visibility: hidden` takes the values out of the accessibility tree.
-}
-
-// A state of the diagram lists the values of its snapshot, and names them in its title.
-function coverState(node) {
-  const { key } = node.dataset;
-  const open = isOpen(stepOf(key));
-  const title = node.querySelector('title');
-  if (!stateTitles.has(node)) stateTitles.set(node, title.textContent);
-  node.classList.toggle('covered', !open);
-  title.textContent = open ? stateTitles.get(node) : state.catalog.item(key).title;
-}
-
-const stateTitles = new WeakMap();
-
-function reply(part, step) {
-  if (!step) return;
-  const known = part.querySelector('.reply textarea');
-  if (known) {
-    known.defaultValue = state.answers.get(step) || ''; // shown unless somebody typed into the field
-    return;
-  }
-  for (const line of part.querySelectorAll('.answer')) line.style.visibility = 'hidden';
-  const field = element('textarea', { 'aria-label': 'Your answer', placeholder: 'Your answer', rows: 1 });
-  field.defaultValue = state.answers.get(step) || '';
-  const send = () => field.value.trim() && answer(step, field.value.trim());
-  field.addEventListener('keydown', (event) => {
-    event.stopPropagation(); // Enter in a text field never syncs
-    if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
-      event.preventDefault();
-      send();
-    }
-  });
-  part.append(element('form', { class: 'reply', onsubmit: (event) => { event.preventDefault(); send(); } }, field, element('button', { type: 'submit' }, 'Answer')));
 }
 
 function onClick(event) {
@@ -287,7 +239,7 @@ function onClick(event) {
     const address = link.getAttribute('href') || '';
     if (address.startsWith('#')) {
       event.preventDefault();
-      go(decodeURIComponent(address.slice(1)));
+      go(keyOf(address));
     }
     return;
   }

@@ -74,6 +74,17 @@ def test_a_reload_comes_back_to_the_same_view(tab: Tab, stage: Stage) -> None:
     until(lambda: opened.page.evaluate(place) == before, 5)
 
 
+def test_a_reload_comes_back_to_the_place_that_a_position_was_scrolled_to(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.evaluate("location.hash = '#/bump/requests/three-requests/first'")
+    becomes(opened.page, "scroller.scrollTop > 0")
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
+    before = opened.page.evaluate("scroller.scrollTop")
+    opened.page.reload()
+    opened.ready()
+    until(lambda: opened.page.evaluate("scroller.scrollTop") == before, 5)
+
+
 def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Tab, stage: Stage) -> None:
     first, second = tab(), tab()
     first.page.get_by_role("treeitem", name="Alignment").click()
