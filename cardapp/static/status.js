@@ -1,55 +1,64 @@
-// SYNC in words: the pill, what a sync found, and a refusal with the next action as a button.
+// The state of SYNC, the result of a sync, and the reason of a refusal with the next action as a button.
 
-import { approve, cancel, dismissFailure, go, reset, sync } from './actions.js';
+import { approve, cancel, dismissFailure, go, openLine, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
-import { put } from './api.js';
+import { keepDraft } from './drafts.js';
 import { state, stepOf, subscribe } from './state.js';
 
 const STAGES = ['binding', 'resetting', 'replaying', 'verifying'];
 const REASONS = {
-  source_changed: 'the card’s source changed', session_changed: 'another session was chosen', session_restarted: 'the session restarted',
-  session_lost: 'the session ended', target_ran_on: 'the program ran on', target_reset: 'the program was reset', debugger_lost: 'the debugger ended',
+  source_changed: 'the card’s source changed', session_changed: 'another session was chosen',
+  session_restarted: 'the session restarted', session_lost: 'the session ended', target_ran_on: 'the program ran on',
+  target_reset: 'the program was reset', debugger_lost: 'the debugger ended',
 };
 
 export function start() {
   $('sync').onclick = sync;
   subscribe((changed) => {
-    if (['control', 'syncing', 'connected', 'session', 'navigation'].some((name) => changed.has(name))) pill();
-    if (['failure', 'last', 'navigation', 'session', 'connected', 'progress'].some((name) => changed.has(name))) result();
-    if (['navigation', 'progress'].some((name) => changed.has(name))) stepBar();
+    const has = (...names) => names.some((name) => changed.has(name));
+    if (has('control', 'syncing', 'connected', 'session', 'navigation')) syncState();
+    if (has('failure', 'last', 'navigation', 'session', 'connected', 'progress')) result();
+    if (has('navigation', 'progress')) stepBar();
   });
-  pill();
+  syncState();
   result();
   stepBar();
 }
 
-function pill() {
-  const { control, connected } = state;
-  const place = $('pill');
-  let kind = 'off';
-  const words = [];
-  const running = control.checkpoint?.state === 'running';
-  if (!connected) words.push('SYNC OFF', 'the service does not answer');
-  else if (running) {
-    kind = 'busy';
-    words.push(control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF', stages(control.checkpoint.stage));
-  } else if (state.syncing) {
-    kind = 'busy';
-    words.push(control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF', stages('binding'));
-  } else if (control.sync === 'on') {
-    kind = control.at_position ? 'on' : 'away';
-    words.push('SYNC ON', control.at_position ? 'at this step' : 'elsewhere');
-  } else words.push('SYNC OFF', REASONS[control.reason] || control.reason || (state.session.available ? 'not synced yet' : 'no session'));
-  place.className = `pill ${kind}`;
-  const way = kind === 'away' ? button('Go there', () => go(control.key), { class: 'link' })
-    : kind === 'busy' ? button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' }) : null;
-  fill(place, element('b', {}, words[0]), ' · ', words[1], ...(way ? [' ', way] : []));
-  $('sync').disabled = state.syncing || running;
+function syncState() {
+  const { control, connected, syncing } = state;
+  const replay = control.checkpoint?.state === 'running' ? control.checkpoint : null;
+  $('sync').disabled = syncing || replay !== null;
+  const word = connected && control.sync === 'on' ? 'SYNC ON' : 'SYNC OFF';
+  if (!connected) showSync('off', word, 'the service does not answer');
+  else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
+  else if (control.sync !== 'on') showSync('off', word, offReason(control));
+  else if (control.at_position) showSync('on', word, 'at this step');
+  else showSync('away', word, 'elsewhere', goButton);
+}
+
+const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Cancel the replay', title: 'Cancel the replay' });
+const goButton = button('Go there', () => go(state.control.key), { class: 'link' });
+let shownSync = '';
+
+// Draw the state, unless it stands there: a live region that is drawn again is read out again.
+function showSync(kind, word, detail, action = null) {
+  const now = `${kind} ${word} ${detail.outerHTML ?? detail}`;
+  if (now === shownSync) return;
+  shownSync = now;
+  $('sync-state').className = `sync-state ${kind}`;
+  fill($('sync-state'), element('b', {}, word), ' · ', detail, ...(action ? [' ', action] : []));
+}
+
+function offReason({ reason }) {
+  if (reason) return REASONS[reason] || reason.replaceAll('_', ' ');
+  return state.session.available ? 'not synced yet' : 'no session';
 }
 
 function stages(current) {
   const at = STAGES.indexOf(current);
-  return element('span', { class: 'stages' }, ...STAGES.map((stage, index) => element('span', { class: index < at ? 'past' : index === at ? 'now' : '' }, stage)));
+  const kind = (index) => (index < at ? 'past' : index === at ? 'now' : '');
+  return element('span', { class: 'stages' }, ...STAGES.map((stage, index) => element('span', { class: kind(index) }, stage)));
 }
 
 // -- under the toolbar: what the last sync of this step found, or why it was refused ---------------------------------
@@ -63,26 +72,36 @@ function result() {
 }
 
 function refusal(failure) {
-  const actions = [];
-  const { code } = failure;
-  if (code === 'cancelled_by_request') actions.push(button('Sync again', sync));
-  else if (code === 'level_not_syncable') actions.push(button('Go to the first step', () => go(state.catalog.item(state.navigation.key).first_step).then(sync)));
-  else if (code === 'notice') actions.push(button('Dismiss', dismissFailure));
-  else if (code === 'offline') actions.push(button('Try again', sync));
-  else if (failure.status === 503) actions.push(copyButton(state.session.start_command), button('Try again', sync));
-  else {
-    actions.push(button('Retry', sync), button('Reset', reset));
-    const place = failure.problem?.observed ?? state.last?.observed;
-    if (code === 'snapshot_drift' && place?.line) actions.push(button(`Open line ${place.line}`, () => put('/api/editor/cursor', { row: place.line, column: 0 }).catch(() => {})));
-  }
-  const checks = code === 'snapshot_drift' ? drift(failure) : null;
-  return [element('p', {}, element('b', {}, failure.heading ?? 'Not synced.'), ' ', sentence(failure.message)), checks, element('div', { class: 'actions' }, ...actions)].filter(Boolean);
+  const reason = element('p', {}, element('b', {}, failure.heading ?? 'Not synced.'), ' ', sentence(failure.message));
+  return [reason, drift(failure), element('div', { class: 'actions' }, ...nextActions(failure))];
+}
+
+function nextActions(failure) {
+  const { code, status } = failure;
+  if (code === 'cancelled_by_request') return [button('Sync again', sync)];
+  if (code === 'level_not_syncable') return [button('Go to the first step', syncFirstStep)];
+  if (code === 'notice') return [button('Dismiss', dismissFailure)];
+  if (code === 'offline') return [button('Try again', sync)];
+  if (status === 503) return [copyButton(state.session.start_command), button('Try again', sync)];
+  const line = drifted(failure)?.line;
+  const open = line ? [button(`Open line ${line}`, () => openLine(line))] : [];
+  return [button('Retry', sync), button('Reset', reset), ...open];
+}
+
+async function syncFirstStep() {
+  await go(state.catalog.item(state.navigation.key).first_step);
+  await sync();
+}
+
+// What was observed at a stop that differs from the card; null for another failure.
+function drifted(failure) {
+  return failure.code === 'snapshot_drift' ? failure.problem?.observed ?? state.last?.observed : null;
 }
 
 function drift(failure) {
-  const checks = failure.problem?.observed?.checks ?? state.last?.observed?.checks;
-  const wrong = checks?.filter((check) => !check.match);
-  return wrong?.length ? table(['', 'Expected', 'Seen'], wrong.map((check) => [check.name, check.expected, check.actual ?? 'unreadable', false])) : null;
+  const wrong = drifted(failure)?.checks?.filter((check) => !check.match);
+  if (!wrong?.length) return null;
+  return table(['', 'Expected', 'Seen'], wrong.map(({ name, expected, actual }) => [name, expected, actual ?? 'unreadable', false]));
 }
 
 function outcome() {
@@ -91,19 +110,24 @@ function outcome() {
   if (!step || !last || last.state !== 'ready' || stepOf(last.snapshot_ref) !== step || !last.observed) return null;
   const values = last.observed.checks.filter((check) => !['file', 'line', 'function'].includes(check.name));
   const own = state.answers.get(step);
-  const where = `${last.observed.file}:${last.observed.line} in ${last.observed.function}()`;
+  const { file, line, function: name, method } = last.observed;
+  const how = method === 'fork' ? 'restarted from a checkpoint' : 'run to the stop';
+  const summary = `Stopped at ${file}:${line} in ${name}(), ${how} in ${Math.round(last.duration_ms)} ms.`;
   const rows = values.map((check) => [check.name, check.expected, check.actual, check.match]);
   return [
-    element('details', { open: true }, element('summary', {}, element('b', {}, 'Proved. '), `Stopped at ${where}, ${last.observed.method === 'fork' ? 'restarted from a checkpoint' : 'run to the stop'} in ${Math.round(last.duration_ms)} ms.`),
-      element('div', { class: 'compare' }, own ? element('div', { class: 'own' }, element('h3', {}, 'Your answer'), element('p', { dir: 'auto' }, own)) : null,
+    element('details', { open: true }, element('summary', {}, element('b', {}, 'Proved. '), summary),
+      element('div', { class: 'compare' },
+        own ? element('div', { class: 'own' }, element('h3', {}, 'Your answer'), element('p', { dir: 'auto' }, own)) : null,
         rows.length ? table(['', 'Expected', 'Observed'], rows) : null)),
   ];
 }
 
 function table(heads, rows) {
-  return element('table', {}, element('thead', {}, element('tr', {}, ...heads.map((head) => element('th', { scope: 'col' }, head)))),
-    element('tbody', {}, ...rows.map(([name, expected, seen, match]) => element('tr', { class: match ? '' : 'different' }, element('th', { scope: 'row' }, element('code', {}, name)),
-      ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value))))))));
+  const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
+  const body = rows.map(([name, expected, seen, match]) => element('tr', { class: match ? '' : 'different' },
+    element('th', { scope: 'row' }, element('code', {}, name)),
+    ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value))))));
+  return element('table', {}, element('thead', {}, head), element('tbody', {}, ...body));
 }
 
 // -- below the sheets: the step's status ---------------------------------------------------------------------------
@@ -113,23 +137,30 @@ function stepBar() {
   const item = step && state.progress.items.find((each) => each.key === step);
   const place = $('step-bar');
   place.hidden = !item;
-  if (!item || place.dataset.for === `${item.id} ${item.revision}`) return;
-  place.dataset.for = `${item.id} ${item.revision}`;
+  const shows = item && `${item.id} ${item.revision} ${pendingAfter(step)?.key}`;
+  if (!item || place.dataset.shows === shows) return; // a note that is being typed stays
+  place.dataset.shows = shows;
   const done = item.status === 'approved';
   const note = element('input', { type: 'text', 'aria-label': 'Note on this step', placeholder: 'Note (optional)', value: item.note });
+  keepDraft(note, `note ${step}`);
   note.addEventListener('keydown', (event) => {
     event.stopPropagation();
     if (event.key === 'Enter') approve(step, note.value);
   });
   fill(place,
     element('span', { class: `sign ${done ? 'done' : ''}` }, done ? '✓ Approved' : 'Pending'), note,
-    button(done ? 'Withdraw' : 'Approve', () => approve(step, note.value), { id: 'approve', class: done ? '' : 'primary', title: 'Approve (A)' }),
-    done ? next(step) : null);
+    button(done ? 'Withdraw' : 'Approve', () => approve(step, note.value),
+      { id: 'approve', class: done ? '' : 'primary', title: `${done ? 'Withdraw' : 'Approve'} (A)` }),
+    done ? nextButton(pendingAfter(step)) : null);
 }
 
-function next(step) {
+function nextButton(item) {
+  return item ? button(`Next: ${item.title}`, () => go(item.key), { class: 'link' }) : null;
+}
+
+// The next step that is not approved, from the first one again after the last.
+function pendingAfter(step) {
   const items = state.progress.items;
   const at = items.findIndex((item) => item.key === step);
-  const following = [...items.slice(at + 1), ...items.slice(0, at)].find((item) => item.status === 'pending');
-  return following ? button(`Next: ${following.title}`, () => go(following.key), { class: 'link' }) : null;
+  return [...items.slice(at + 1), ...items.slice(0, at)].find((item) => item.status === 'pending');
 }

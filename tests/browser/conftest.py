@@ -56,11 +56,8 @@ class OpenPage:
         self.page.locator("#sheets .sheet").first.wait_for()
         return self
 
-    def pill(self) -> str:
-        return self.page.locator("#pill").inner_text()
-
     def shows(self, text: str) -> None:
-        self.page.locator("#pill", has_text=text).wait_for()
+        self.page.locator("#sync-state", has_text=text).wait_for()
 
     def control(self, stage: Stage) -> OpenPage:
         """Give the keyboard to the editor."""

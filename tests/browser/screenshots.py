@@ -64,7 +64,7 @@ def with_session(album: Album, folder: Path) -> None:
             album.take(page, "question")
         with album.page(arena, f"#/{SYNCED}") as page:
             page.keyboard.press("Enter")
-            page.locator("#pill.on").wait_for()
+            page.locator("#sync-state.on").wait_for()
             page.keyboard.press("Alt+6")
             album.take(page, "proved-1280")
             page.get_by_role("button", name="Fit", exact=True).last.click()
@@ -80,7 +80,7 @@ def with_session(album: Album, folder: Path) -> None:
             page.keyboard.press("F8")
         for name, size, scheme in VARIANTS:
             with album.page(arena, f"#/{SYNCED}", size, scheme) as page:
-                page.locator("#pill.on").wait_for()
+                page.locator("#sync-state.on").wait_for()
                 page.get_by_role("button", name="Close the hints").click()
                 page.get_by_role("button", name="Fit", exact=True).last.click()
                 page.locator("#editor .suggested").wait_for(state="detached")
@@ -104,9 +104,9 @@ def refusals(album: Album, folder: Path) -> None:
     with stage(folder, make_card(folder / "card", ending="crash")) as probe:
         with album.page(probe, "#/t1/b1/p1/slow") as page:
             page.keyboard.press("Enter")
-            page.locator("#pill.busy .now", has_text="replaying").wait_for()
+            page.locator("#sync-state.busy .now", has_text="replaying").wait_for()
             album.take(page, "syncing")
-            page.locator("#pill.on").wait_for()
+            page.locator("#sync-state.on").wait_for()
         for step, name in (("drifted", "drift"), ("beyond", "crashed")):
             for scheme in ("light", "dark"):
                 with album.page(probe, f"#/t1/b1/p1/{step}", SMALL, scheme) as page:

@@ -46,13 +46,13 @@ def test_without_a_session_the_page_teaches_and_names_the_command(tab: Any, stag
     page.locator("#trail", has_text="Task").wait_for()
     stage.sessions.start(stage.card)
     page.get_by_text("A session adds this editor").wait_for(state="hidden")
-    page.locator("#pill", has_text="not synced yet").wait_for()
+    page.locator("#sync-state", has_text="not synced yet").wait_for()
 
 
 def test_a_running_replay_shows_its_stage_and_can_be_cancelled(opened: OpenPage, stage: Stage) -> None:
     opened.page.get_by_role("treeitem", name="Step slow").click()
     opened.page.keyboard.press("Enter")
-    opened.page.locator("#pill .now", has_text="replaying").wait_for()
+    opened.page.locator("#sync-state .now", has_text="replaying").wait_for()
     opened.page.get_by_role("button", name="Cancel the replay").click()
     opened.page.locator("#result", has_text="cancelled").wait_for()
     assert stage.tcp.get("/api/checkpoint/status")["last"]["state"] == "cancelled"

@@ -104,3 +104,65 @@ def test_any_size_of_the_window_keeps_everything_within_reach(tab: Tab) -> None:
         assert canvas
         assert canvas["width"] <= area["width"] + 1
         assert canvas["height"] <= area["height"] + 1
+
+
+def test_a_narrow_window_scrolls_to_everything(tab: Tab) -> None:
+    page = tab().page
+    page.set_viewport_size({"width": 480, "height": 720})
+    becomes(page, "document.documentElement.scrollWidth <= innerWidth")
+    for role, name in (("button", "Sync"), ("button", "Approve"), ("button", "Keyboard F8"), ("link", "Lesson")):
+        page.get_by_role(role, name=name, exact=True).click(trial=True)  # type: ignore[arg-type]
+    page.get_by_role("button", name="Keyboard shortcuts").click(trial=True)
+
+
+def test_a_panel_that_is_expanded_has_the_whole_window(tab: Tab) -> None:
+    page = tab().page
+    for width in (1280, 900, 480):
+        page.set_viewport_size({"width": width, "height": 720})
+        for button, panel in (("Wide worksheet", ".worksheet"), ("Wide editor", "#side")):
+            page.get_by_role("button", name=button).click()
+            becomes(page, "(panel) => document.querySelector(panel).offsetWidth >= innerWidth - 20", panel)
+            becomes(page, "(panel) => document.querySelector(panel).offsetHeight >= 0.8 * columns.offsetHeight", panel)
+            page.get_by_role("button", name=button).click()
+
+
+def test_an_answer_and_a_note_that_were_not_sent_outlast_turning_the_page_and_a_reload(tab: Tab) -> None:
+    opened = tab()
+    answer, note = opened.page.get_by_label("Your answer").first, opened.page.get_by_label("Note on this step")
+    answer.fill("half an answer")
+    note.fill("half a note")
+    opened.page.get_by_role("button", name="Next page", exact=True).click()
+    opened.page.locator("#page-number", has_text="Page 2").wait_for()
+    opened.page.get_by_role("button", name="Previous page", exact=True).click()
+    until(lambda: answer.input_value() == "half an answer")
+    opened.page.reload()
+    opened.ready()
+    until(lambda: answer.input_value() == "half an answer")
+    assert note.input_value() == "half a note"
+
+
+def test_a_slow_service_does_not_turn_a_newer_change_back(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.evaluate(
+        """() => {
+          window.seen = [];
+          new MutationObserver(() => window.seen.push(!memory.hidden)).observe(memory, { attributes: true });
+          const send = window.fetch;
+          let wait = 600; // ms; the first change arrives last, unless the second one waits for it
+          window.fetch = async (path, init) => {
+            if (init?.method === 'PUT') {
+              wait -= 300;
+              await new Promise((resolve) => { setTimeout(resolve, wait + 300); });
+            }
+            return send(path, init);
+          };
+        }"""
+    )
+    opened.page.keyboard.press("Alt+6")
+    opened.page.locator("#memory").wait_for()
+    opened.page.keyboard.press("Alt+6")
+    opened.page.locator("#memory").wait_for(state="hidden")
+    before = stage.tcp.get("/api/viewer/state")["revision"]
+    until(lambda: stage.tcp.get("/api/viewer/state")["revision"] >= before + 2)
+    assert stage.tcp.get("/api/viewer/state")["viewer"]["allocator"]["visible"] is False
+    assert opened.page.evaluate("window.seen.filter((value, at, all) => value !== all[at - 1])") == [True, False]
