@@ -28,13 +28,17 @@ class Match:
 
 
 def search(catalog: Catalog, card: Card, sources: Mapping[str, Sequence[str]], wanted: str, limit: int) -> list[Match]:
-    """At most ``limit`` matches, ignoring case: first titles, then texts, then code, each in document order. An
-    empty list for a blank text."""
-    folded = wanted.strip().casefold()
+    """At most ``limit`` matches: first titles, then texts, then code, each in document order.
+
+    Case is ignored, and any blanks and line ends between two words count as one blank. A blank text matches nothing.
+    """
+    folded = _plain(wanted).casefold()
     if not folded:
         return []
     titles = (
-        Match(item.key, "title", item.title) for item in catalog.items if item.key and folded in item.title.casefold()
+        Match(item.key, "title", item.title)
+        for item in catalog.items
+        if item.key and folded in _plain(item.title).casefold()
     )
     found = list(islice(titles, limit))
     return found + list(islice(_contents(catalog, card, sources, folded), limit - len(found)))
@@ -42,11 +46,11 @@ def search(catalog: Catalog, card: Card, sources: Mapping[str, Sequence[str]], w
 
 def _contents(catalog: Catalog, card: Card, sources: Mapping[str, Sequence[str]], folded: str) -> Iterator[Match]:
     for key, text in _texts(card):
-        if folded in text.casefold():
+        if folded in _plain(text).casefold():
             yield Match(key, "text", _excerpt(text, folded))
     for key, step in catalog.steps.items():
         for number, line in _lines(step, sources):
-            if folded in line.casefold():
+            if folded in _plain(line).casefold():
                 yield Match(key, "code", _excerpt(line, folded), number)
 
 
@@ -68,8 +72,12 @@ def _lines(step: Step, sources: Mapping[str, Sequence[str]]) -> Iterator[tuple[i
         yield from enumerate(shown, step.code.first)
 
 
+def _plain(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _excerpt(text: str, folded: str) -> str:
-    plain = " ".join(text.split())
+    plain = _plain(text)
     start = max(plain.casefold().find(folded) - _BEFORE, 0)
     cut = plain[start : start + _WIDTH]
     return ("…" if start else "") + cut + ("…" if start + _WIDTH < len(plain) else "")

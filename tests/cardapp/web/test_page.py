@@ -69,6 +69,7 @@ def test_the_search_finds_titles_in_document_order_and_ignores_case(api: Any, se
     item = services.card_loader.current().catalog.at("step")[0]
     found = api.get(f"/api/search?text={item.title.upper()}")["matches"]
     assert {"key": item.key, "kind": "title", "excerpt": item.title, "line": None} in found
+    assert api.get(f"/api/search?text={item.title.replace(' ', '%20%0A%20')}")["matches"] == found
     assert api.get("/api/search?text=%20")["matches"] == []
     assert api.get("/api/search?text=no+such+text+anywhere")["matches"] == []
 
