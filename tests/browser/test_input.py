@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import CDPSession
 
-from tests.browser.conftest import OpenPage, becomes
+from tests.browser.conftest import OpenPage
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
@@ -117,7 +117,7 @@ def test_the_text_being_composed_is_seen_at_the_cursor(writer: Writer) -> None:
     writer.insert()
     writer.page.keyboard.type("abcd")
     writer.holds("abcd")
-    becomes(writer.opened.page, "document.activeElement.getBoundingClientRect().left > 0")
+    until(lambda: "abcd" in writer.opened.grid())  # drawn, so the field stands at the cursor
     hidden = writer.page.evaluate(PREEDIT)
     writer.compose("にほん")
     seen = writer.page.evaluate(PREEDIT)

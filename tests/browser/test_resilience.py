@@ -64,7 +64,7 @@ def test_a_restart_of_the_service_under_an_open_page(tab: Tab, stage: Stage, scr
     place = page.evaluate(PLACE)
     with service_away(stage):
         page.get_by_text("The service does not answer.").wait_for()
-        page.locator("#editor .overlay", has_text="What you type here is not taken").wait_for()
+        page.locator("#editor .overlay", has_text="Keys are lost until the editor is connected again").wait_for()
         page.keyboard.type("lost")
         field = page.get_by_label("Your answer").first
         field.fill("written while it was away")
