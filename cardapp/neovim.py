@@ -82,6 +82,11 @@ class NeovimConnection:
         with self._lock:
             return self._reason
 
+    @property
+    def pending(self) -> int:
+        """The number of requests that Neovim has not answered yet."""
+        return len(self._open)
+
     def mode(self, timeout: float) -> Mode:
         """Neovim's mode. Unlike other calls it works while Neovim waits for a key. Raises as ``call`` does.
 

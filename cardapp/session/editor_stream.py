@@ -14,14 +14,17 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from cardapp.neovim import NeovimConnection
+from cardapp.errors import TooSlow
+from cardapp.neovim import REMEDY, NeovimConnection
 
 LARGEST = (1000, 500)
 """Columns and rows that the UI requests."""
 FRAMES_AHEAD = 64
 """Frames that may be sent without an acknowledgement."""
-BYTES_QUEUED = 4 * 1024 * 1024
-"""Bytes of frames that may wait to be sent."""
+CHARACTERS_QUEUED = 4 * 1024 * 1024
+"""Characters of frames that may wait to be sent."""
+REQUESTS_PENDING = 1000
+"""Requests that may wait for Neovim, for example while it runs a shell command."""
 _ATTACH_SECONDS = 2.0
 _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
@@ -37,7 +40,7 @@ class EditorStream:
         """``connect`` makes the connection, given the function for its notifications."""
         self._changed = threading.Condition()
         self._queue: deque[str] = deque()
-        self._queued_bytes = 0
+        self._queued_characters = 0
         self._events: list[Any] = []
         self._seq = 0
         self._acknowledged = 0
@@ -59,7 +62,7 @@ class EditorStream:
             if not self._queue:
                 return None
             frame = self._queue.popleft()
-            self._queued_bytes -= len(frame)
+            self._queued_characters -= len(frame)
             return frame
 
     @property
@@ -85,19 +88,24 @@ class EditorStream:
 
     def type(self, text: str) -> None:
         """Keys in Neovim's notation."""
-        self._connection.send("nvim_input", text)
+        self._send("nvim_input", text)
 
     def mouse(self, button: str, action: str, modifier: str, row: int, col: int) -> None:
-        self._connection.send("nvim_input_mouse", button, action, modifier, 0, row, col)
+        self._send("nvim_input_mouse", button, action, modifier, 0, row, col)
 
     def paste(self, text: str) -> None:
-        self._connection.send("nvim_paste", text, True, -1)
+        self._send("nvim_paste", text, True, -1)
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._connection.close()
+
+    def _send(self, method: str, *arguments: Any) -> None:
+        if self._connection.pending >= REQUESTS_PENDING:
+            raise TooSlow(f"Neovim is busy and has not processed the last {REQUESTS_PENDING} inputs; {REMEDY}")
+        self._connection.send(method, *arguments)
 
     # -- Neovim's thread -------------------------------------------------------------------------------------------
 
@@ -115,7 +123,7 @@ class EditorStream:
         with self._changed:
             if self._behind or self._closed:
                 return
-            if self._seq - self._acknowledged >= FRAMES_AHEAD or self._queued_bytes > BYTES_QUEUED:
+            if self._seq - self._acknowledged >= FRAMES_AHEAD or self._queued_characters > CHARACTERS_QUEUED:
                 self._behind = True
                 return
             self._seq += 1
@@ -127,5 +135,5 @@ class EditorStream:
         text = json.dumps(frame, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace").decode()
         with self._changed:
             self._queue.append(text)
-            self._queued_bytes += len(text)
+            self._queued_characters += len(text)
             self._changed.notify()

@@ -97,5 +97,9 @@ class LiveFeed:
         except CardAppError as error:
             _log.warning("the live state cannot be read: %s", error.detail)
             return
+        except Exception:
+            # The thread must go on, or no client would get any further state.
+            _log.exception("internal error in the live state")
+            return
         for subscription in self._subscriptions:
             subscription.put(state)

@@ -9,7 +9,7 @@ from functools import cache, partial
 from typing import Any
 
 from cardapp.compiled_schema import IsValid, compile_schema
-from cardapp.errors import CardAppError, InvalidValue
+from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
 from cardapp.session.editor_stream import EditorStream
 from cardapp.state import viewer
 from cardapp.web import schemas
@@ -54,7 +54,8 @@ def live(services: Services, connection: Connection) -> None:
             state = subscription.take(_TURN_SECONDS)
             if state is not None:
                 connection.send(encode(state).decode())
-            connection.receive(0)  # raises OSError when the client is gone; its messages are ignored
+            while connection.receive(0) is not None:
+                pass  # the client's messages are ignored; ``receive`` raises OSError when it is gone
 
 
 def editor_ui(services: Services, connection: Connection) -> None:
@@ -68,17 +69,23 @@ def editor_ui(services: Services, connection: Connection) -> None:
     try:
         stream.attach()
         sender.start()
-        while (reason := stream.ended) is None:
-            message = connection.receive(_TURN_SECONDS)
-            if message is not None:
-                _take(message, stream, services)
-        _bye(connection, "editor_unavailable", reason)
+        end = _take_until_end(connection, stream, services)
     except CardAppError as error:
-        _bye(connection, error.code, error.detail)
+        end = error
     finally:
         stream.close()
         if sender.ident is not None:
             sender.join(_TURN_SECONDS)
+    _bye(connection, end.code, end.detail)  # after the other thread's last frame
+
+
+def _take_until_end(connection: Connection, stream: EditorStream, services: Services) -> CardAppError:
+    """Process the client's messages until Neovim has ended; the error that says so."""
+    while (reason := stream.ended) is None:
+        message = connection.receive(_TURN_SECONDS)
+        if message is not None:
+            _take(message, stream, services)
+    return EditorUnavailable(reason)
 
 
 def _send_frames(connection: Connection, stream: EditorStream) -> None:

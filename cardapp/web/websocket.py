@@ -13,7 +13,7 @@ import logging
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Protocol
@@ -33,6 +33,8 @@ from cardapp.web.failures import (
 CONNECTIONS = 256
 """The limit of open connections. Each has two threads or more."""
 MESSAGE_BYTES = 2 * 1024 * 1024
+MESSAGES_WAITING, CHARACTERS_WAITING = 4096, 2 * MESSAGE_BYTES
+"""Limits of a client's messages that the handler has not taken yet. A client that sends more is closed."""
 SEND_SECONDS = 20
 PING_SECONDS = 25.0
 _CLOSE_SECONDS = 2.0
@@ -164,11 +166,12 @@ class _Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Without this header no compression is negotiated: on loopback it costs more time than it saves.
         head = {name: value for name, value in environ.items() if name != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
-        head["werkzeug.socket"] = _LockedSocket(sock)
+        head["werkzeug.socket"] = guarded = _GuardedSocket(sock)
         self._server = Server(
             head, subprotocols=[subprotocol], max_message_size=MESSAGE_BYTES, ping_interval=PING_SECONDS,
             receive_bytes=64 * 1024, thread_class=_ReaderThread,
         )  # fmt: skip
+        guarded.waiting = self._server.input_buffer
 
     def send(self, text: str) -> None:
         try:
@@ -206,18 +209,29 @@ class _ReaderThread(threading.Thread):
         super().__init__(name="websocket-reader", daemon=True, **arguments)
 
 
-class _LockedSocket:
-    """Sends each frame as a whole. ``simple_websocket`` calls ``send`` from two threads: one sends messages, the other
-    pongs and close frames. ``socket.send`` may send only a part, so their frames could mix."""
+class _GuardedSocket:
+    """What ``simple_websocket`` lacks: whole frames, and a limit of the messages that wait.
+
+    It calls ``send`` from two threads: one sends messages, the other pongs and close frames. ``socket.send`` may send
+    only a part, so their frames could mix. And it keeps any number of messages until they are taken.
+    """
 
     def __init__(self, sock: socket.socket) -> None:
         self._sock = sock
         self._lock = threading.Lock()
+        self.waiting: Sequence[str | bytes] = ()
+        """The messages that the handler has not taken yet."""
 
     def send(self, data: bytes) -> int:
         with self._lock:
             self._sock.sendall(data)
         return len(data)
+
+    def recv(self, size: int) -> bytes:
+        waiting = self.waiting[:]
+        if len(waiting) > MESSAGES_WAITING or sum(map(len, waiting)) > CHARACTERS_WAITING:
+            raise ConnectionResetError("the client sends faster than its messages can be processed")
+        return self._sock.recv(size)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._sock, name)

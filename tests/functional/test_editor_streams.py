@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from simple_websocket import Client
+from simple_websocket import Client, ConnectionClosed
 
+from cardapp.session import editor_stream
 from cardapp.session.editor_stream import FRAMES_AHEAD
 from cardapp.web import websocket
 from tests.functional.serving import Stage, until
@@ -136,6 +137,25 @@ def test_a_client_that_reads_nothing_is_closed(stage: Stage, neovim: Neovim, mon
         neovim.send("nvim_exec_lua", FLOOD, [200])
         until(lambda: len(stage.service.websockets) == 0)
         until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") == uis)
+
+
+def test_input_that_a_busy_neovim_does_not_process_is_bounded(
+    stage: Stage, neovim: Neovim, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(editor_stream, "REQUESTS_PENDING", 50)
+    view = {"viewer": {"editor": {"sync": True, "control": True}}}
+    assert stage.tcp.put("/api/viewer/state", view).status == 200
+    client = connect(stage.service, EDITOR)
+    assert received(client)["type"] == "hello"
+    neovim.send("nvim_exec_lua", "vim.loop.sleep(3000)", [])
+    with contextlib.suppress(ConnectionClosed):
+        for _ in range(60):
+            client.send(json.dumps({"type": "paste", "text": ""}))
+    while (frame := received(client))["type"] != "bye":
+        pass
+    assert (frame["code"], "is busy" in frame["reason"]) == ("timeout", True)
+    until(lambda: len(stage.service.websockets) == 0)
+    assert stage.tcp.put("/api/viewer/state", {"viewer": {"editor": {"control": False}}}).status == 200
 
 
 def test_opening_and_closing_leaves_nothing_here_and_in_neovim(

@@ -16,6 +16,7 @@ from simple_websocket import Client, ConnectionClosed
 
 from cardapp import settings as settings_module
 from cardapp.serve import Service
+from cardapp.web import websocket
 from tests.functional.serving import Api, make_card, until
 
 pytestmark = pytest.mark.functional
@@ -136,6 +137,27 @@ def test_a_client_that_sends_nonsense_is_closed(service: Service) -> None:
     client = connect(service, LIVE)
     received(client)
     client.sock.sendall(b"\xff" * 64)
+    until(lambda: len(service.websockets) == 0)
+
+
+def test_messages_that_the_protocol_does_not_have_delay_no_end(service: Service) -> None:
+    client = connect(service, LIVE)
+    received(client)
+    for _ in range(200):
+        client.send("anything")
+    client.close()
+    until(lambda: len(service.websockets) == 0)
+
+
+def test_a_client_that_sends_faster_than_it_is_served_is_closed(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(websocket, "MESSAGES_WAITING", 100)
+    client = connect(service, LIVE)
+    received(client)
+    with contextlib.suppress(OSError):
+        client.sock.sendall(b"\x81\x81\0\0\0\0x" * 40_000)  # texts of one character, masked by zeros
+    until(lambda: is_closed(client))
     until(lambda: len(service.websockets) == 0)
 
 
