@@ -252,7 +252,7 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
         (b"SSH-2.0-OpenSSH\r\n\r\n", "is not HTTP/1.1"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
-        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (1 << 20), "larger than 1 MiB"),
+        (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (8 << 20), "larger than 8 MiB"),
     ],
 )
 def test_every_outcome_is_one_line_that_awaits_no_key(

@@ -2,7 +2,7 @@
 local uv = vim.uv or vim.loop
 local M = {}
 
-M.LARGEST = 1024 * 1024 -- bytes of a response
+M.LARGEST = 8 * 1024 * 1024 -- bytes of a response: the catalog of a card of 2 000 steps has 1.5 MB
 
 -- `assert` would put the file name before the message, which is shown to the user.
 local function expect(sound, text)
@@ -94,7 +94,7 @@ function M.request(socket, request, done)
   local function take(data)
     received = received .. (data or '')
     if #received > M.LARGEST then
-      return finish('the response is larger than 1 MiB')
+      return finish('the response is larger than 8 MiB')
     end
     local sound, response = pcall(M.parse, received, data == nil)
     if not sound then
