@@ -179,7 +179,7 @@ function say(reason) {
     element('p', {}, element('b', {}, available ? 'Editor disconnected' : 'No session')),
     element('p', {}, available ? sentence(reason || 'trying again') : NO_SESSION),
     controlled ? element('p', {}, 'Keys are lost until the editor is connected again.') : null,
-    available ? null : element('p', {}, 'Start it in a terminal: ', copyButton(command)),
+    available ? null : element('p', {}, 'Start one in a terminal: ', copyButton(command)),
     sync ? null : button('Attach', () => flag({ sync: true }), { class: 'primary' }));
 }
 
