@@ -28,7 +28,7 @@ LOADS = 7
 SYNCS = 24
 MOVES = 60
 VIEW = """() => JSON.stringify([scroller.scrollTop, memory.hidden, editor.hidden, tree.textContent,
-  ...['zoom', 'page-number', 'trail', 'pill'].map((id) => document.getElementById(id).textContent)])"""
+  ...['zoom', 'page-number', 'trail', 'sync-state'].map((id) => document.getElementById(id).textContent)])"""
 LOOKS_SAME = """async (pictures) => {
   const [some, others] = await Promise.all(pictures.map(async (picture) => {
     const image = new Image();
@@ -40,7 +40,7 @@ LOOKS_SAME = """async (pictures) => {
   }));
   return some.every((value, at) => Math.abs(value - others[at]) <= 8);  // edges are not drawn the same way each time
 }"""
-RETURNED = f"(before) => document.getElementById('pill') && ({VIEW})() === before"
+RETURNED = f"(before) => document.getElementById('sync-state') && ({VIEW})() === before"
 
 
 def measure() -> Iterator[Figure]:
@@ -97,8 +97,11 @@ def _go(server: Server, step: str) -> None:
 
 def _sync(page: Page, server: Server, step: str) -> float:
     _go(server, step)
-    page.locator("#pill:not(.on)").wait_for()
-    page.evaluate("probe.armKey(); probe.armChange(() => pill.textContent === 'SYNC ON · at this step')")
+    page.locator("#sync-state:not(.on)").wait_for()
+    page.evaluate("probe.armKey()")
+    page.evaluate(
+        "probe.armChange(() => document.getElementById('sync-state').textContent === 'SYNC ON · at this step')"
+    )
     page.keyboard.press("Enter")
     return float(page.evaluate("probe.result.then((painted) => painted - probe.pressed)")) / 1000
 
