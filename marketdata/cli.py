@@ -1,7 +1,7 @@
 """The command lines of the launchers ``bin/marketdata-…``.
 
-Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 3 a missing program or file, 130 for Ctrl-C and 141 for
-a closed pipe, as shells use them.
+Exit codes: 0 success, 1 failure, 2 wrong arguments or settings, 3 a missing program or file, 4 another process does the
+work already, 130 for Ctrl-C and 141 for a closed pipe, as shells use them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import __version__, secretfile
-from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
+from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
+from marketdata.ingest import cli as ingestor
 from marketdata.postgres.client import database
 from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
     from marketdata.store.pool import Connection
     from marketdata.store.tokens import Token
 
-SUCCESS, FAILURE, WRONG_USE, MISSING = 0, 1, 2, 3
+SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
+_CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
 
 Run = Callable[[argparse.Namespace, Settings], None]
 
@@ -57,9 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _exit_code(error: MarketError) -> int:
-    if isinstance(error, MissingRequirement):
-        return MISSING
-    return WRONG_USE if isinstance(error, UsageError) else FAILURE
+    return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
 
 
 def _warn(text: str) -> None:
@@ -93,6 +93,8 @@ def _parser() -> argparse.ArgumentParser:
 
     token = _command(commands, "token", _token_list, "Create, list, revoke and rotate the tokens of the API.")
     _token_commands(token)
+
+    ingestor.add_commands(_command(commands, "ingestor", ingestor.run, ingestor.ABOUT))
     return parser
 
 

@@ -165,6 +165,28 @@ class DatabaseDefect(MarketError):
 # -- the process -----------------------------------------------------------------------------------------------------
 
 
+class ProviderError(MarketError):
+    """The provider of a chain gave no usable answer, also after retries."""
+
+    code = "provider"
+
+
+class RangeRefused(ProviderError):
+    """The provider refuses to answer for so many blocks at once; ``suggested`` is how many it would, if it says so."""
+
+    code = "range_refused"
+
+    def __init__(self, detail: str, suggested: int | None = None) -> None:
+        super().__init__(detail)
+        self.suggested = suggested
+
+
+class Stopped(MarketError):
+    """The work was given up because the process ends."""
+
+    code = "stopped"
+
+
 class UsageError(MarketError):
     """Wrong arguments or settings (exit code 2)."""
 
@@ -181,3 +203,9 @@ class StateError(MarketError):
     """Existing files or data cannot be used, for example because of another major version or a lock (exit code 1)."""
 
     code = "state"
+
+
+class AlreadyRunning(MarketError):
+    """Another process does this work; the message names it (exit code 4)."""
+
+    code = "already_running"

@@ -42,8 +42,11 @@ class TokenFile:
     name: str
 
 
-def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
-    """The JSON object in the file. MissingRequirement when there is no file, StateError when it cannot be trusted."""
+def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> dict[str, Any]:
+    """The JSON object in the file, without the lines that begin with ``comments``.
+
+    MissingRequirement when there is no file, StateError when it cannot be trusted.
+    """
     try:
         with path.open("rb") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -62,6 +65,9 @@ def read(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, Any]:
         raise MissingRequirement(f"the secret file {path} does not exist") from error
     except OSError as error:
         raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
+    if comments is not None:
+        start = comments.encode()
+        content = b"\n".join(line for line in content.splitlines() if not line.lstrip().startswith(start))
     try:
         found = json.loads(content)
     except ValueError as error:

@@ -152,7 +152,8 @@ class Settings:
         int, Setting("MARKET_FRONTEND_PORT", _port, "8081", "Port of the frontend; 0 chooses a free port.")
     ]
     api_upstream: Annotated[
-        str, Setting("API_UPSTREAM", _upstream, "http://127.0.0.1:8787", "URL of the data API for the frontend.")
+        str,
+        Setting("API_UPSTREAM", _upstream, "http://127.0.0.1:8787", "URL of the data API for frontend and ingestor."),
     ]
     basic_auth: Annotated[
         bool, Setting("BASIC_AUTH_MODE", _on_off, "on", "off: no login at the frontend; a trusted proxy does it.")

@@ -68,8 +68,8 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "settings", "tick", "interval", "token", "secretfile", "postgres", "store", "bootstrap", "api", "cli",
-        "__main__",
+        "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
+        "bootstrap", "api", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
@@ -77,21 +77,25 @@ MARKET = Product(
         "postgres": ("cli",),
         "bootstrap": ("cli",),
         "api": ("cli",),
+        # The ingestor reaches the store through the API alone.
+        "source": ("ingest",),
+        "ingest": ("cli",),
         "cli": ("__main__",),
         "__main__": (),
     },
     dependency_importers={
         "bottle": ("api.routing",),
-        "jsonschema": ("api.schemas",),
+        "jsonschema": ("api.schemas", "source.rpc_file"),
         "psycopg": ("store", "bootstrap"),
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
-        "sqlite3": (),
+        "sqlite3": ("ingest.outbox",),
         "waitress": ("api.waitress_adapter",),
     },
     pure=(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
-        "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head",
+        "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head", "source.keccak",
+        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.wordings",
     ),
 )  # fmt: skip
 
@@ -307,7 +311,9 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.api.listener.loop", "import waitress", "waitress is imported only in api.waitress_adapter"),
         ("marketdata.bootstrap.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
         ("marketdata.api.serve", "import waitress", "waitress is imported only in api.waitress_adapter"),
-        ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in no module"),
+        ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in ingest.outbox"),
+        ("marketdata.ingest.loop", "from marketdata.store import ticks", "ingest may not import store"),
+        ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
         ("marketdata.store.ticks", "from marketdata.api import app", "only ('cli',) may import api"),
         ("marketdata.store.pool", "from marketdata import bootstrap", "only ('cli',) may import bootstrap"),

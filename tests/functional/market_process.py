@@ -23,16 +23,18 @@ class ApiProcess:
         """``inside`` is a command that becomes the command which follows it."""
         self.state_dir = state_dir
         self._inside = inside
-        self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_API_PORT": "0"} | settings
+        self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.log = state_dir / "api-test.log"
 
-    def start(self) -> None:
+    def start(self, port: int = 0) -> None:
+        """``port`` is one that it had before; 0 takes any free one."""
         state = self.log.open("a")
         self._process = subprocess.Popen(
             [*self._inside, sys.executable, "-P", "-m", "marketdata", "api"],
-            cwd=ROOT, env=self._environment, stdout=subprocess.PIPE, stderr=state, text=True,
+            cwd=ROOT, env=self._environment | {"MARKET_API_PORT": str(port)},
+            stdout=subprocess.PIPE, stderr=state, text=True,
         )  # fmt: skip
         state.close()
         assert self._process.stdout is not None

@@ -40,11 +40,9 @@ class NpmPrograms:
 
     @classmethod
     def install(cls, folder: Path) -> NpmPrograms:
-        npm = shutil.which("npm")
-        if npm is None:
+        if shutil.which("npm") is None:
             pytest.fail("needs npm on PATH (Debian's package npm brings it; it fetches a newer Node.js for the tests)")
-        quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--fetch-retries=1", f"--before={AS_OF}")
-        install([npm, "install", *quiet, *NPM_PACKAGES], folder)
+        npm_install(NPM_PACKAGES, folder)
         return cls(folder)
 
     @property
@@ -59,6 +57,15 @@ class NpmPrograms:
             capture_output=True, text=True, timeout=RUNNING, check=False,
             env=os.environ | {"HOME": str(self.folder), "PATH": path},
         )  # fmt: skip
+
+
+def npm_install(packages: Sequence[str], folder: Path) -> None:
+    """Install packages of the npm registry into ``folder``. The test is reported as not run without npm or registry."""
+    npm = shutil.which("npm")
+    if npm is None:
+        pytest.skip("not run: there is no npm here (Debian package npm)")
+    quiet = ("--no-audit", "--no-fund", "--ignore-scripts", "--omit=dev", "--fetch-retries=1", f"--before={AS_OF}")
+    install([npm, "install", *quiet, *packages], folder)
 
 
 def python_with(requirements: Sequence[str], pins: Sequence[str], folder: Path) -> Path:

@@ -553,7 +553,7 @@ def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
 
 
 def test_every_command_explains_itself(command: Command) -> None:
-    for name in ("api", "db", "init", "version", "token"):
+    for name in ("api", "db", "init", "version", "token", "ingestor"):
         done = command(name, "--help")
         assert done.returncode == 0
         assert done.stdout.startswith(f"usage: bin/marketdata-{name} ")
@@ -570,6 +570,8 @@ def test_every_command_explains_itself(command: Command) -> None:
         (("token", "revoke"), "bin/marketdata-token revoke"),
         (("token", "list", "--all"), "bin/marketdata-token list"),
         (("token", "create", "--name", "me"), "bin/marketdata-token create"),
+        (("ingestor", "what"), "bin/marketdata-ingestor"),
+        (("ingestor", "dead-letters"), "bin/marketdata-ingestor dead-letters"),
     ],
 )
 def test_a_usage_line_names_the_launcher(command: Command, arguments: tuple[str, ...], launcher: str) -> None:

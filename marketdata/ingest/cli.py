@@ -1,0 +1,119 @@
+"""The command line of ``bin/marketdata-ingestor``."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import threading
+import time
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marketdata import secretfile
+from marketdata.errors import StateError
+from marketdata.settings import Settings
+
+if TYPE_CHECKING:
+    from marketdata.source.rpc_file import RpcFile
+
+ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
+
+
+def add_commands(parser: argparse.ArgumentParser) -> None:
+    commands = parser.add_subparsers(metavar="COMMAND", help="default: run")
+    commands.add_parser("run", help="read and store until Ctrl-C or SIGTERM").set_defaults(run=run)
+    commands.add_parser("check", help="ask the provider about every pool, and compare").set_defaults(run=_check)
+    letters = commands.add_parser("dead-letters", help="what the API refused to store")
+    actions = letters.add_subparsers(required=True, metavar="ACTION")
+    actions.add_parser("list", help="show them with the reason").set_defaults(run=_list)
+    actions.add_parser("retry", help="send them again").set_defaults(run=_retry)
+
+
+def run(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest import loop
+    from marketdata.ingest.api_client import ApiClient
+    from marketdata.ingest.lease import locked
+    from marketdata.ingest.outbox import Outbox
+
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    file = _rpc_file(settings)
+    token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
+
+    def token() -> str:
+        return secretfile.read_token(token_file, scope="write").token
+
+    token()  # says at once what is wrong with it
+    path = _outbox_path(settings)
+    secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
+    with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
+        api = ApiClient(settings.api_upstream, token)
+        print(f"{file.chain}: {len(file.pools)} pools into {api.url}, through {path}", flush=True)
+        loop.run(file, outbox, api, settings.ticks_table)
+
+
+def _check(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.source import check
+    from marketdata.source.node import Node
+    from marketdata.source.rpc import Rpc
+
+    file = _rpc_file(settings)
+    rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=threading.Event())
+    node = Node(rpc, file.chain_id)
+    with closing(rpc):
+        head, finalized = node.head(with_finalized=file.confirmations is None)
+        if file.confirmations is not None:
+            finalized = max(0, head.number - file.confirmations)
+        age = time.time() - head.time
+        print(f"{node.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
+        faults = 0
+        for pool in file.pools:
+            found = check.pool(node, pool)
+            print(found.text, flush=True)
+            for fault in found.faults:
+                print(f"  WRONG: {fault}", flush=True)
+            faults += len(found.faults)
+    if faults:
+        raise StateError(f"{faults} faults in {settings.secrets_dir / secretfile.RPC_SOURCE}")
+
+
+def _list(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest.outbox import Outbox
+
+    with closing(Outbox(_existing_outbox(settings))) as outbox:
+        letters = outbox.dead_letters()
+        for each in letters:
+            print(f"{each.id}  {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M:%S}  {each.code}: {each.detail}")
+            print(f"    {each.body}")
+    print(f"{len(letters)} dead letters")
+
+
+def _retry(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest.outbox import Outbox
+
+    with closing(Outbox(_existing_outbox(settings))) as outbox:
+        print(
+            f"{outbox.retry_dead_letters()} dead letters are in the outbox again; the ingestor sends them when it runs"
+        )
+
+
+def _rpc_file(settings: Settings) -> RpcFile:
+    from marketdata.source.rpc_file import load
+
+    return load(
+        settings.secrets_dir / secretfile.RPC_SOURCE, warn=lambda text: print(text, file=sys.stderr, flush=True)
+    )
+
+
+def _outbox_path(settings: Settings) -> Path:
+    """Each table of ticks has its own outbox; ``current`` is that of an ingestor that no table was named for."""
+    return settings.state_dir / "ingestor" / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
+
+
+def _existing_outbox(settings: Settings) -> Path:
+    path = _outbox_path(settings)
+    if not path.exists():
+        raise StateError(f"{path} does not exist: no ingestor ran with these settings")
+    return path

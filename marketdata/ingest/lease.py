@@ -1,0 +1,82 @@
+"""One ingestor for each table of ticks: a lock file on this machine, and a lease through the API for all machines."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+
+from marketdata.errors import AlreadyRunning, StateError, UsageError
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+
+TTL = 30
+"""Seconds after which another ingestor may take over from one that was killed."""
+_RENEWAL = 10.0
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Hold the lock file; AlreadyRunning, with the process id of its holder, when another process does."""
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    except OSError as error:
+        raise StateError(f"{path} cannot be opened: {error.strerror}") from error
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+            raise AlreadyRunning(f"another ingestor, process {holder or '?'}, holds {path}") from error
+        os.ftruncate(file, 0)
+        os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
+        yield
+    finally:
+        os.close(file)
+
+
+class Lease:
+    """The lease of the table that the API writes to. It is named after the table, which ``GET /ready`` tells."""
+
+    def __init__(self, api: ApiClient, holder: str, ticks_table: str | None) -> None:
+        self._api = api
+        self._holder = holder
+        self._expected = ticks_table
+        self._name: str | None = None
+        self._renew_at = 0.0
+
+    def keep(self) -> None:
+        """Take the lease, or renew it when it is time. AlreadyRunning when another ingestor has it, ApiUnavailable when
+        the API cannot say."""
+        if monotonic() < self._renew_at:
+            return
+        if self._name is None:
+            self._name = self._find_name()
+        body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
+        answer = self._api.request("PUT", f"/v1/lease/{self._name}", body)
+        if answer.status == 409:
+            raise AlreadyRunning(answer.detail)
+        if answer.status != 200:
+            raise ApiUnavailable(f"{self._api.url} grants no lease: {answer.detail}")
+        self._renew_at = monotonic() + _RENEWAL
+
+    def release(self) -> None:
+        """Give the lease back, if it was ever taken."""
+        if self._name is not None and self._renew_at:
+            self._renew_at = 0.0
+            self._api.request("DELETE", f"/v1/lease/{self._name}", json.dumps({"holder": self._holder}).encode())
+
+    def _find_name(self) -> str:
+        answer = self._api.request("GET", "/ready")
+        table = answer.body.get("ticks_table") if isinstance(answer.body, dict) else None
+        if answer.status != 200 or not isinstance(table, str):
+            raise ApiUnavailable(f"{self._api.url} is not ready: {answer.detail}")
+        if self._expected not in (None, table):
+            raise UsageError(
+                f"TICKS_TABLE is {self._expected}, but the API at {self._api.url} writes to {table}: "
+                "set API_UPSTREAM to the API of that version"
+            )
+        return f"ingestor-{table}"

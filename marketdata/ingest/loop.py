@@ -1,0 +1,183 @@
+"""The ingestor: a thread that reads the chain into the outbox, and one that delivers the outbox to the API.
+
+Each repeats its step until the process ends. A failure of the provider, the API or the disk is logged, and the step is
+tried again, more and more slowly; what cannot be put right by trying again ends the process.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from marketdata.errors import AlreadyRunning, MarketError, Stopped, UsageError
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.chain import Follower
+from marketdata.ingest.delivery import Delivery
+from marketdata.ingest.lease import Lease
+from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.place import Place
+from marketdata.source import check
+from marketdata.source.node import Node
+from marketdata.source.rpc import Rpc
+from marketdata.source.rpc_file import RpcFile
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+OUTBOX_MOST = 200_000
+"""Items in the outbox above which nothing is read until the API has taken some."""
+_IDLE_S = 2.0
+"""Seconds between two looks at an outbox that nobody announced an item for; the lease is renewed then, too."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+_READER_S, _DRAIN_S = 2.0, 7.0
+"""Seconds that the reader may take to end, and after that the delivery of what is left."""
+_FATAL_CODES = frozenset({"chain_replaced"})
+
+_log = logging.getLogger("marketdata.ingestor")
+
+Step = Callable[[], float]
+"""Does a part of the work and returns how many seconds to wait before the next one."""
+
+
+class Worker:
+    """A thread that repeats a step. ``fatal`` is called with an error that trying again does not put right."""
+
+    def __init__(self, name: str, step: Step, fatal: Callable[[MarketError], None]) -> None:
+        self._step = step
+        self._fatal = fatal
+        self._wake = threading.Event()
+        self.stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """End the wait between two steps."""
+        self._wake.set()
+
+    def stop(self, timeout: float) -> bool:
+        """False when the thread still runs after ``timeout`` seconds."""
+        self.stopping.set()
+        self._wake.set()
+        if self._thread.ident is not None:
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _run(self) -> None:
+        pause = _FIRST_PAUSE
+        while not self.stopping.is_set():
+            self._wake.clear()
+            try:
+                wait = self._step()
+                pause = _FIRST_PAUSE
+            except Stopped:
+                return
+            except MarketError as error:
+                if isinstance(error, AlreadyRunning | UsageError) or error.code in _FATAL_CODES:
+                    self._fatal(error)
+                    return
+                wait = max(pause, getattr(error, "retry_after", 0.0))
+                if not self.stopping.is_set():
+                    _log.warning("%s; trying again in %.1f s", error.detail, wait)
+                pause = min(_LONGEST_PAUSE, pause * 2)
+                self.stopping.wait(wait)
+                continue
+            except Exception as error:
+                _log.exception("a defect of this program")
+                self._fatal(MarketError(f"a defect of this program: {error}"))
+                return
+            if wait and not self.stopping.is_set():
+                self._wake.wait(wait)
+
+
+class Ingestor:
+    """Reads and delivers from ``start`` until ``stop``, which may be called repeatedly."""
+
+    def __init__(self, file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None) -> None:
+        self._file = file
+        self._outbox = outbox
+        self._api = api
+        self._delivery_outbox = Outbox(outbox.path)
+        self._lease = Lease(api, f"{socket.gethostname()} {outbox.identity}", ticks_table)
+        self.delivery = Delivery(self._delivery_outbox, api, self._lease)
+        self.error: MarketError | None = None
+        self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)
+        self._reader = Worker("ingestor-reader", self._read, self._fail)
+        self._rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=self._reader.stopping)
+        self._node = Node(self._rpc, file.chain_id)
+        self.follower: Follower | None = None
+        self._is_behind = False
+        self._stopped = False
+
+    def start(self) -> None:
+        """AlreadyRunning when another ingestor writes to this table."""
+        with suppress(ApiUnavailable):  # reading goes on; the delivery takes the lease when there is one to take
+            self._lease.keep()
+        self._deliverer.start()
+        self._reader.start()
+
+    def stop(self) -> None:
+        """End reading, deliver what is left if that succeeds within some seconds, and give the lease back."""
+        if self._stopped:
+            return
+        self._stopped = True
+        deadline = monotonic() + _DRAIN_S
+        self._reader.stopping.set()
+        self._rpc.interrupt()
+        self._reader.stop(_READER_S)
+        if self._deliverer.stop(max(0.1, deadline - monotonic())):
+            with suppress(MarketError):
+                if not isinstance(self.error, AlreadyRunning):
+                    while monotonic() < deadline and self.delivery.step():
+                        pass
+                    self._lease.release()
+            self._api.close()
+            self._delivery_outbox.close()
+
+    def _fail(self, error: MarketError) -> None:
+        self.error = error
+        os.kill(os.getpid(), signal.SIGTERM)  # the main thread waits for it
+
+    def _read(self) -> float:
+        if self.follower is None:
+            self._check_pools()
+            self.follower = Follower(self._node, self._file, Place(self._outbox))
+        if self._outbox.count() > OUTBOX_MOST:
+            return self._file.poll_s
+        if not self._is_behind:
+            self.follower.look()
+        self._is_behind = self.follower.step()
+        self._deliverer.wake()
+        return 0.0 if self._is_behind else self._file.poll_s
+
+    def _check_pools(self) -> None:
+        self._node.check_chain()
+        faults = []
+        for pool in self._file.pools:
+            found = check.pool(self._node, pool)
+            faults += [f"{pool.symbol} ({pool.address}): {fault}" for fault in found.faults]
+        if faults:
+            raise UsageError(f"rpc.json does not fit the chain: {'; '.join(faults)}")
+
+    def _deliver(self) -> float:
+        return 0.0 if self.delivery.step() else _IDLE_S
+
+
+def run(file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None) -> None:
+    """Ingest until SIGTERM, SIGINT or SIGHUP; raises what ended it otherwise."""
+    # As in the API: blocked before the first thread starts, and taken by sigwait.
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    ingestor = Ingestor(file, outbox, api, ticks_table)
+    try:
+        ingestor.start()
+        signal.sigwait(STOP_SIGNALS)
+    finally:
+        ingestor.stop()
+    if ingestor.error is not None:
+        raise ingestor.error

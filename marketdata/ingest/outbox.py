@@ -1,0 +1,201 @@
+"""The ingestor's state on the disk: items that the API has not acknowledged, dead letters, and the place in the chain.
+
+SQLite in WAL mode with ``synchronous=FULL``. What a step reads from the chain and the place where the next step goes on
+are one transaction, so a step happened or did not, whenever the process is killed. Each thread has its own connection.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from marketdata.errors import StateError
+
+Item = dict[str, Any]
+Transaction = sqlite3.Connection
+"""A connection with an open transaction, from :meth:`Outbox.transaction`."""
+
+_BUSY_MS = 30_000
+_MIGRATIONS = (
+    """
+    CREATE TABLE identity (id TEXT NOT NULL);
+    -- The next block to read of each pool.
+    CREATE TABLE pools (symbol TEXT PRIMARY KEY, address TEXT NOT NULL, next_block INTEGER NOT NULL) WITHOUT ROWID;
+    -- Blocks that were read and are part of the chain: the last ones without a gap, older ones if they have ticks.
+    CREATE TABLE blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, symbols TEXT NOT NULL);
+    -- Blocks that were read and that a reorganisation removed.
+    CREATE TABLE retracted (hash TEXT NOT NULL, symbol TEXT NOT NULL, number INTEGER NOT NULL,
+                            PRIMARY KEY (hash, symbol)) WITHOUT ROWID;
+    -- The last block that was reported as final.
+    CREATE TABLE finalized (symbol TEXT PRIMARY KEY, block INTEGER NOT NULL) WITHOUT ROWID;
+    -- What the API has to be told, in this order.
+    CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
+    CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
+                               detail TEXT NOT NULL, at REAL NOT NULL);
+    """,
+)
+
+
+class Held(NamedTuple):
+    """An item of the outbox; ``body`` is its JSON."""
+
+    id: int
+    body: str
+
+
+class DeadLetter(NamedTuple):
+    """An item that the API refused; ``at`` in seconds since 1970."""
+
+    id: int
+    body: str
+    code: str
+    detail: str
+    at: float
+
+
+class Rejection(NamedTuple):
+    """What the API said about an item that it refused."""
+
+    item: Held
+    code: str
+    detail: str
+
+
+class Outbox:
+    """A connection to the file, which is created when it does not exist. StateError when the file cannot be used, also
+    for a full disk; nothing is changed then."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        with self._translated():
+            # sqlite3 opens its own transactions, unless told not to.
+            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._migrate()
+        self.identity: str = self._connection.execute("SELECT id FROM identity").fetchone()[0]
+
+    def close(self) -> None:
+        self._connection.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[Transaction]:
+        with self._translated():
+            self._connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self._connection
+                self._connection.execute("COMMIT")
+            except BaseException:
+                # A full disk may have rolled the transaction back already.
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+    def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        with self._translated():
+            return self._connection.execute(statement, values).fetchall()
+
+    # -- items -------------------------------------------------------------------------------------------------------
+
+    def count(self) -> int:
+        return int(self.rows("SELECT count(*) FROM items")[0][0])
+
+    def first(self, most: int) -> list[Held]:
+        """The oldest items, in their order."""
+        return [Held(*row) for row in self.rows("SELECT id, body FROM items ORDER BY id LIMIT ?", most)]
+
+    def acknowledged(self, items: Sequence[Held], rejections: Iterable[Rejection]) -> tuple[int, int]:
+        """Remove items that the API answered for. Returns how many became dead letters, and how many are sent again.
+
+        A tick is refused as ``retracted`` when this ingestor retracted its block after it sent the tick, and then had
+        to send both again: that tick is done with. When the block is part of the chain, something else retracted it:
+        it is restored, and its tick sent again.
+        """
+        dead = again = 0
+        with self.transaction() as connection:
+            for item, code, detail in rejections:
+                fate = _fate(connection, item, code)
+                if fate == "again":
+                    connection.executemany("INSERT INTO items (body) VALUES (?)", _restored(item))
+                    again += 1
+                elif fate == "dead":
+                    dead += 1
+                    connection.execute(
+                        "INSERT INTO dead_letters (body, code, detail, at) VALUES (?, ?, ?, ?)",
+                        (item.body, code, detail, time.time()),
+                    )
+            connection.execute("DELETE FROM items WHERE id BETWEEN ? AND ?", (items[0].id, items[-1].id))
+        return dead, again
+
+    # -- dead letters ------------------------------------------------------------------------------------------------
+
+    def dead_letters(self) -> list[DeadLetter]:
+        rows = self.rows("SELECT id, body, code, detail, at FROM dead_letters ORDER BY id")
+        return [DeadLetter(*row) for row in rows]
+
+    def count_dead_letters(self) -> int:
+        return int(self.rows("SELECT count(*) FROM dead_letters")[0][0])
+
+    def retry_dead_letters(self) -> int:
+        """Put every dead letter back into the outbox, behind what is there; returns how many."""
+        with self.transaction() as connection:
+            connection.execute("INSERT INTO items (body) SELECT body FROM dead_letters ORDER BY id")
+            return connection.execute("DELETE FROM dead_letters").rowcount
+
+    # ----------------------------------------------------------------------------------------------------------------
+
+    def _migrate(self) -> None:
+        with self.transaction() as connection:
+            done = connection.execute("PRAGMA user_version").fetchone()[0]
+            if done > len(_MIGRATIONS):
+                raise StateError(f"{self.path} was written by a later release: use that one")
+            for number, script in enumerate(_MIGRATIONS[done:], start=done + 1):
+                for statement in script.split(";"):
+                    connection.execute(statement)
+                connection.execute(f"PRAGMA user_version = {number}")
+            if not done:
+                connection.execute("INSERT INTO identity VALUES (?)", (str(uuid.uuid4()),))
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except sqlite3.Error as error:
+            raise StateError(f"{self.path} cannot be used: {error}", code="outbox") from error
+
+
+def put(connection: Transaction, items: Iterable[Item]) -> None:
+    """Add items at the end, within a transaction."""
+    connection.executemany("INSERT INTO items (body) VALUES (?)", [(encoded(item),) for item in items])
+
+
+def encoded(item: Item) -> str:
+    return json.dumps(item, separators=(",", ":"))
+
+
+def _fate(connection: Transaction, item: Held, code: str) -> str:
+    """``dead``, ``done`` or ``again`` for a refused item."""
+    tick = json.loads(item.body)
+    if code != "retracted" or "block" not in tick:
+        return "dead"
+    block = tick["block"]
+    row = connection.execute("SELECT hash FROM blocks WHERE number = ?", (block["number"],)).fetchone()
+    if row is not None and row[0] == block["hash"]:
+        return "again"
+    by_us = connection.execute(
+        "SELECT 1 FROM retracted WHERE hash = ? AND symbol = ?", (block["hash"], tick["symbol"])
+    ).fetchone()
+    return "done" if by_us else "dead"
+
+
+def _restored(item: Held) -> list[tuple[str]]:
+    tick = json.loads(item.body)
+    body = {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}
+    return [(encoded({"restore": body}),), (item.body,)]

@@ -1,0 +1,107 @@
+"""The place in the chain, a part of the outbox's file: the next block of each pool, the blocks that were read, those
+that a reorganisation removed, and what was reported as final."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from marketdata.ingest.outbox import Item, Outbox, Transaction, put
+from marketdata.source.evm import Header
+from marketdata.source.rpc_file import Pool
+
+
+class ReadBlock(NamedTuple):
+    """A block that was read; ``symbols``, as JSON, are those with ticks in it."""
+
+    number: int
+    hash: str
+    symbols: str
+
+
+class Place:
+    """Used by the reading thread. Methods that take a transaction are part of the caller's."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.transaction = outbox.transaction
+
+    def enter(self, pools: Iterable[Pool]) -> None:
+        """A pool that is new, or has another address than before, begins at its start block."""
+        with self.transaction() as transaction:
+            for pool in pools:
+                transaction.execute(
+                    "INSERT INTO pools VALUES (?1, ?2, ?3) "
+                    "ON CONFLICT DO UPDATE SET address = ?2, next_block = ?3 WHERE address <> ?2",
+                    (pool.symbol, pool.address, pool.start_block),
+                )
+
+    def next_blocks(self) -> dict[str, int]:
+        """The next block of each symbol, also of those that are no longer in ``rpc.json``."""
+        return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
+
+    def advance(self, transaction: Transaction, symbols: Iterable[str], next_block: int) -> None:
+        transaction.executemany(
+            "UPDATE pools SET next_block = ? WHERE symbol = ?", [(next_block, symbol) for symbol in symbols]
+        )
+
+    def hash_of(self, number: int) -> str | None:
+        """The hash of a block that was read; None for one that was not, or was forgotten."""
+        found = self._outbox.rows("SELECT hash FROM blocks WHERE number = ?", number)
+        return found[0][0] if found else None
+
+    def blocks(self) -> list[ReadBlock]:
+        """The blocks that were read, newest first."""
+        return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
+
+    def keep(self, transaction: Transaction, header: Header, symbols: set[str]) -> None:
+        """Note a block that was read. Other pools may have been read in it before."""
+        row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (header.number,)).fetchone()
+        both = symbols | set(json.loads(row[0])) if row else symbols
+        values = ReadBlock(header.number, header.hash, json.dumps(sorted(both)))
+        transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", values)
+
+    def forget(self, transaction: Transaction, below: int) -> None:
+        """Forget the blocks below a number, which no reorganisation reaches any more."""
+        transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
+        # A tick that waits may be of such a block: the API may have it, although its answer was lost.
+        transaction.execute("DELETE FROM retracted WHERE number < ? AND NOT EXISTS (SELECT 1 FROM items)", (below,))
+
+    def retract(self, transaction: Transaction, gone: Sequence[ReadBlock], next_blocks: dict[str, int]) -> None:
+        """Retract blocks, newest first, and have the symbols go on from ``next_blocks`` if they were further."""
+        for block in gone:
+            for symbol in json.loads(block.symbols):
+                put(transaction, [{"retract": {"symbol": symbol, "block_hash": block.hash}}])
+                row = (block.hash, symbol, block.number)
+                transaction.execute("INSERT OR REPLACE INTO retracted VALUES (?, ?, ?)", row)
+        transaction.execute("DELETE FROM blocks WHERE number >= ?", (gone[-1].number,))
+        transaction.executemany(
+            "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?",
+            [(number, symbol) for symbol, number in next_blocks.items()],
+        )
+
+    def restores(self, transaction: Transaction, header: Header, symbols: Iterable[str]) -> list[Item]:
+        """A block that was retracted and is part of the chain again must be restored before its ticks are sent."""
+        return [
+            {"restore": {"symbol": symbol, "block_hash": header.hash}}
+            for symbol in sorted(symbols)
+            if transaction.execute(
+                "DELETE FROM retracted WHERE hash = ? AND symbol = ?", (header.hash, symbol)
+            ).rowcount
+        ]
+
+    def finalized(self) -> dict[str, int]:
+        """The last block of each symbol that was reported as final."""
+        return dict(self._outbox.rows("SELECT symbol, block FROM finalized"))
+
+    def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
+        """Report that a symbol is final up to a block, unless that was reported."""
+        for symbol in symbols:
+            changed = transaction.execute(
+                "INSERT INTO finalized SELECT ?1, ?2 WHERE ?2 >= 0 "
+                "ON CONFLICT DO UPDATE SET block = ?2 WHERE block < ?2",
+                (symbol, block),
+            ).rowcount
+            if changed:
+                put(transaction, [{"finalize": {"symbol": symbol, "block": block}}])

@@ -1,0 +1,1 @@
+"""Sources of ticks: pools of an EVM chain, read over JSON-RPC."""

@@ -1,0 +1,49 @@
+"""Reads what the chain says about a pool of ``rpc.json`` and compares both."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from marketdata.source.evm import WORD
+from marketdata.source.node import Node
+from marketdata.source.pools import KINDS
+from marketdata.source.rpc_file import Pool
+
+
+class Finding(NamedTuple):
+    """``faults`` is empty when the pool is what ``rpc.json`` says."""
+
+    text: str
+    faults: tuple[str, ...]
+
+
+def pool(node: Node, of: Pool) -> Finding:
+    """What the chain says about the pool. ProviderError when it cannot be asked."""
+    kind = KINDS[of.kind]
+    if len(node.read_contract(of.address, kind.STATE)) != kind.STATE_WORDS * WORD:
+        others = [
+            name for name, other in KINDS.items()
+            if len(node.read_contract(of.address, other.STATE)) == other.STATE_WORDS * WORD
+        ]  # fmt: skip
+        found = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"
+        return Finding(f"{of.symbol} {of.address}", (f"is not a {of.kind} pool: {found}",))
+    tokens, faults = [], []
+    for at, expected in enumerate(of.decimals):
+        token = "0x" + node.read_contract(of.address, f"token{at}()")[-20:].hex()
+        answer = node.read_contract(token, "decimals()")
+        if len(answer) != WORD:
+            faults.append(f"token{at} ({token}) does not say its decimals")
+            continue
+        decimals = int.from_bytes(answer, "big")
+        tokens.append(f"token{at} {token} {_name(node.read_contract(token, 'symbol()'))} with {decimals} decimals")
+        if decimals != expected:
+            faults.append(f"token{at} has {decimals} decimals, and rpc.json says {expected}")
+    return Finding(f"{of.symbol} {of.address} {of.kind}: {', '.join(tokens)}", tuple(faults))
+
+
+def _name(answer: bytes) -> str:
+    """The symbol of a token, an ABI string or, in old tokens, 32 bytes; anything unprintable is left out."""
+    if len(answer) >= 2 * WORD:
+        length = int.from_bytes(answer[WORD : 2 * WORD], "big")
+        answer = answer[2 * WORD :][: min(length, WORD)]
+    return "".join(c for c in answer.decode(errors="ignore") if c.isprintable()) or "(no name)"

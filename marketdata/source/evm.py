@@ -1,0 +1,152 @@
+"""The values of an EVM chain as JSON-RPC writes them: quantities, bytes, ABI words, addresses, bloom filters.
+
+Every function raises ValueError for text that is not what it must be: it came from a provider.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from marketdata.source.keccak import keccak256
+
+WORD = 32
+ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
+_QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
+_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
+_HASH = re.compile(r"0x[0-9a-f]{64}")
+_BLOOM_BYTES = 256
+
+
+class Header(NamedTuple):
+    """What this program uses of a block's header; ``time`` in seconds since 1970."""
+
+    number: int
+    hash: str
+    parent: str
+    time: int
+    bloom: int
+    has_transactions: bool
+
+
+class Log(NamedTuple):
+    """An event of a contract; ``address`` and hashes are lower-case, ``position`` is its index in the block."""
+
+    address: str
+    topics: tuple[str, ...]
+    data: bytes
+    block_number: int
+    block_hash: str
+    transaction: str
+    position: int
+
+
+def quantity(value: Any) -> int:
+    """``0x1b4`` is 436."""
+    if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
+        raise ValueError("is not a hexadecimal quantity")
+    return int(value, 16)
+
+
+def data(value: Any) -> bytes:
+    """The bytes of ``0x00ff``."""
+    if not isinstance(value, str) or not _DATA.fullmatch(value):
+        raise ValueError("is not hexadecimal data")
+    return bytes.fromhex(value[2:])
+
+
+def hash_text(value: Any) -> str:
+    """A hash of 32 bytes, in lower case."""
+    if not isinstance(value, str) or not _HASH.fullmatch(value.lower()):
+        raise ValueError("is not a hash of 32 bytes")
+    return value.lower()
+
+
+def address(value: Any) -> str:
+    """An address, in lower case. One in mixed case must have the checksum of EIP-55."""
+    if not isinstance(value, str) or not ADDRESS.fullmatch(value):
+        raise ValueError("is not an address: 0x and 40 hexadecimal digits")
+    digits = value[2:]
+    if digits not in (digits.lower(), digits.upper()) and value != checksummed(value.lower()):
+        raise ValueError(f"has a wrong checksum (EIP-55), it may be mistyped; written right it is {checksummed(value)}")
+    return value.lower()
+
+
+def checksummed(value: str) -> str:
+    """The address with the checksum of EIP-55: a digit is upper-case where the hash has a nibble of 8 or more."""
+    digits = value[2:].lower()
+    nibbles = keccak256(digits.encode()).hex()
+    return "0x" + "".join(c.upper() if int(n, 16) > 7 else c for c, n in zip(digits, nibbles, strict=False))
+
+
+def header(value: Any) -> Header:
+    """A block of ``eth_getBlockByNumber`` or ``eth_getBlockByHash``."""
+    if not isinstance(value, dict):
+        raise ValueError("is not a block")
+    bloom = data(value.get("logsBloom"))
+    if len(bloom) != _BLOOM_BYTES:
+        raise ValueError("has a bloom filter of the wrong size")
+    return Header(
+        number=quantity(value.get("number")),
+        hash=hash_text(value.get("hash")),
+        parent=hash_text(value.get("parentHash")),
+        time=quantity(value.get("timestamp")),
+        bloom=int.from_bytes(bloom, "big"),
+        has_transactions=bool(value.get("transactions")),
+    )
+
+
+def log(value: Any) -> Log:
+    """An entry of ``eth_getLogs``."""
+    if not isinstance(value, dict) or not isinstance(value.get("topics"), list):
+        raise ValueError("is not a log")
+    if value.get("removed") is True:
+        raise ValueError("is of a block that a reorganisation removed")
+    return Log(
+        address=address(str(value.get("address")).lower()),
+        topics=tuple(hash_text(topic) for topic in value["topics"]),
+        data=data(value.get("data")),
+        block_number=quantity(value.get("blockNumber")),
+        block_hash=hash_text(value.get("blockHash")),
+        transaction=hash_text(value.get("transactionHash")),
+        position=quantity(value.get("logIndex")),
+    )
+
+
+def words(encoded: bytes, count: int) -> tuple[int, ...]:
+    """``count`` unsigned ABI words of 32 bytes, no more and no less."""
+    if len(encoded) != count * WORD:
+        raise ValueError(f"has {len(encoded)} bytes of data instead of {count * WORD}")
+    return tuple(int.from_bytes(encoded[at : at + WORD], "big") for at in range(0, len(encoded), WORD))
+
+
+def signed(word: int) -> int:
+    """The two's complement of a word."""
+    return word - (1 << 256) if word >> 255 else word
+
+
+def topic(signature: str) -> str:
+    """The first topic of an event: the hash of its signature."""
+    return "0x" + keccak256(signature.encode()).hex()
+
+
+def selector(signature: str) -> str:
+    """The call data of a function without arguments."""
+    return "0x" + keccak256(signature.encode())[:4].hex()
+
+
+@lru_cache(maxsize=4096)
+def bloom_bits(value: str) -> int:
+    """The three bits of an address or topic in the bloom filter of a block (Yellow Paper, section 4.3.1)."""
+    hashed = keccak256(bytes.fromhex(value[2:]))
+    bits = 0
+    for at in (0, 2, 4):
+        bits |= 1 << (int.from_bytes(hashed[at : at + 2], "big") & 2047)
+    return bits
+
+
+def may_contain(bloom: int, address: str, topic: str) -> bool:
+    """False when the block with this bloom filter has certainly no log of the address with the topic."""
+    bits = bloom_bits(address) | bloom_bits(topic)
+    return bloom & bits == bits

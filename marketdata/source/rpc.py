@@ -1,0 +1,215 @@
+"""JSON-RPC over HTTP: one kept-alive connection, calls in batches, retries, a budget of calls per second.
+
+One thread uses an :class:`Rpc`. URL and header values may contain a key: no message that leaves this module has them.
+"""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import random
+import re
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from time import monotonic
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+from marketdata.errors import ProviderError, RangeRefused, Stopped
+from marketdata.source.wordings import Kind, meaning
+
+TIMEOUT = 20.0
+"""Seconds without a byte from the provider."""
+ANSWER_BYTES = 256 << 20
+_BATCH = 20
+_TRIES = 6
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+_CREDENTIALS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
+_SECRET_LENGTH = 8
+"""Parts of a path shorter than this, like ``v2``, are not secrets."""
+
+
+class Call(NamedTuple):
+    method: str
+    params: Sequence[Any] = ()
+
+
+class _TryAgain(Exception):
+    """This try failed in a way that the next one may not; ``after`` is how long the provider asks to wait."""
+
+    def __init__(self, detail: str, after: float | None = None) -> None:
+        super().__init__(detail)
+        self.after = after
+
+
+class _SmallerBatches(Exception):
+    pass
+
+
+class _CallRefused(Exception):
+    """An error for one call, which nothing in the table explains."""
+
+
+class Rpc:
+    """``stopping`` interrupts every wait with :class:`Stopped`; ``interrupt`` also ends a request that is under way."""
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        per_second: float,
+        stopping: threading.Event,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        parts = urlsplit(url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        self.name = f"{parts.hostname}:{self._connection.port}"
+        self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
+        if parts.username is not None:
+            pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+            self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
+        named = [*re.split(r"[/?&=]", self._target), parts.username, parts.password, *headers.values()]
+        self._secrets = sorted({each for each in named if each and len(each) >= _SECRET_LENGTH}, key=len, reverse=True)
+        self._stopping = stopping
+        self._interval = 1 / per_second
+        self._free_at = monotonic()
+        self._batch = _BATCH
+        self.requests = 0
+
+    def call(self, method: str, *params: Any) -> Any:
+        return self.batch([Call(method, params)])[0]
+
+    def batch(self, calls: Sequence[Call]) -> list[Any]:
+        """The results in the order of the calls.
+
+        RangeRefused when a call asks for too many blocks, ProviderError when there is no answer after some tries.
+        """
+        results: list[Any] = []
+        while len(results) < len(calls):
+            part = calls[len(results) : len(results) + self._batch]
+            try:
+                results += self._persistent(part)
+            except _SmallerBatches:
+                self._batch = len(part) // 2
+        return results
+
+    def interrupt(self) -> None:
+        """End the request of another thread, which then gets an error."""
+        with suppress(OSError, AttributeError):
+            self._connection.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _persistent(self, calls: Sequence[Call]) -> list[Any]:
+        for tried in range(1, _TRIES + 1):
+            self._spend(len(calls))
+            try:
+                return self._once(calls)
+            except _TryAgain as error:
+                self._connection.close()
+                if tried == _TRIES or self._stopping.is_set():
+                    raise ProviderError(f"{self.name}: {self._shown(str(error))}") from None
+                # Full jitter: processes that were refused together do not come back together.
+                longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tried)
+                self._wait(max(error.after or 0, random.uniform(_FIRST_PAUSE / 2, longest)))
+            except _CallRefused as error:
+                raise ProviderError(f"{self.name}: {self._shown(str(error))}", code="call_refused") from None
+        raise AssertionError  # the last try returns or raises
+
+    def _spend(self, calls: int) -> None:
+        """Wait until the budget has room for the calls; up to one second of unused budget is kept."""
+        now = monotonic()
+        self._free_at = max(self._free_at, now - 1)
+        if self._free_at > now:
+            self._wait(self._free_at - now)
+        self._free_at += calls * self._interval
+
+    def _wait(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise Stopped("the process ends")
+
+    def _once(self, calls: Sequence[Call]) -> list[Any]:
+        sent = [
+            {"jsonrpc": "2.0", "id": number, "method": call.method, "params": list(call.params)}
+            for number, call in enumerate(calls)
+        ]
+        status, headers, content = self._exchange(json.dumps(sent if len(sent) > 1 else sent[0]).encode())
+        if status in _CREDENTIALS:
+            shown = self._shown(content.decode(errors="replace"))
+            raise ProviderError(f"{self.name}: it refuses the credentials of rpc.json (HTTP status {status}): {shown}")
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            self._check_status(status, headers, content.decode(errors="replace"))
+            raise _TryAgain("its answer is not JSON") from None
+        answers = answer if isinstance(answer, list) else [answer]
+        if len(answers) == len(calls) and all(map(_is_answer, answers)):
+            return self._results(calls, answers)
+        # One error for the whole batch, or another answer than JSON-RPC's.
+        self._check_error(json.dumps(answer), len(calls))
+        self._check_status(status, headers, json.dumps(answer))
+        raise _TryAgain("its answer does not fit the request")
+
+    def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
+        self.requests += 1
+        try:
+            self._connection.request("POST", self._target, body, self._headers)
+            response = self._connection.getresponse()
+            content = response.read(ANSWER_BYTES)
+        except (OSError, http.client.HTTPException) as error:
+            raise _TryAgain(f"no answer: {type(error).__name__ if not str(error) else error}") from None
+        except BaseException:
+            self._connection.close()
+            raise
+        return response.status, response.headers, content
+
+    def _results(self, calls: Sequence[Call], answers: list[dict[str, Any]]) -> list[Any]:
+        # A single answer counts whatever its id: some providers answer an error with the id null.
+        by_id = {each.get("id"): each for each in answers} if len(answers) > 1 else {0: answers[0]}
+        results = []
+        for number in range(len(calls)):
+            found = by_id.get(number)
+            if found is None:
+                raise _TryAgain("its answer lacks the result of a call")
+            if "result" not in found:
+                error = found.get("error")
+                self._check_error(json.dumps(error), len(calls))
+                message = error.get("message") if isinstance(error, dict) else error
+                raise _CallRefused(f"{calls[number].method}: {message}")
+            results.append(found["result"])
+        return results
+
+    def _check_error(self, text: str, calls: int) -> None:
+        found = meaning(text)
+        if found is None:
+            return
+        if found.kind is Kind.RANGE:
+            raise RangeRefused(f"{self.name}: {self._shown(text)}", found.suggested)
+        if found.kind is Kind.BATCH and calls > 1:
+            raise _SmallerBatches
+        raise _TryAgain(text)
+
+    def _check_status(self, status: int, headers: http.client.HTTPMessage, text: str) -> None:
+        if status == http.client.OK:
+            return
+        about = f"HTTP status {status}: {text}"
+        if status == http.client.REQUEST_ENTITY_TOO_LARGE:
+            raise RangeRefused(f"{self.name}: {self._shown(about)}")
+        after = headers.get("Retry-After", "")
+        raise _TryAgain(about, min(float(after), 60.0) if after.isdecimal() else None)
+
+    def _shown(self, text: str) -> str:
+        for secret in self._secrets:
+            text = text.replace(secret, "…")
+        return " ".join(text.split())[:300]
+
+
+def _is_answer(value: Any) -> bool:
+    return isinstance(value, dict) and ("result" in value or "error" in value)

@@ -1,0 +1,102 @@
+"""How providers word "too much at once" and "too often", as one table: nothing else in the protocol tells them apart.
+
+Each pattern has its origin beside it: the provider or node whose message it is. They are matched without regard to
+case against the message and the data of the JSON-RPC error.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """What to do: ask for fewer blocks, ask later, or send fewer calls in one request."""
+
+    RANGE = "too many blocks or results"
+    RATE = "too many requests"
+    BATCH = "too many calls in one request"
+
+
+class Wording(NamedTuple):
+    kind: Kind
+    pattern: str
+    """May have the groups ``first`` and ``last`` (hexadecimal), or ``most``: the range that would be answered."""
+    origin: str
+
+
+_NUMBER = r"(?P<most>[0-9][0-9,._]*[0-9]|[0-9])"
+_BLOCKS = r"\[0x(?P<first>[0-9a-f]+),\s*0x(?P<last>[0-9a-f]+)\]"
+
+TABLE: tuple[Wording, ...] = (
+    # The calls of one request, before the ranges: their wordings are the narrower ones.
+    Wording(Kind.BATCH, r"batch (?:size |limit |call )?(?:is )?(?:too (?:large|big)|exceed|limit)",
+            "geth, Erigon, QuickNode"),
+    Wording(Kind.BATCH, r"batch of more than \d+", "dRPC"),
+    Wording(Kind.BATCH, r"too many (?:calls|requests) in (?:the |a |one )?batch|batch requests are (?:not|dis)",
+            "public nodes"),
+    # Requests
+    Wording(Kind.RATE, r"exceeded its compute units", "Alchemy"),
+    Wording(Kind.RATE, r"exceeded project rate limit|daily request count exceeded|request rate limited", "Infura"),
+    Wording(Kind.RATE, r"credits limited to|request limit reached", "QuickNode"),
+    Wording(Kind.RATE, r"over rate limit", "Base"),
+    Wording(Kind.RATE, r"rate ?limit|too many requests|requests per second", "Tenderly, Ankr, Cloudflare"),
+    # Blocks and results
+    Wording(Kind.RANGE, rf"try with this block range {_BLOCKS}", "Infura, zkSync"),
+    Wording(Kind.RANGE, rf"this block range should work: {_BLOCKS}", "Alchemy"),
+    Wording(Kind.RANGE, r"retry with the range (?P<from>\d+)-(?P<to>\d+)", "reth, LlamaRPC, Ankr"),
+    Wording(Kind.RANGE, rf"range \d+ exceeds limit of {_NUMBER}", "Infura"),
+    Wording(Kind.RANGE, rf"up to a {_NUMBER} block range", "Alchemy, Aurora"),
+    Wording(Kind.RANGE, rf"bigger than range limit {_NUMBER}", "Tenderly"),
+    Wording(Kind.RANGE, rf"maximum is set to {_NUMBER}", "Avalanche"),
+    Wording(Kind.RANGE, rf"max range: {_NUMBER}", "Cloudflare"),
+    Wording(Kind.RANGE, rf"maximum allowed number of requested blocks is {_NUMBER}", "thirdweb"),
+    Wording(Kind.RANGE, rf"limited to (?:a )?{_NUMBER} (?:block|range)", "QuickNode, 1RPC, Blast, BlockPI"),
+    Wording(Kind.RANGE, rf"exceeds the range allowed for your plan \(\d+ > {_NUMBER}\)", "Blast"),
+    Wording(Kind.RANGE, rf"limit the query to at most {_NUMBER} blocks", "Coinbase"),
+    Wording(Kind.RANGE, rf"maximum block range: {_NUMBER}", "BNB Chain, PublicNode"),
+    Wording(Kind.RANGE, rf"max block range(?: =)? {_NUMBER}", "Morph, Hyperliquid"),
+    Wording(Kind.RANGE, rf"block range greater than {_NUMBER} max", "Swell"),
+    Wording(Kind.RANGE, rf"block range exceeds {_NUMBER}", "Somnia"),
+    Wording(Kind.RANGE, rf"block range is too wide \(maximum {_NUMBER}\)", "Moonriver"),
+    Wording(Kind.RANGE, rf"\[from, to\] blocks distance: {_NUMBER}", "Ankr"),
+    Wording(Kind.RANGE, rf"query must be smaller than size {_NUMBER}", "Harmony"),
+    Wording(Kind.RANGE, r"query returned more than \d+ results", "Infura, Polygon zkEVM"),
+    Wording(Kind.RANGE, r"query exceeds max results", "reth, LlamaRPC, Ankr"),
+    Wording(Kind.RANGE, r"logs matched by query exceeds limit", "Arbitrum"),
+    Wording(Kind.RANGE, r"log response size exceeded", "Alchemy"),
+    Wording(Kind.RANGE, r"response size (?:should not|is larger|exceed)|response (?:is )?too (?:large|big)",
+            "1RPC, Optimism"),
+    Wording(Kind.RANGE, r"query timeout exceeded|log query timed out|query timed out", "geth, Polygon"),
+    Wording(Kind.RANGE, r"block range (?:is )?(?:too|bigger|larger|limit|exceed)|exceeds? max(?:imum)? block range",
+            "Ankr, Base, Chainstack, Optimism, Scroll, Candle"),
+    Wording(Kind.RANGE, r"range is too large", "Merkle"),
+)  # fmt: skip
+
+_COMPILED = tuple((each, re.compile(each.pattern, re.IGNORECASE)) for each in TABLE)
+
+
+class Meaning(NamedTuple):
+    kind: Kind
+    suggested: int | None
+    """Blocks that the provider says it would answer."""
+    origin: str
+
+
+def meaning(message: str) -> Meaning | None:
+    """What a provider's error message asks for; None for any other error."""
+    for wording, pattern in _COMPILED:
+        found = pattern.search(message)
+        if found is not None:
+            return Meaning(wording.kind, _suggested(found.groupdict()), wording.origin)
+    return None
+
+
+def _suggested(named: dict[str, str | None]) -> int | None:
+    if named.get("most"):
+        return max(1, int(re.sub(r"[,._]", "", named["most"] or "")))
+    for first, last, base in (("first", "last", 16), ("from", "to", 10)):
+        if named.get(first):
+            return max(1, int(named[last] or "", base) - int(named[first] or "", base) + 1)
+    return None

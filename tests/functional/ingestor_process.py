@@ -1,0 +1,74 @@
+"""The ingestor as a process of its own, to be killed and started again."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from tests.functional.anvil import CHAIN_ID
+from tests.functional.market_process import ROOT, SECONDS, ApiProcess
+from tests.functional.uniswap import TestPool
+
+
+class IngestorProcess:
+    """``bin/marketdata-ingestor`` without its launcher, beside the running ``api`` in the same state directory."""
+
+    def __init__(self, api: ApiProcess, url: str, pools: Sequence[TestPool], **content: Any) -> None:
+        self._api = api
+        self._process: subprocess.Popen[bytes] | None = None
+        self.log = api.state_dir / "ingestor-test.log"
+        self._content = {
+            "url": url, "chain": "TEST", "chain_id": CHAIN_ID, "confirmations": 12, "poll_s": 0.05,
+            "requests_per_s": 5000, "pools": [pool.entry() for pool in pools], **content,
+        }  # fmt: skip
+
+    def configure(self, **content: Any) -> None:
+        """Write ``rpc.json``, with other values than before."""
+        self._content |= content
+        path = self._api.state_dir / "secrets" / "rpc.json"
+        path.write_text(json.dumps(self._content))
+        path.chmod(0o600)
+
+    def start(self) -> None:
+        self.configure()
+        with self.log.open("a") as log:
+            self._process = subprocess.Popen(
+                self._command(), cwd=ROOT, env=self._environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+            )
+
+    def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
+        """A command that ends by itself."""
+        return subprocess.run(
+            self._command(*arguments), cwd=ROOT, env=self._environment() | settings, capture_output=True, text=True,
+            timeout=SECONDS, check=False,
+        )  # fmt: skip
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.kill()
+            process.wait(SECONDS)
+
+    def stop(self) -> int:
+        """SIGTERM; its exit code."""
+        process, self._process = self._process, None
+        if process is None:
+            return 0
+        process.terminate()
+        return process.wait(SECONDS)
+
+    def said(self) -> str:
+        return self.log.read_text()
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "marketdata", "ingestor", *arguments]
+
+    def _environment(self) -> dict[str, str]:
+        return os.environ | {
+            "MARKET_STATE_DIR": str(self._api.state_dir), "API_UPSTREAM": f"http://127.0.0.1:{self._api.port}"
+        }  # fmt: skip

@@ -1,0 +1,208 @@
+"""The ingestor on a real node with the real contracts of Uniswap: what is stored is what the chain's receipts say."""
+
+from __future__ import annotations
+
+import json
+import random
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.tick import parse_tick
+from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
+from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
+from tests.functional.uniswap import Uniswap
+from tests.marketdata.store import brute_force
+
+pytestmark = pytest.mark.functional
+
+INTERVALS = ("1m", "15m", "1h")
+
+
+@pytest.fixture(scope="module")
+def packages() -> Iterator[EvmPackages]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield EvmPackages.install(Path(folder))
+
+
+class Market:
+    """A chain with four pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
+
+    def __init__(self, packages: EvmPackages, state_dir: Path) -> None:
+        self.chain = Anvil(packages)
+        self.api = ApiProcess(state_dir)
+        self.uniswap = Uniswap(self.chain, packages)
+        six, eight, coin, other = (self.uniswap.token(decimals) for decimals in (6, 8, 18, 18))
+        self.pools = (
+            self.uniswap.v2_pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
+            self.uniswap.v3_pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
+            self.uniswap.v2_pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
+            self.uniswap.v3_pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
+        )
+        self.path = (six, coin, other)
+        self.random = random.Random(7)
+        self.ingestor = IngestorProcess(self.api, self.chain.url, self.pools)
+
+    def close(self) -> None:
+        self.ingestor.stop()
+        self.api.stop()
+        self.chain.close()
+
+    def trade(self, blocks: int) -> None:
+        """So many blocks with one to four swaps each; every tenth one goes through two pools at once."""
+        for _ in range(blocks):
+            for _ in range(self.random.randint(1, 4)):
+                if self.random.random() < 0.1:
+                    self.uniswap.route(self.random.randint(10**3, 10**5), *self.path)
+                else:
+                    pool, sell = self.random.choice(self.pools), self.random.random() < 0.5
+                    amount = pool.amounts[0 if sell else 1]
+                    self.uniswap.swap(pool, self.random.randint(amount // 10**4, amount // 100), sell=sell)
+            self.chain.mine()
+
+    def assert_complete(self, seconds: float = 30) -> None:
+        """Every tick and every candle is what the receipts make of them, and nothing else is there."""
+        expected: dict[str, list[dict[str, Any]]] = {f"TEST:{pool.name}": [] for pool in self.pools}
+        for tick in self.uniswap.ticks(*self.pools):
+            expected[tick["symbol"]].append(tick)
+        assert all(expected.values()), "every pool should have had a swap"
+        with closing(Client(self.api.port, self.api.token("read"))) as read:
+            with suppress(AssertionError):
+                until(lambda: {symbol: stored_ticks(read, symbol) for symbol in expected} == expected, seconds)
+            for symbol, wanted in expected.items():
+                assert stored_ticks(read, symbol) == wanted, self.ingestor.said()[-3000:]
+                parsed = [parse_tick(each) for each in wanted]
+                for interval in INTERVALS:
+                    made = [
+                        json.loads(f"{brute_force.json_prefix(each)}}}")
+                        for each in brute_force.candles(parsed, interval)
+                    ]
+                    assert stored_candles(read, symbol, interval) == made
+
+
+@pytest.fixture(scope="module")
+def running(packages: EvmPackages) -> Iterator[Market]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        found = Market(packages, Path(folder))
+        found.trade(5)  # before the first start
+        found.api.start()
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def market(running: Market) -> Iterator[Market]:
+    """The tests share a chain: each goes on where the one before it ended, with an ingestor that runs."""
+    running.ingestor.start()
+    yield running
+    running.ingestor.stop()
+
+
+def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    cursor = ""
+    while True:
+        status, answer = read("GET", f"/v1/ticks?symbol={symbol}&limit=10000&startTime=1600000000000{cursor}")
+        if status != 200:
+            return []
+        found += answer["ticks"]
+        if answer["next_cursor"] is None:
+            return found
+        cursor = f"&cursor={answer['next_cursor']}"
+
+
+def stored_candles(read: Client, symbol: str, interval: str) -> list[dict[str, Any]]:
+    """Without what depends on the time of the question."""
+    path = f"/v1/chart?symbol={symbol}&interval={interval}&limit=10000&startTime=1600000000000"
+    status, answer = read("GET", path)
+    assert status == 200
+    assert not answer["more"]
+    return [
+        {name: value for name, value in row.items() if name not in ("closed", "finalized")} for row in answer["candles"]
+    ]
+
+
+def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market, loops: Callable[..., int]) -> None:
+    for _ in range(loops(quick=3, full=40)):
+        market.trade(10)
+        market.assert_complete()
+
+
+def test_check_finds_what_is_wrong(market: Market) -> None:
+    done = market.ingestor.run("check")
+    assert done.returncode == 0, done.stderr
+    assert f"chain {CHAIN_ID}, block " in done.stdout
+    assert done.stdout.count("with 18 decimals") == 5
+    first, second, *rest = [pool.entry() for pool in market.pools]
+    first["decimals"] = [18, 18]
+    second["kind"] = "uniswap-v2"
+    rest[0]["address"] = "0x" + "ab" * 20
+    market.ingestor.configure(pools=[first, second, *rest])
+    done = market.ingestor.run("check")
+    market.ingestor.configure(pools=[pool.entry() for pool in market.pools])
+    assert done.returncode == 1
+    wrong = [line for line in done.stdout.splitlines() if "WRONG" in line]
+    assert ["and rpc.json says 18" in wrong[0], "it is a uniswap-v3 pool" in wrong[1], "no pool" in wrong[2]] == [
+        True
+    ] * 3
+
+
+def test_only_one_runs(market: Market) -> None:
+    market.trade(1)
+    market.assert_complete()
+    second = market.ingestor.run()
+    assert second.returncode == 4
+    assert "another ingestor, process" in second.stderr
+    # On another machine: the same table, but neither the lock nor the outbox.
+    other = market.ingestor.run(TICKS_TABLE="md_ticks_v1")
+    assert other.returncode == 4
+    assert "holds the lease ingestor-md_ticks_v1" in other.stderr
+    assert market.ingestor.stop() == 0
+    market.ingestor.start()
+
+
+def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
+    market.trade(30)
+    market.assert_complete()
+    for depth in (1, 5, 30) * loops(quick=1, full=5):
+        market.chain("anvil_reorg", depth, [])
+        market.trade(2)
+        market.assert_complete()
+    assert market.ingestor.said().count("reorganisation: ") >= 3
+
+
+def test_a_reorganisation_while_the_ingestor_is_down(market: Market) -> None:
+    market.trade(10)
+    market.assert_complete()
+    market.ingestor.kill()
+    market.chain("anvil_reorg", 7, [])
+    market.trade(3)
+    market.chain.mine(150)  # so that it goes on in ranges
+    market.ingestor.start()
+    market.assert_complete()
+
+
+def test_kills_lose_nothing_and_double_nothing(market: Market, loops: Callable[..., int]) -> None:
+    for number in range(loops(quick=2, full=100)):
+        market.trade(market.random.randint(1, 12))
+        if number % 2:
+            port = market.api.port
+            market.api.kill()
+            market.trade(3)
+            market.api.start(port)
+        else:
+            market.ingestor.kill()
+            if number % 4:
+                market.chain("anvil_reorg", market.random.randint(1, 3), [])
+            market.trade(3)
+            market.ingestor.start()
+    market.trade(5)
+    market.assert_complete(90)
+    done = market.ingestor.run("dead-letters", "list")
+    assert (done.returncode, done.stdout) == (0, "0 dead letters\n")

@@ -1,0 +1,290 @@
+"""The follower and the outbox with chains that reorganise by chance, kills and lost answers: what the API holds at the
+end is what the chain holds."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.errors import ProviderError, RangeRefused, StateError
+from marketdata.ingest import chain as module
+from marketdata.ingest.chain import Follower
+from marketdata.ingest.outbox import Held, Outbox, Rejection
+from marketdata.ingest.place import Place
+from marketdata.source import evm
+from marketdata.source.evm import Header, Log
+from marketdata.source.pools import uniswap_v2
+from marketdata.source.rpc_file import Pool, RpcFile
+
+POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 3) for n in (1, 2))
+FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
+SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
+DEEPEST = 35
+"""No block further below the highest one ever is replaced: less than are read one by one."""
+GENESIS = "0x" + "0" * 64
+
+
+class Block:
+    def __init__(self, number: int, parent: str, swaps: Sequence[str], salt: int) -> None:
+        self.hash = f"0x{number:032x}{salt:032x}"
+        topic = uniswap_v2.TOPIC
+        self.logs = [
+            Log(address, (topic,), SWAP, number, self.hash, f"0x{place:064x}", place)
+            for place, address in enumerate(swaps)
+        ]
+        bloom = 0
+        for address in swaps:
+            bloom |= evm.bloom_bits(address) | evm.bloom_bits(topic)
+        self.header = Header(number, self.hash, parent, 1_700_000_000 + number, bloom, bool(swaps))
+
+
+class Chain:
+    """What a :class:`Node` asks; ``most`` is the number of blocks that it answers for at once."""
+
+    name = "chain"
+
+    def __init__(self, chance: random.Random, most: int) -> None:
+        self._chance = chance
+        self._most = most
+        self._salt = 0
+        self._highest = 0
+        self.blocks: list[Block] = []
+        self.abandoned: list[Block] = []
+        self.extend(30)
+
+    def extend(self, count: int) -> None:
+        for _ in range(count):
+            self._salt += 1
+            swaps = [self._chance.choice(POOLS).address for _ in range(self._chance.choice((0, 0, 1, 3)))]
+            parent = self.blocks[-1].hash if self.blocks else GENESIS
+            self.blocks.append(Block(len(self.blocks), parent, swaps, self._salt))
+        self._highest = max(self._highest, len(self.blocks))
+
+    def reorganise(self, depth: int) -> None:
+        depth = min(depth, len(self.blocks) - max(1, self._highest - DEEPEST))
+        if depth < 1:
+            return
+        self.abandoned = self.blocks[-depth:]
+        del self.blocks[-depth:]
+        self.extend(self._chance.randint(max(1, depth - 1), depth + 2))
+
+    def change_back(self) -> None:
+        """The branch that was abandoned last is the chain again."""
+        if self.abandoned:
+            first = self.abandoned[0].header.number
+            if self.blocks[first - 1].hash != self.abandoned[0].header.parent or first < self._highest - DEEPEST:
+                return
+            current = self.blocks[first:]
+            self.blocks[first:] = self.abandoned
+            self.abandoned = current
+
+    def head(self, *, with_finalized: bool) -> tuple[Header, int]:
+        return self.blocks[-1].header, 0
+
+    def headers(self, numbers: Sequence[int]) -> list[Header]:
+        return [self.blocks[number].header for number in numbers]
+
+    def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
+        return [self.blocks[number].header if number < len(self.blocks) else None for number in numbers]
+
+    def logs_of(self, headers: Sequence[Header], wanted: dict[str, str]) -> list[list[Log]]:
+        return [[log for log in self.blocks[header.number].logs if log.address in wanted] for header in headers]
+
+    def logs_between(self, first: int, last: int, wanted: dict[str, str]) -> tuple[list[Log], dict[int, Header]]:
+        if last - first + 1 > self._most:
+            raise RangeRefused("too many")
+        logs = [log for block in self.blocks[first : last + 1] for log in block.logs if log.address in wanted]
+        return logs, {log.block_number: self.blocks[log.block_number].header for log in logs}
+
+    def ids(self) -> set[tuple[str, str]]:
+        return {
+            (pool.symbol, f"{log.block_hash}:{log.position}")
+            for pool in POOLS
+            for block in self.blocks[pool.start_block :]
+            for log in block.logs
+            if log.address == pool.address
+        }
+
+
+class Api:
+    """What the API does with items, as its contract says."""
+
+    def __init__(self) -> None:
+        self.ticks: dict[tuple[str, str], str] = {}
+        self.retracted: set[tuple[str, str]] = set()
+        self.finalized: dict[str, int] = {}
+
+    def take(self, items: Sequence[Held]) -> list[Rejection]:
+        refused = []
+        for item in items:
+            body = json.loads(item.body)
+            word = next(iter(body))
+            if word == "finalize":
+                symbol = body[word]["symbol"]
+                self.finalized[symbol] = max(self.finalized.get(symbol, -1), body[word]["block"])
+            elif word in ("retract", "restore"):
+                key = (body[word]["symbol"], body[word]["block_hash"])
+                (self.retracted.add if word == "retract" else self.retracted.discard)(key)
+                if word == "retract":
+                    self.ticks = {
+                        tick: hash for tick, hash in self.ticks.items() if (tick[0], hash) != key
+                    }  # fmt: skip
+            elif (body["symbol"], body["block"]["hash"]) in self.retracted:
+                refused.append(Rejection(item, "retracted", "its block is retracted"))
+            else:
+                self.ticks[body["symbol"], body["id"]] = body["block"]["hash"]
+        return refused
+
+
+class Run:
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance = random.Random(seed)
+        self.chain = Chain(self.chance, most=self.chance.choice((1, 5, 1000)))
+        self.api = Api()
+        self.outbox = Outbox(folder / f"{seed}.sqlite")
+        self.restart()
+
+    def restart(self) -> None:
+        path = self.outbox.path
+        self.outbox.close()
+        self.outbox = Outbox(path)
+        self.follower = Follower(self.chain, FILE, Place(self.outbox))  # type: ignore[arg-type]
+        self.follower.look()
+
+    def deliver(self, most: int, *, is_answer_lost: bool = False) -> bool:
+        items = self.outbox.first(most)
+        if items:
+            refused = self.api.take(items)
+            if not is_answer_lost:
+                self.outbox.acknowledged(items, refused)
+        return bool(items)
+
+    def anything(self) -> None:
+        """One of the things that happen, by chance."""
+        match self.chance.randrange(8):
+            case 0:
+                self.chain.extend(self.chance.randint(1, 20))
+            case 1:
+                self.chain.reorganise(self.chance.choice((1, 2, 5, 30)))
+            case 2:
+                self.chain.change_back()
+            case 3:
+                self.restart()
+            case 4:
+                self.deliver(self.chance.randint(1, 50))
+            case 5:
+                self.deliver(self.chance.randint(1, 50), is_answer_lost=True)
+            case _:
+                self.follower.look()
+                for _ in range(self.chance.randint(1, 8)):
+                    if not self.follower.step():
+                        break
+
+    def finish(self) -> None:
+        self.follower.look()
+        while self.follower.step():
+            pass
+        while self.deliver(50):
+            pass
+
+
+@pytest.fixture(autouse=True)
+def _short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that ranges, single blocks, and blocks that are forgotten all come up in a short chain."""
+    monkeypatch.setattr(module, "FOLLOWED", 40)
+    monkeypatch.setattr(module, "_AT_ONCE", 7)
+    monkeypatch.setattr(module, "_KEPT", 60)
+
+
+def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Callable[..., int]) -> None:
+    seen: set[str] = set()
+    for seed in range(loops(quick=12, full=2000)):
+        run = Run(tmp_path, seed)
+        with closing(run.outbox):
+            for _ in range(60):
+                run.anything()
+            run.finish()
+            assert set(run.api.ticks) == run.chain.ids(), f"seed {seed}"
+            assert run.outbox.dead_letters() == []
+            assert run.outbox.count() == 0
+            last = run.chain.blocks[-1].header.number - 4
+            assert all(block >= last for block in run.api.finalized.values())
+            assert len(run.api.finalized) == 2
+            seen |= {"retracted"} if run.follower.counts.reorganisations else set()
+            seen |= {"forgotten"} if run.outbox.rows("SELECT min(number) FROM blocks")[0][0] > 0 else set()
+    assert seen == {"retracted", "forgotten"}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Run]:
+    found = Run(tmp_path, 1)
+    yield found
+    found.outbox.close()
+
+
+def test_a_block_that_something_else_retracted_is_restored(run: Run) -> None:
+    run.finish()
+    symbol, identity = next(iter(run.api.ticks))
+    hash = identity.partition(":")[0]
+    run.api.retracted.add((symbol, hash))
+    del run.api.ticks[symbol, identity]
+    with run.outbox.transaction() as transaction:
+        transaction.execute("DELETE FROM pools")  # each is read again, from its start
+    run.restart()
+    run.finish()
+    assert set(run.api.ticks) == run.chain.ids()
+    assert run.outbox.dead_letters() == []
+
+
+def test_a_pool_that_is_added_later_is_read_from_its_start(run: Run) -> None:
+    run.finish()
+    with run.outbox.transaction() as transaction:
+        transaction.execute("DELETE FROM pools WHERE symbol = ?", (POOLS[1].symbol,))
+    missing = {key for key in run.api.ticks if key[0] == POOLS[1].symbol}
+    assert missing
+    for key in missing:
+        del run.api.ticks[key]
+    run.restart()
+    run.finish()
+    assert set(run.api.ticks) == run.chain.ids()
+
+
+def test_another_chain_is_refused_once_blocks_were_forgotten(run: Run) -> None:
+    run.chain.extend(200)
+    run.finish()
+    run.chain.blocks.clear()
+    run.chain.extend(300)
+    run.follower.look()
+    with pytest.raises(StateError, match="another TICKS_TABLE"):
+        run.finish()
+
+
+def test_a_provider_that_contradicts_itself_is_not_believed(run: Run) -> None:
+    run.finish()
+    run.chain.extend(1)
+    header = run.chain.blocks[-1].header
+    run.chain.blocks[-1].header = header._replace(parent=GENESIS)
+    run.follower.look()
+    with pytest.raises(ProviderError, match="contradicts itself"):
+        run.follower.step()
+    run.chain.blocks[-1].header = header
+    run.finish()
+    assert set(run.api.ticks) == run.chain.ids()
+
+
+def test_dead_letters_are_kept_and_sent_again(run: Run) -> None:
+    run.follower.step()
+    items: list[Any] = run.outbox.first(3)
+    assert run.outbox.acknowledged(items, [Rejection(items[1], "tick_conflict", "why")]) == (1, 0)
+    [letter] = run.outbox.dead_letters()
+    assert (letter.body, letter.code, letter.detail) == (items[1].body, "tick_conflict", "why")
+    waiting = run.outbox.count()
+    assert run.outbox.retry_dead_letters() == 1
+    assert run.outbox.count_dead_letters() == 0
+    assert run.outbox.first(waiting + 1)[-1].body == items[1].body

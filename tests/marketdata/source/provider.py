@@ -1,0 +1,83 @@
+"""A provider of JSON-RPC over real HTTP whose answers a test decides."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, NamedTuple
+
+
+class Raw(NamedTuple):
+    """An answer as it is sent; ``length`` is what its head claims."""
+
+    body: bytes
+    status: int = 200
+    headers: tuple[tuple[str, str], ...] = ()
+    length: int | None = None
+
+
+Answer = Callable[[Any, dict[str, str]], Any]
+"""Makes the answer of a request, of its JSON and its headers: a :class:`Raw`, or JSON."""
+
+
+class Provider:
+    """Serves on a free port of this machine until ``close``; ``asked`` are the requests so far."""
+
+    def __init__(self, answer: Answer) -> None:
+        self.answer = answer
+        self.asked: list[Any] = []
+        self.connections = 0
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="provider")
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_port}"
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._thread.join()
+        self._server.server_close()
+
+    def _handler(provider) -> type[BaseHTTPRequestHandler]:
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def setup(self) -> None:
+                provider.connections += 1
+                super().setup()
+
+            def do_POST(self) -> None:
+                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+                provider.asked.append((self.path, request))
+                found = provider.answer(request, dict(self.headers))
+                raw = found if isinstance(found, Raw) else Raw(json.dumps(found).encode())
+                self.send_response(raw.status)
+                self.send_header("Content-Length", str(len(raw.body) if raw.length is None else raw.length))
+                for name, value in raw.headers:
+                    self.send_header(name, value)
+                self.end_headers()
+                with suppress(BrokenPipeError):  # the client had no patience
+                    self.wfile.write(raw.body)
+                self.close_connection = raw.length is not None
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        return Handler
+
+
+def result(request: Any, value: Callable[[str, Any], Any]) -> Any:
+    """The answers of a request, or of a batch in another order, by method and parameters."""
+    if isinstance(request, list):
+        return [result(each, value) for each in reversed(request)]
+    return {"jsonrpc": "2.0", "id": request["id"], "result": value(request["method"], request["params"])}
+
+
+def error(request: Any, message: str, code: int = -32000) -> Any:
+    found = {"jsonrpc": "2.0", "error": {"code": code, "message": message}}
+    if isinstance(request, list):
+        return [found | {"id": each["id"]} for each in request]
+    return found | {"id": request["id"]}

@@ -1,0 +1,114 @@
+"""Hashes, encodings and bloom filters of the EVM, against published vectors."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import pytest
+
+from marketdata.source import evm
+from marketdata.source.keccak import keccak256
+from marketdata.source.pools import KINDS
+
+EMPTY_BLOOM = 0
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        # The Keccak team's known answers for a capacity of 512 bits, and Ethereum's well-known hashes.
+        (b"", "c5d2460186f7233c927e7db2dcc703c0e500b653ca82273b7bfad8045d85a470"),
+        (b"abc", "4e03657aea45a94fc7d47ba826c8d667c0d1e6e33a64a036ec44f58fa12d6c45"),
+        (bytes.fromhex("cc"), "eead6dbfc7340a56caedc044696a168870549a6a7f6f56961e84a54bd9970b8a"),
+        (b"transfer(address,uint256)", "a9059cbb2ab09eb219583f4a59a5d0623ade346d962bcd4e46b11da047c9049b"),
+        (
+            b"Transfer(address,address,uint256)",
+            "ddf252ad1be2c89b69c2b068fc378daa952ba7f163c4a11628f55a4df523b3ef",
+        ),
+    ],
+)
+def test_known_hashes(data: bytes, expected: str) -> None:
+    assert keccak256(data).hex() == expected
+
+
+@pytest.mark.parametrize("length", [0, 1, 7, 8, 134, 135, 136, 137, 271, 272, 273, 1000])
+def test_every_length_around_a_block(length: int) -> None:
+    """The permutation is that of SHA-3, whose padding differs in one byte: hashlib checks it for any length."""
+    data = bytes(range(256)) * 4
+    assert sha3_by_ours(data[:length]) == hashlib.sha3_256(data[:length]).digest()
+
+
+def sha3_by_ours(data: bytes) -> bytes:
+    from marketdata.source import keccak
+
+    padded = bytearray(data) + bytes(136 - len(data) % 136)
+    padded[len(data)] ^= 0x06
+    padded[-1] ^= 0x80
+    state = [0] * 25
+    for block in range(0, len(padded), 136):
+        for lane in range(17):
+            state[lane] ^= int.from_bytes(padded[block + 8 * lane : block + 8 * lane + 8], "little")
+        state = keccak._permuted(state)
+    return b"".join(lane.to_bytes(8, "little") for lane in state[:4])
+
+
+def test_the_topics_of_swaps() -> None:
+    # As block explorers show them.
+    assert KINDS["uniswap-v2"].TOPIC == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
+    assert KINDS["uniswap-v3"].TOPIC == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
+    assert evm.selector("decimals()") == "0x313ce567"
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        # The examples of EIP-55.
+        "0x5aAeb6053F3E94C9b9A09f33669435E7Ef1BeAed",
+        "0xfB6916095ca1df60bB79Ce92cE3Ea74c37c5d359",
+        "0xdbF03B407c01E7cD3CBea99509d93f8DDDC8C6FB",
+        "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
+    ],
+)
+def test_checksums_of_addresses(address: str) -> None:
+    assert evm.checksummed(address.lower()) == address
+    assert evm.address(address) == address.lower() == evm.address(address.lower())
+    assert evm.address("0x" + address[2:].upper()) == address.lower()
+    wrong = address[:-1] + address[-1].swapcase()
+    if wrong != address:
+        with pytest.raises(ValueError, match="wrong checksum"):
+            evm.address(wrong)
+
+
+@pytest.mark.parametrize("value", [None, 5, "", "5", "0x", "0xg", "-0x1", "0x" + "f" * 65, "0x 1"])
+def test_what_is_no_quantity(value: Any) -> None:
+    with pytest.raises(ValueError, match="quantity"):
+        evm.quantity(value)
+
+
+@pytest.mark.parametrize("value", [None, "0x0", "00", "0xzz"])
+def test_what_is_no_data(value: Any) -> None:
+    with pytest.raises(ValueError, match="data"):
+        evm.data(value)
+
+
+def test_words_of_a_length() -> None:
+    assert evm.words(bytes(31) + b"\x01" + b"\xff" * 32, 2) == (1, (1 << 256) - 1)
+    assert [evm.signed(word) for word in (0, 1, (1 << 255) - 1, 1 << 255, (1 << 256) - 1)] == [
+        0, 1, (1 << 255) - 1, -(1 << 255), -1,
+    ]  # fmt: skip
+    for wrong in (b"", bytes(63), bytes(65), bytes(96)):
+        with pytest.raises(ValueError, match="bytes of data"):
+            evm.words(wrong, 2)
+
+
+def test_the_bloom_filter() -> None:
+    """That a real node sets the same bits is shown by the tests of the ingestor: it reads no block without them."""
+    logs = [("0x" + f"{n:040x}", "0x" + f"{n:064x}") for n in (1, 2, 3)]
+    bloom = 0
+    for address, topic in logs:
+        bloom |= evm.bloom_bits(address) | evm.bloom_bits(topic)
+    assert all(evm.may_contain(bloom, *log) for log in logs)
+    assert bloom.bit_count() <= 18
+    assert not evm.may_contain(bloom, "0x" + "ab" * 20, logs[0][1])
+    assert not evm.may_contain(EMPTY_BLOOM, *logs[0])

@@ -1,0 +1,191 @@
+"""JSON-RPC over real HTTP, with a provider that fails in every way."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from marketdata.errors import ProviderError, RangeRefused, Stopped
+from marketdata.source import rpc as module
+from marketdata.source.rpc import Call, Rpc
+from tests.marketdata.source.provider import Answer, Provider, Raw, error, result
+
+KEY = "a-very-secret-key"
+CALLS = [Call("echo", (number,)) for number in range(3)]
+
+
+@pytest.fixture
+def provider() -> Iterator[Callable[[Answer], Provider]]:
+    running: list[Provider] = []
+
+    def start(answer: Answer) -> Provider:
+        running.append(Provider(answer))
+        return running[-1]
+
+    yield start
+    for each in running:
+        each.close()
+
+
+@pytest.fixture(autouse=True)
+def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.001)
+
+
+def client(provider: Provider, *, per_second: float = 1e6, timeout: float = 5.0) -> Rpc:
+    headers = {"X-Api-Key": KEY}
+    return Rpc(
+        f"{provider.url}/v2/{KEY}?x=1", headers, per_second=per_second, stopping=threading.Event(), timeout=timeout
+    )
+
+
+def echo(method: str, params: Any) -> Any:
+    return [method, *params]
+
+
+def test_a_batch_keeps_its_order_and_its_connection(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: result(request, echo))
+    rpc = client(serving)
+    for _ in range(3):
+        assert rpc.batch(CALLS) == [["echo", 0], ["echo", 1], ["echo", 2]]
+    assert rpc.call("one", 1) == ["one", 1]
+    assert serving.connections == 1
+    assert serving.asked[0][0] == f"/v2/{KEY}?x=1"
+    rpc.close()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        lambda request: Raw(b"slow down", 429),
+        lambda request: Raw(b"oops", 500),
+        lambda request: Raw(b"<html>", 200),
+        lambda request: Raw(b'{"jsonrpc": "2.0", "id"', 200),
+        lambda request: Raw(b'[{"id": 0, "result"', 200, length=5000),
+        lambda request: Raw(b"", 200, length=100),
+        lambda request: Raw(b"[" * 100_000, 200),
+        lambda request: error(request, "over rate limit", -32016),
+        lambda request: {"jsonrpc": "2.0", "id": None, "error": {"code": -32005, "message": "too many requests"}},
+        lambda request: result(request, echo)[:-1],
+        lambda request: 5,
+        lambda request: [None, None, None],
+    ],
+)
+def test_it_tries_again_until_there_is_an_answer(
+    provider: Callable[[Answer], Provider], failure: Callable[[Any], Any]
+) -> None:
+    left = iter(range(3))
+    serving = provider(lambda request, _: result(request, echo) if next(left, None) is None else failure(request))
+    rpc = client(serving)
+    assert rpc.batch(CALLS) == [["echo", 0], ["echo", 1], ["echo", 2]]
+    assert len(serving.asked) == 4
+    rpc.close()
+
+
+def test_it_gives_up_and_shows_no_secret(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, headers: Raw(f"no {headers['X-Api-Key']} {request}".encode(), 503))
+    rpc = client(serving)
+    with pytest.raises(ProviderError, match="HTTP status 503: no …") as caught:
+        rpc.call("echo", KEY)
+    assert KEY not in caught.value.detail
+    assert "127.0.0.1" in caught.value.detail
+    rpc.close()
+
+
+def test_refused_credentials_are_not_tried_again(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: Raw(b"{}", 401))
+    rpc = client(serving)
+    with pytest.raises(ProviderError, match="refuses the credentials"):
+        rpc.call("echo")
+    assert len(serving.asked) == 1
+    rpc.close()
+
+
+def test_a_range_that_is_too_large(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: error(request, "range 5000 exceeds limit of 100"))
+    rpc = client(serving)
+    with pytest.raises(RangeRefused) as caught:
+        rpc.call("eth_getLogs")
+    assert caught.value.suggested == 100
+    serving.answer = lambda request, _: Raw(b'{"error": "eth_getLogs is limited to a 10,000 range"}', 413)
+    with pytest.raises(RangeRefused):
+        rpc.call("eth_getLogs")
+    rpc.close()
+
+
+def test_another_error_of_a_call(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: error(request, "unknown block"))
+    rpc = client(serving)
+    with pytest.raises(ProviderError, match="echo: unknown block") as caught:
+        rpc.call("echo")
+    assert caught.value.code == "call_refused"
+    rpc.close()
+
+
+def test_batches_become_smaller(provider: Callable[[Answer], Provider]) -> None:
+    def answer(request: Any, _: Any) -> Any:
+        if isinstance(request, list) and len(request) > 3:
+            return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch size too large"}}
+        return result(request, echo)
+
+    rpc = client(provider(answer))
+    assert rpc.batch([Call("echo", (n,)) for n in range(30)]) == [["echo", n] for n in range(30)]
+    rpc.close()
+
+
+def test_the_budget(provider: Callable[[Answer], Provider]) -> None:
+    rpc = client(provider(lambda request, _: result(request, echo)), per_second=100)
+    started = time.monotonic()
+    for _ in range(20):
+        rpc.batch([Call("echo")] * 10)
+    spent = time.monotonic() - started
+    assert spent >= 0.9  # 200 calls, of which one second's worth may be saved up and the last ten are not waited for
+    rpc.close()
+
+
+def test_no_answer_in_time(provider: Callable[[Answer], Provider]) -> None:
+    release = threading.Event()
+    serving = provider(lambda request, _: release.wait(10) and result(request, echo))
+    rpc = client(serving, timeout=0.05)
+    try:
+        with pytest.raises(ProviderError, match="no answer: timed out"):
+            rpc.call("echo")
+    finally:
+        release.set()
+    rpc.close()
+
+
+def test_stopping_ends_a_wait_and_a_request(provider: Callable[[Answer], Provider]) -> None:
+    release = threading.Event()
+    arrived = threading.Event()
+
+    def answer(request: Any, _: Any) -> Any:
+        arrived.set()
+        release.wait(10)
+        return result(request, echo)
+
+    stopping = threading.Event()
+    serving = provider(answer)
+    rpc = Rpc(serving.url, {}, per_second=1e6, stopping=stopping)
+    ended: list[type[BaseException]] = []
+
+    def run() -> None:
+        try:
+            rpc.call("echo")
+        except (ProviderError, Stopped) as error:
+            ended.append(type(error))
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    assert arrived.wait(10)
+    stopping.set()
+    rpc.interrupt()
+    thread.join(5)
+    assert ended
+    assert not thread.is_alive()
+    release.set()
+    rpc.close()

@@ -1,0 +1,72 @@
+"""``rpc.json``: its example, its faults, and that its secrets are not shown."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.errors import MissingRequirement, UsageError
+from marketdata.settings import ROOT
+from marketdata.source.rpc_file import load
+
+POOL = {"symbol": "A-B", "address": "0x" + "ab" * 20, "kind": "uniswap-v2", "decimals": [18, 6]}
+GOOD = {"url": "https://hidden.example/key", "chain": "ETH", "chain_id": 1, "confirmations": 12, "pools": [POOL]}
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "rpc.json"
+    path.write_text(content)
+    path.chmod(0o600)
+    return path
+
+
+def loaded(folder: Path, content: Any) -> Any:
+    return load(written(folder, json.dumps(content)), warn=pytest.fail)
+
+
+def test_the_example_is_valid(tmp_path: Path) -> None:
+    example = (ROOT / "etc" / "rpc.json.example").read_text()
+    found = load(written(tmp_path, example), warn=pytest.fail)
+    assert [pool.symbol for pool in found.pools] == ["ETH:WETH-USDC", "ETH:WETH-USDC-V3"]
+    assert all(pool.invert and pool.decimals == (6, 18) for pool in found.pools)
+    assert "the-key" not in repr(found)
+
+
+def test_defaults(tmp_path: Path) -> None:
+    found = loaded(tmp_path, GOOD)
+    assert (found.poll_s, found.requests_per_s, found.confirmations, found.headers) == (1.0, 10.0, 12, {})
+    assert (found.pools[0].invert, found.pools[0].start_block) == (False, 0)
+    assert loaded(tmp_path, GOOD | {"confirmations": "finalized"}).confirmations is None
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(MissingRequirement):
+        load(tmp_path / "rpc.json", warn=pytest.fail)
+
+
+@pytest.mark.parametrize(
+    ("change", "fault"),
+    [
+        ({"url": 5}, "/url: is not valid"),
+        ({"url": "ftp://hidden.example"}, "/url: is not valid"),
+        ({"url": "http://hidden.example:99999/"}, "/url: is not a URL"),
+        ({"headers": {"a b": "x"}}, "/headers: is not valid"),
+        ({"headers": {"X-Key": "hidden\n"}}, "/headers/X-Key: is not valid"),
+        ({"chain_id": 0}, "/chain_id: "),
+        ({"confirmations": "safe"}, "/confirmations: "),
+        ({"colour": 1}, "'colour' was unexpected"),
+        ({"pools": []}, "/pools: "),
+        ({"pools": [POOL, POOL]}, "/pools/1/symbol: A-B is there twice"),
+        ({"pools": [POOL | {"kind": "balancer"}]}, "/pools/0/kind: "),
+        ({"pools": [POOL | {"decimals": [18]}]}, "/pools/0/decimals: "),
+        ({"pools": [POOL | {"address": "0x5AAeb6053F3E94C9b9A09f33669435E7Ef1BeAed"}]}, "wrong checksum"),
+    ],
+)
+def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path, change: dict[str, Any], fault: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        loaded(tmp_path, GOOD | change)
+    assert fault in caught.value.detail
+    assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path))

@@ -1,0 +1,113 @@
+"""Prices, sizes and sides of swaps."""
+
+from __future__ import annotations
+
+import math
+from decimal import ROUND_HALF_EVEN, Context, Decimal
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata.source.pools import uniswap_v2, uniswap_v3
+from marketdata.source.trade import Deltas, NotATrade, Trade, rounded, trade
+from marketdata.tick import DECIMAL
+
+E18 = 10**18
+
+
+def word(number: int) -> bytes:
+    return (number % (1 << 256)).to_bytes(32, "big")
+
+
+def test_the_base_is_token0_and_a_buy_takes_it_out() -> None:
+    # 2 of 18 decimals for 5000 of 6
+    assert trade(Deltas(-2 * E18, 5000 * 10**6), (18, 6), invert=False) == Trade("2500", "2", "buy")
+    assert trade(Deltas(2 * E18, -5000 * 10**6), (18, 6), invert=False) == Trade("2500", "2", "sell")
+
+
+def test_inverted_it_is_token1() -> None:
+    assert trade(Deltas(5000 * 10**6, -2 * E18), (6, 18), invert=True) == Trade("2500", "2", "buy")
+    assert trade(Deltas(-5000 * 10**6, 2 * E18), (6, 18), invert=True) == Trade("2500", "2", "sell")
+    assert trade(Deltas(-5000 * 10**6, 2 * E18), (6, 18), invert=False) == Trade("0.0004", "5000", "buy")
+
+
+@pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, -1), (1, 1), (-1, -1)])
+def test_nothing_was_exchanged(deltas: tuple[int, int]) -> None:
+    with pytest.raises(NotATrade, match="no token was exchanged"):
+        trade(Deltas(*deltas), (18, 18), invert=False)
+
+
+@pytest.mark.parametrize(
+    ("numerator", "denominator", "expected"),
+    [
+        (1, 3, "0.333333333333333333333333333333"),  # 30 places before 36 digits
+        (2, 3, "0.666666666666666666666666666667"),
+        (10**7, 3, "3333333.33333333333333333333333333333"),  # 36 digits before 30 places
+        (10**20 * 2, 3, "66666666666666666666.6666666666666667"),
+        (1, 10**30, "0.000000000000000000000000000001"),
+        (5, 10**31 * 2, None),  # 2.5e-31 is below half a place
+        (15, 10**31, "0.000000000000000000000000000002"),  # a tie goes to the even digit: 1.5 up
+        (25, 10**31, "0.000000000000000000000000000002"),  # and 2.5 down
+        (5, 10**31, None),  # 0.5 down to 0
+        (10**30 - 1, 1, "9" * 30),
+        (10**30, 1, None),
+        (10**36 - 1, 10**6, "9" * 30 + ".999999"),
+        (10**37 - 1, 10**7, None),  # rounds up to 31 digits
+    ],
+)
+def test_rounding(numerator: int, denominator: int, expected: str | None) -> None:
+    if expected is None:
+        with pytest.raises(NotATrade):
+            rounded(numerator, denominator, 36)
+    else:
+        assert rounded(numerator, denominator, 36) == expected
+
+
+@given(st.integers(1, 10**60), st.integers(1, 10**60))
+def test_rounding_is_that_of_the_decimal_module(numerator: int, denominator: int) -> None:
+    exact = Fraction(numerator, denominator)
+    most = Context(prec=400).divide(Decimal(numerator), Decimal(denominator))
+    places = min(30, 36 - (most.adjusted() + 1))
+    expected = Decimal(round(exact * Fraction(10) ** places)).scaleb(-places, Context(prec=400))
+    try:
+        found = rounded(numerator, denominator, 36)
+    except NotATrade:
+        assert expected == 0 or expected >= 10**30
+    else:
+        assert DECIMAL.fullmatch(found)
+        assert Decimal(found) == expected
+        if most.adjusted() < 6:
+            quantum = Decimal(1).scaleb(-30)
+            context = Context(prec=400, rounding=ROUND_HALF_EVEN)
+            assert abs(Decimal(found) - most) <= quantum.quantize(quantum, context=context)
+
+
+def test_a_size_is_exact() -> None:
+    amount = 123456789012345678901234567890123456789
+    assert trade(Deltas(-amount, 10**30), (18, 18), invert=False).size == "123456789012345678901.234567890123456789"
+
+
+def test_v2_takes_the_difference_of_a_flash_swap() -> None:
+    data = word(7 * E18) + word(0) + word(2 * E18) + word(9 * E18)
+    assert uniswap_v2.decode(data) == (5 * E18, -9 * E18)
+
+
+def v3(amount0: int, amount1: int, root: int) -> bytes:
+    return word(amount0) + word(amount1) + word(root) + word(1) + word(-5)
+
+
+def test_v3_amounts_and_the_root() -> None:
+    at_2500 = math.isqrt(2500 << 192)
+    assert uniswap_v3.decode(v3(-2 * E18, 5000 * E18, at_2500)) == (-2 * E18, 5000 * E18)
+    assert uniswap_v3.decode(v3(2 * E18, -5000 * E18, at_2500)) == (2 * E18, -5000 * E18)
+    # Who sells moves the price down, so it was higher before and the mean is above the end; never below it.
+    assert uniswap_v3.decode(v3(2 * E18, -9000 * E18, at_2500))
+    with pytest.raises(ValueError, match="contradict"):
+        uniswap_v3.decode(v3(2 * E18, -2000 * E18, at_2500))
+    with pytest.raises(ValueError, match="contradict"):
+        uniswap_v3.decode(v3(-2 * E18, 9000 * E18, at_2500))
+    assert uniswap_v3.decode(v3(-2, 9, at_2500)) == (-2, 9)  # all rounding
+    with pytest.raises(ValueError, match="160 bits"):
+        uniswap_v3.decode(v3(-2, 9, 1 << 160))
