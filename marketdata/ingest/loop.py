@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
-from marketdata.errors import AlreadyRunning, MarketError, Stopped, UsageError
+from marketdata.errors import AlreadyRunning, MarketError, ProviderError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.chain import Follower
 from marketdata.ingest.delivery import Delivery
@@ -25,7 +25,7 @@ from marketdata.ingest.place import Place
 from marketdata.source import check
 from marketdata.source.node import Node
 from marketdata.source.rpc import Rpc
-from marketdata.source.rpc_file import RpcFile
+from marketdata.source.rpc_file import Pool, RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -112,6 +112,7 @@ class Ingestor:
         self._rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=self._reader.stopping)
         self._node = Node(self._rpc, file.chain_id)
         self.follower: Follower | None = None
+        self._unchecked = list(file.pools)
         self._is_behind = False
         self._stopped = False
 
@@ -157,13 +158,21 @@ class Ingestor:
         return 0.0 if self._is_behind else self._file.poll_s
 
     def _check_pools(self) -> None:
+        """UsageError when ``rpc.json`` does not fit the chain. The provider has to say so twice: it may be mistaken."""
+        while self._unchecked:
+            pool = self._unchecked[-1]
+            faults = self._faults(pool)
+            if faults:
+                again = self._faults(pool)
+                about = f"{pool.symbol} ({pool.address}): {'; '.join(faults)}"
+                if again == faults:
+                    raise UsageError(f"rpc.json does not fit the chain. {about}")
+                raise ProviderError(f"{self._node.name} contradicts itself. {about}")
+            self._unchecked.pop()
+
+    def _faults(self, pool: Pool) -> tuple[str, ...]:
         self._node.check_chain()
-        faults = []
-        for pool in self._file.pools:
-            found = check.pool(self._node, pool)
-            faults += [f"{pool.symbol} ({pool.address}): {fault}" for fault in found.faults]
-        if faults:
-            raise UsageError(f"rpc.json does not fit the chain: {'; '.join(faults)}")
+        return check.pool(self._node, pool).faults
 
     def _deliver(self) -> float:
         return 0.0 if self.delivery.step() else _IDLE_S

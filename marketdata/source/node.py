@@ -83,7 +83,16 @@ class Node:
 
         RangeRefused when the provider wants to be asked for fewer blocks.
         """
-        answer = self._rpc.call("eth_getLogs", {"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)})
+        # A node that does not have the last block, or is on another chain, would find no logs.
+        answer, newest, chain = self._rpc.batch(
+            [
+                Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},)),
+                Call("eth_getBlockByNumber", (hex(last), False)),
+                Call("eth_chainId"),
+            ]
+        )
+        self._check_chain(chain)
+        self._read(evm.header, newest, f"block {last}")
         logs = self._logs(answer, wanted)
         outside = [log.block_number for log in logs if not first <= log.block_number <= last]
         if outside:
@@ -98,7 +107,7 @@ class Node:
         try:
             return self._read(evm.data, self._rpc.call("eth_call", call, "latest"), f"{function} of {address}")
         except ProviderError as error:
-            if error.code == "call_refused":  # the contract reverted
+            if error.code == "call_refused" and "revert" in error.detail:
                 return b""
             raise
 

@@ -1,4 +1,5 @@
-"""How providers word "too much at once" and "too often", as one table: nothing else in the protocol tells them apart.
+"""How providers word "too much at once", "too often" and "later", as one table: nothing else in the protocol tells
+them apart.
 
 Each pattern has its origin beside it: the provider or node whose message it is. They are matched without regard to
 case against the message and the data of the JSON-RPC error.
@@ -17,6 +18,7 @@ class Kind(Enum):
     RANGE = "too many blocks or results"
     RATE = "too many requests"
     BATCH = "too many calls in one request"
+    LATER = "not there yet, or not now"
 
 
 class Wording(NamedTuple):
@@ -42,6 +44,9 @@ TABLE: tuple[Wording, ...] = (
     Wording(Kind.RATE, r"credits limited to|request limit reached", "QuickNode"),
     Wording(Kind.RATE, r"over rate limit", "Base"),
     Wording(Kind.RATE, r"rate ?limit|too many requests|requests per second", "Tenderly, Ankr, Cloudflare"),
+    # Nodes behind a provider that are late, or changing
+    Wording(Kind.LATER, r"header not found|missing trie node", "geth"),
+    Wording(Kind.LATER, r"no backend is currently healthy|temporarily unavailable", "Base, Optimism"),
     # Blocks and results
     Wording(Kind.RANGE, rf"try with this block range {_BLOCKS}", "Infura, zkSync"),
     Wording(Kind.RANGE, rf"this block range should work: {_BLOCKS}", "Alchemy"),

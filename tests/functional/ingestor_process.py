@@ -20,6 +20,8 @@ class IngestorProcess:
     def __init__(self, api: ApiProcess, url: str, pools: Sequence[TestPool], **content: Any) -> None:
         self._api = api
         self._process: subprocess.Popen[bytes] | None = None
+        self.inside: Sequence[str] = ()
+        """A command that becomes the command which follows it."""
         self.log = api.state_dir / "ingestor-test.log"
         self._content = {
             "url": url, "chain": "TEST", "chain_id": CHAIN_ID, "confirmations": 12, "poll_s": 0.05,
@@ -37,7 +39,12 @@ class IngestorProcess:
         self.configure()
         with self.log.open("a") as log:
             self._process = subprocess.Popen(
-                self._command(), cwd=ROOT, env=self._environment(), stdout=log, stderr=log, stdin=subprocess.DEVNULL
+                [*self.inside, *self._command()],
+                cwd=ROOT,
+                env=self._environment(),
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
             )
 
     def run(self, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
@@ -46,6 +53,11 @@ class IngestorProcess:
             self._command(*arguments), cwd=ROOT, env=self._environment() | settings, capture_output=True, text=True,
             timeout=SECONDS, check=False,
         )  # fmt: skip
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
 
     def kill(self) -> None:
         """SIGKILL."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import http.client
 import json
 import random
+import shutil
 import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -13,16 +17,20 @@ from typing import Any
 import pytest
 
 from marketdata.tick import parse_tick
+from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
 from tests.functional.ingestor_process import IngestorProcess
-from tests.functional.market_process import ApiProcess, Client
+from tests.functional.market_process import SECONDS, ApiProcess, Client
 from tests.functional.serving import until
 from tests.functional.uniswap import Uniswap
+from tests.marketdata.source.provider import Provider, Raw, error, result
 from tests.marketdata.store import brute_force
 
 pytestmark = pytest.mark.functional
 
 INTERVALS = ("1m", "15m", "1h")
+MOST_BLOCKS = 50
+"""That the bad provider answers for at once."""
 
 
 @pytest.fixture(scope="module")
@@ -184,6 +192,106 @@ def test_a_reorganisation_while_the_ingestor_is_down(market: Market) -> None:
     market.chain("anvil_reorg", 7, [])
     market.trade(3)
     market.chain.mine(150)  # so that it goes on in ranges
+    market.ingestor.start()
+    market.assert_complete()
+
+
+class BadProvider(Provider):
+    """Passes requests on to the chain, and fails for a part of them, each time in another way."""
+
+    def __init__(self, chain: Anvil, part: float) -> None:
+        super().__init__(lambda request, _: self._failure(request) or self._forward(request))
+        self._chain = chain
+        self._part = part
+        self._chance = random.Random(1)
+        self._release = threading.Event()
+        self._was_wrong_chain = False
+
+    def _failure(self, request: Any) -> Any:
+        calls = request if isinstance(request, list) else [request]
+        for call in calls:
+            if call["method"] == "eth_getLogs" and "fromBlock" in call["params"][0]:
+                first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
+                if last - first >= MOST_BLOCKS:
+                    return error(request, f"range {last - first + 1} exceeds limit of {MOST_BLOCKS}", -32602)
+        if not self._was_wrong_chain and any(call["method"] == "eth_chainId" for call in calls):
+            self._was_wrong_chain = True
+            return result(request, lambda *_: "0x5")
+        if self._chance.random() > self._part:
+            return None
+        good = self._forward(request)
+        text = json.dumps(good).encode()
+        failures = (
+            Raw(b"slow down", 429, (("Retry-After", "0"),)),
+            Raw(b"<html>bad gateway</html>", 502),
+            Raw(text[: len(text) // 2]),
+            Raw(text[: len(text) // 2], length=len(text)),
+            error(request, "header not found"),
+        )
+        self._release.wait(self._chance.choice((0, 0, 0.3)))
+        return self._chance.choice(failures)
+
+    def _forward(self, request: Any) -> Any:
+        with closing(http.client.HTTPConnection("127.0.0.1", self._chain.port, timeout=SECONDS)) as connection:
+            connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+
+def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[..., int]) -> None:
+    market.ingestor.stop()
+    shutil.rmtree(market.api.state_dir / "ingestor")  # so that all is read again, in ranges too
+    provider = BadProvider(market.chain, loops(quick=1, full=3) / 10)
+    market.ingestor.configure(url=provider.url)
+    try:
+        market.ingestor.start()
+        for _ in range(loops(quick=2, full=20)):
+            market.trade(3)
+            market.chain("anvil_reorg", 2, [])
+            market.trade(1)
+            market.assert_complete(90)
+        assert market.ingestor.stop() == 0
+    finally:
+        market.ingestor.kill()
+        provider.close()
+        market.ingestor.configure(url=market.chain.url)
+    assert "is on the chain 5" in market.ingestor.said()
+    market.ingestor.start()
+
+
+def test_a_full_disk(market: Market) -> None:
+    market.ingestor.stop()
+    folder = market.api.state_dir / "ingestor"
+    shutil.rmtree(folder)
+    folder.mkdir()
+    market.ingestor.inside = small_disk.inside(folder, 1 << 20)
+    market.ingestor.start()
+    try:
+        market.trade(1)
+        market.assert_complete()
+        disk = small_disk.Disk(market.ingestor.pid, folder)
+        disk.fill()
+        market.trade(40)
+        until(lambda: "disk is full" in market.ingestor.said(), 30)
+        disk.free()
+        market.assert_complete()
+        assert market.ingestor.stop() == 0
+    finally:
+        market.ingestor.kill()
+        market.ingestor.inside = ()
+    market.ingestor.start()
+
+
+def test_it_stops_in_time_while_the_api_is_down(market: Market) -> None:
+    market.trade(1)
+    market.assert_complete()
+    port = market.api.port
+    market.api.kill()
+    market.trade(2)
+    until(lambda: "does not answer" in market.ingestor.said(), 30)
+    started = time.monotonic()
+    assert market.ingestor.stop() == 0
+    assert time.monotonic() - started < 10
+    market.api.start(port)
     market.ingestor.start()
     market.assert_complete()
 

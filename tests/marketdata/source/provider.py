@@ -1,4 +1,4 @@
-"""A provider of JSON-RPC over real HTTP whose answers a test decides."""
+"""A server over real HTTP whose answers a test decides: a provider of JSON-RPC, or another one."""
 
 from __future__ import annotations
 
@@ -30,16 +30,25 @@ class Provider:
         self.answer = answer
         self.asked: list[Any] = []
         self.connections = 0
+        self.headers: dict[str, str] = {}
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._server.daemon_threads = True
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,), name="provider")
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._server.server_port}"
 
+    def respond(self, method: str, path: str, body: bytes) -> Any:
+        """The answer to a request. Subclasses serve something else than JSON-RPC."""
+        request = json.loads(body)
+        self.asked.append((path, request))
+        return self.answer(request, self.headers)
+
     def close(self) -> None:
-        self._server.shutdown()
-        self._thread.join()
-        self._server.server_close()
+        """May be called again."""
+        if self._thread.is_alive():
+            self._server.shutdown()
+            self._thread.join()
+            self._server.server_close()
 
     def _handler(provider) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
@@ -50,9 +59,9 @@ class Provider:
                 super().setup()
 
             def do_POST(self) -> None:
-                request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                provider.asked.append((self.path, request))
-                found = provider.answer(request, dict(self.headers))
+                body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                provider.headers = dict(self.headers)
+                found = provider.respond(self.command, self.path, body)
                 raw = found if isinstance(found, Raw) else Raw(json.dumps(found).encode())
                 self.send_response(raw.status)
                 self.send_header("Content-Length", str(len(raw.body) if raw.length is None else raw.length))
@@ -62,6 +71,8 @@ class Provider:
                 with suppress(BrokenPipeError):  # the client had no patience
                     self.wfile.write(raw.body)
                 self.close_connection = raw.length is not None
+
+            do_GET = do_PUT = do_DELETE = do_POST
 
             def log_message(self, *_: Any) -> None:
                 pass

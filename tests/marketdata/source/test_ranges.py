@@ -84,6 +84,7 @@ def test_it_grows_to_its_end() -> None:
         ("daily request count exceeded, request rate limited", Kind.RATE, None),
         ("credits limited to 6000/sec", Kind.RATE, None),
         ("over rate limit", Kind.RATE, None),
+        ("header not found", Kind.LATER, None),
         ("batch size too large", Kind.BATCH, None),
         ("Batch of more than 3 requests are not allowed on free tier", Kind.BATCH, None),
     ],
@@ -94,7 +95,7 @@ def test_messages_that_providers_sent(message: str, kind: Kind, suggested: int |
     assert (found.kind, found.suggested) == (kind, suggested)
 
 
-@pytest.mark.parametrize("message", ["execution reverted", "header not found", "unknown block", "invalid argument 0"])
+@pytest.mark.parametrize("message", ["execution reverted", "unknown block", "invalid argument 0"])
 def test_other_errors_mean_neither(message: str) -> None:
     assert meaning(message) is None
 

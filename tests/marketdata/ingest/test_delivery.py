@@ -1,0 +1,158 @@
+"""Delivery of the outbox over real HTTP to an API whose answers a test decides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.delivery import Delivery
+from marketdata.ingest.lease import Lease, locked
+from marketdata.ingest.outbox import Outbox, put
+from tests.marketdata.source.provider import Provider, Raw
+
+READY = {"ready": True, "ticks_table": "md_ticks_v1", "candles_function": "f"}
+LEASE = {"name": "ingestor-md_ticks_v1", "holder": "me", "fencing": 1, "expires_at": "later"}
+
+
+class Api(Provider):
+    """Grants every lease; ``ingest`` answers for the items of a batch."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda items, _: self.ingest(items))
+        self.ingest: Callable[[list[Any]], Any] = stored
+        self.lease: Any = LEASE
+
+    def respond(self, method: str, path: str, body: bytes) -> Any:
+        if path == "/ready":
+            return READY
+        if path.startswith("/v1/lease/"):
+            return self.lease
+        items = [json.loads(line) for line in body.splitlines()]
+        self.asked.append(items)
+        return self.ingest(items)
+
+
+def stored(items: list[Any]) -> Any:
+    return {"accepted": len(items), "duplicates": 0, "rejected": []}
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    found = Api()
+    yield found
+    found.close()
+
+
+@pytest.fixture
+def outbox(tmp_path: Path) -> Iterator[Outbox]:
+    found = Outbox(tmp_path / "o.sqlite")
+    with found.transaction() as transaction:
+        put(
+            transaction,
+            [
+                {"symbol": "T:1", "id": f"{n}", "ts": 1_700_000_000_000, "block": {"number": n, "hash": "h"}}
+                for n in range(10)
+            ],
+        )
+    yield found
+    found.close()
+
+
+Sending = Callable[..., Delivery]
+
+
+@pytest.fixture
+def sending(api: Api, outbox: Outbox) -> Iterator[Sending]:
+    """``sending(table)`` delivers the outbox to the API; the table is the one that it expects."""
+    client = ApiClient(api.url, lambda: "md_token")
+    yield lambda table=None: Delivery(outbox, client, Lease(client, "me", table))
+    client.close()
+
+
+def test_a_batch_leaves_the_outbox_when_it_is_acknowledged(api: Api, outbox: Outbox, sending: Sending) -> None:
+    delivery = sending()
+    assert delivery.step()
+    assert outbox.count() == 0
+    assert [item["id"] for item in api.asked[0]] == [str(n) for n in range(10)]
+    assert not delivery.step()
+
+
+@pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
+def test_without_an_acknowledgement_everything_stays(api: Api, outbox: Outbox, sending: Sending, status: int) -> None:
+    api.ingest = lambda _: Raw(b'{"detail": "not now"}', status, (("Retry-After", "3"),))
+    delivery = sending()
+    with pytest.raises(ApiUnavailable, match="not now") as caught:
+        delivery.step()
+    assert caught.value.retry_after == 3
+    assert outbox.count() == 10
+
+
+def test_a_lost_answer_is_no_acknowledgement(api: Api, outbox: Outbox, sending: Sending) -> None:
+    delivery = sending()
+    api.ingest = lambda _: Raw(b'{"accepted"', length=100)
+    with pytest.raises(ApiUnavailable):
+        delivery.step()
+    assert outbox.count() == 10
+    api.ingest = stored
+    assert delivery.step()
+    assert outbox.count() == 0
+
+
+def test_an_item_that_is_refused_becomes_a_dead_letter(api: Api, outbox: Outbox, sending: Sending) -> None:
+    refused = {"index": 4, "code": "tick_conflict", "detail": "another one"}
+    api.ingest = lambda items: stored(items) | {"rejected": [refused]}
+    assert sending().step()
+    assert outbox.count() == 0
+    [letter] = outbox.dead_letters()
+    assert (json.loads(letter.body)["id"], letter.code, letter.detail) == ("4", "tick_conflict", "another one")
+
+
+def test_an_item_for_which_the_whole_batch_is_refused_is_found(api: Api, outbox: Outbox, sending: Sending) -> None:
+    def answer(items: list[Any]) -> Any:
+        if any(item["id"] == "7" for item in items):
+            return Raw(b'{"code": "malformed_json", "detail": "not JSON"}', 400)
+        return stored(items)
+
+    api.ingest = answer
+    delivery = sending()
+    while delivery.step():
+        pass
+    [letter] = outbox.dead_letters()
+    assert (json.loads(letter.body)["id"], letter.code) == ("7", "malformed_json")
+    acknowledged = [item["id"] for items in api.asked for item in items if answer(items) == stored(items)]
+    assert acknowledged == [str(n) for n in range(10) if n != 7]
+
+
+def test_another_one_holds_the_lease(api: Api, outbox: Outbox, sending: Sending) -> None:
+    api.lease = Raw(b'{"code": "lease_held", "detail": "elsewhere holds the lease"}', 409)
+    with pytest.raises(AlreadyRunning, match="elsewhere holds the lease"):
+        sending().step()
+    assert outbox.count() == 10
+
+
+def test_the_api_of_another_table_is_refused(sending: Sending) -> None:
+    with pytest.raises(UsageError, match=r"TICKS_TABLE is md_ticks_v2, but the API at .* writes to md_ticks_v1"):
+        sending("md_ticks_v2").step()
+
+
+def test_an_api_that_is_down(api: Api, sending: Sending) -> None:
+    delivery = sending()
+    api.close()
+    with pytest.raises(ApiUnavailable, match="does not answer"):
+        delivery.step()
+
+
+def test_the_lock_file(tmp_path: Path) -> None:
+    with locked(tmp_path / "a"):
+        with locked(tmp_path / "b"):
+            pass
+        with pytest.raises(AlreadyRunning, match=r"another ingestor, process [0-9]+, holds"), locked(tmp_path / "a"):
+            pass
+    with locked(tmp_path / "a"):
+        pass
