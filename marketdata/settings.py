@@ -38,6 +38,10 @@ def _port(text: str) -> int:
     return int(text)
 
 
+def _optional_port(text: str) -> int | None:
+    return _port(text) if text else None
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -154,6 +158,10 @@ class Settings:
     api_upstream: Annotated[
         str,
         Setting("API_UPSTREAM", _upstream, "http://127.0.0.1:8787", "URL of the data API for frontend and ingestor."),
+    ]
+    ingestor_metrics_port: Annotated[
+        int | None,
+        Setting("MARKET_INGESTOR_METRICS_PORT", _optional_port, "", "Port of the ingestor's metrics; unset: none."),
     ]
     basic_auth: Annotated[
         bool, Setting("BASIC_AUTH_MODE", _on_off, "on", "off: no login at the frontend; a trusted proxy does it.")

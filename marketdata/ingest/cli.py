@@ -51,7 +51,7 @@ def run(_options: argparse.Namespace, settings: Settings) -> None:
     with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
         api = ApiClient(settings.api_upstream, token)
         print(f"{file.chain}: {len(file.pools)} pools into {api.url}, through {path}", flush=True)
-        loop.run(file, outbox, api, settings.ticks_table)
+        loop.run(file, outbox, api, settings.ticks_table, settings.ingestor_metrics_port)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:

@@ -12,14 +12,15 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, closing, suppress
 from time import monotonic
 
 from marketdata.errors import AlreadyRunning, MarketError, ProviderError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
-from marketdata.ingest.chain import Follower
+from marketdata.ingest.chain import Counts, Follower
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
+from marketdata.ingest.metrics import Figure, MetricsServer
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
 from marketdata.source import check
@@ -123,6 +124,27 @@ class Ingestor:
         self._deliverer.start()
         self._reader.start()
 
+    def figures(self) -> list[Figure]:
+        """What the metrics show; for any thread."""
+        counts = self.follower.counts if self.follower is not None else Counts()
+        head = self.follower.head if self.follower is not None else None
+        with closing(Outbox(self._outbox.path)) as outbox:
+            waiting, dead = outbox.count(), outbox.count_dead_letters()
+            next_block = min(Place(outbox).next_blocks().values(), default=0)
+        return [
+            Figure("head_block", "The newest block of the chain.", head.number if head is not None else 0),
+            Figure("next_block", "The next block to read.", next_block),
+            Figure("blocks_total", "Blocks that were read.", counts.blocks),
+            Figure("ticks_total", "Ticks that were read.", counts.ticks),
+            Figure("skipped_total", "Swaps that are no tick.", dict(counts.skipped)),
+            Figure("reorganisations_total", "Reorganisations that were followed.", counts.reorganisations),
+            Figure("retracted_blocks_total", "Blocks that they replaced.", counts.retracted_blocks),
+            Figure("requests_total", "HTTP requests to the provider.", self._rpc.requests),
+            Figure("delivered_total", "Items that the API answered for.", self.delivery.delivered),
+            Figure("outbox_items", "Items that the API has not acknowledged.", waiting),
+            Figure("dead_letters", "Items that the API refused.", dead),
+        ]
+
     def stop(self) -> None:
         """End reading, deliver what is left if that succeeds within some seconds, and give the lease back."""
         if self._stopped:
@@ -178,15 +200,18 @@ class Ingestor:
         return 0.0 if self.delivery.step() else _IDLE_S
 
 
-def run(file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None) -> None:
+def run(file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None, metrics_port: int | None) -> None:
     """Ingest until SIGTERM, SIGINT or SIGHUP; raises what ended it otherwise."""
     # As in the API: blocked before the first thread starts, and taken by sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     ingestor = Ingestor(file, outbox, api, ticks_table)
-    try:
+    with ExitStack() as stack:
+        stack.callback(ingestor.stop)
+        if metrics_port is not None:
+            server = MetricsServer(metrics_port, ingestor.figures)
+            stack.callback(server.stop)
+            _log.info("metrics: %s", server.address)
         ingestor.start()
         signal.sigwait(STOP_SIGNALS)
-    finally:
-        ingestor.stop()
     if ingestor.error is not None:
         raise ingestor.error

@@ -20,6 +20,7 @@ class IngestorProcess:
     def __init__(self, api: ApiProcess, url: str, pools: Sequence[TestPool], **content: Any) -> None:
         self._api = api
         self._process: subprocess.Popen[bytes] | None = None
+        self.settings: dict[str, str] = {}
         self.inside: Sequence[str] = ()
         """A command that becomes the command which follows it."""
         self.log = api.state_dir / "ingestor-test.log"
@@ -82,5 +83,6 @@ class IngestorProcess:
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {
-            "MARKET_STATE_DIR": str(self._api.state_dir), "API_UPSTREAM": f"http://127.0.0.1:{self._api.port}"
+            "MARKET_STATE_DIR": str(self._api.state_dir), "API_UPSTREAM": f"http://127.0.0.1:{self._api.port}",
+            **self.settings,
         }  # fmt: skip

@@ -5,10 +5,12 @@ from __future__ import annotations
 import http.client
 import json
 import random
+import re
 import shutil
 import tempfile
 import threading
 import time
+import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
 from pathlib import Path
@@ -173,6 +175,27 @@ def test_only_one_runs(market: Market) -> None:
     assert "holds the lease ingestor-md_ticks_v1" in other.stderr
     assert market.ingestor.stop() == 0
     market.ingestor.start()
+
+
+def test_metrics(market: Market) -> None:
+    market.ingestor.stop()
+    market.ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
+    market.ingestor.start()
+    market.ingestor.settings = {}
+    market.trade(3)
+    market.assert_complete()
+    address = re.findall(r"metrics: (http://127\.0\.0\.1:[0-9]+/metrics)\n", market.ingestor.said())[-1]
+
+    def figures() -> dict[str, float]:
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
+        return {name.removeprefix("marketdata_ingestor_"): float(value) for name, value in lines}
+
+    head = int(market.chain("eth_blockNumber"), 16)
+    found = until(lambda: (shown := figures())["outbox_items"] == 0 and shown)
+    assert (found["head_block"], found["next_block"], found["dead_letters"]) == (head, head + 1, 0)
+    assert found["blocks_total"] >= 3
+    assert found["delivered_total"] >= found["ticks_total"] > 0
 
 
 def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
