@@ -140,6 +140,7 @@ class Follower:
         symbols = [pool.symbol for pool in pools]
         made = 0
         with self._place.transaction() as transaction:
+            self._place.forget(transaction, min(self._finalized, first - _KEPT))
             for header, logs in read:
                 ticks = self._ticks(pools, header, logs)
                 traded = {tick["symbol"] for tick in ticks}
@@ -149,7 +150,6 @@ class Follower:
                 made += len(ticks)
             self._place.advance(transaction, symbols, last + 1)
             self._place.finalize(transaction, symbols, min(self._finalized, last))
-            self._place.forget(transaction, min(self._finalized, last - _KEPT))
         self.counts.blocks += last - first + 1
         self.counts.ticks += made
         if made:

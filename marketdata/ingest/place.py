@@ -63,10 +63,14 @@ class Place:
         transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?)", values)
 
     def forget(self, transaction: Transaction, below: int) -> None:
-        """Forget the blocks below a number, which no reorganisation reaches any more."""
-        transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
-        # A tick that waits may be of such a block: the API may have it, although its answer was lost.
-        transaction.execute("DELETE FROM retracted WHERE number < ? AND NOT EXISTS (SELECT 1 FROM items)", (below,))
+        """Forget the blocks below a number, which no reorganisation reaches any more.
+
+        Not while items wait: one may be a tick of such a block that is sent again, because its answer was lost, and
+        that the API refuses as retracted.
+        """
+        if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
+            transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
+            transaction.execute("DELETE FROM retracted WHERE number < ?", (below,))
 
     def retract(self, transaction: Transaction, gone: Sequence[ReadBlock], next_blocks: dict[str, int]) -> None:
         """Retract blocks, newest first, and have the symbols go on from ``next_blocks`` if they were further."""

@@ -286,7 +286,7 @@ def test_a_full_disk(market: Market) -> None:
     folder = market.api.state_dir / "ingestor"
     shutil.rmtree(folder)
     folder.mkdir()
-    market.ingestor.inside = small_disk.inside(folder, 1 << 20)
+    market.ingestor.inside = small_disk.inside(folder, 8 << 20)
     market.ingestor.start()
     try:
         market.trade(1)
