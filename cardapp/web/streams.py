@@ -48,14 +48,17 @@ def endpoints(services: Services) -> tuple[Endpoint, ...]:
 
 
 def live(services: Services, connection: Connection) -> None:
-    """Send the control state at once and whenever it changes."""
-    with services.live.subscribe() as subscription:
-        while True:
-            state = subscription.take(_TURN_SECONDS)
-            if state is not None:
-                connection.send(encode(state).decode())
-            while connection.receive(0) is not None:
-                pass  # the client's messages are ignored; ``receive`` raises OSError when it is gone
+    """Send the control state at once and whenever it changes; close the connection if it cannot be read at first."""
+    try:
+        with services.live.subscribe() as subscription:
+            while True:
+                state = subscription.take(_TURN_SECONDS)
+                if state is not None:
+                    connection.send(encode(state).decode())
+                while connection.receive(0) is not None:
+                    pass  # the client's messages are ignored; ``receive`` raises OSError when it is gone
+    except CardAppError as error:
+        connection.close(error.code)
 
 
 def editor_ui(services: Services, connection: Connection) -> None:

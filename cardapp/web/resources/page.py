@@ -27,7 +27,7 @@ def index(request: Request) -> Reply:
     """The page for a browser; JSON for a client whose Accept header takes nothing else."""
     accepted = request.environ.get("HTTP_ACCEPT", "*/*")
     if "application/json" in accepted and "text/html" not in accepted and "*/*" not in accepted:
-        return welcome(request)
+        return welcome(request).with_headers(("Vary", "Accept"))
     return Reply(_files()["index.html"], 200, HTML, (("Content-Security-Policy", POLICY), ("Vary", "Accept")))
 
 
