@@ -51,6 +51,11 @@ export async function go(key) {
 
 export const move = (delta, level) => settle(() => post('/api/navigation/move', { delta, actor: ACTOR, ...(level && { level }) }));
 
+// The focus level decides; the card has no neighbour.
+export const moveOn = (delta) => move(delta, state.navigation.position.focus_level === 'card' ? 'step' : undefined);
+
+export const moveStep = (delta) => move(delta, state.navigation.position.focus_level === 'snapshot' ? 'snapshot' : 'step');
+
 export function focus(level) {
   const { key } = state.navigation;
   const depth = state.catalog.levels.indexOf(level);
@@ -71,27 +76,48 @@ export function focusBy(delta) {
 }
 
 let moving = Promise.resolve(); // until the service has the position; a sync or the next move waits for it
+let asked = 0; // changes of the position that were begun
+let settled = 0; // and ended
+let chosen = 0; // the last of them that names its position, which is shown before the service has it
 
-function settle(request, before = state.navigation) {
-  moving = moving.then(() => take(request, before));
+function settle(request, before = null) {
+  asked += 1;
+  if (before) chosen = asked;
+  const number = asked;
+  moving = moving.then(() => take(request, before, number));
   return moving;
 }
 
-async function take(request, before) {
+async function take(request, before, number) {
   try {
     const navigation = await request();
-    if (navigation.revision >= state.navigation.revision) show(navigation); // answers may overtake each other
+    if (number < chosen) update({ navigation: { ...state.navigation, revision: navigation.revision } });
+    else if (navigation.revision >= state.navigation.revision) show(navigation);
   } catch (failure) {
-    if (state.navigation.revision === before.revision) show(before);
+    if (before && number === chosen) show(before);
     update({ failure: new Notice('Not moved.', failure.message) });
+  } finally {
+    settled = number;
+    takePosition(state.control);
   }
 }
 
+// Follow another client's move. While this tab's own choice is on its way, that is shown.
+export function takePosition({ position_key: key, navigation_revision: revision }) {
+  const item = state.catalog.item(key);
+  if (!item || settled < chosen || revision <= state.navigation.revision) return;
+  show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: item.level } }, false);
+}
+
 // Take a position over, and turn to its page.
-export function show(navigation) {
+// `isOwn`: this tab moved. Another tab's place on the new page is its own to save.
+export function show(navigation, isOwn = true) {
+  if (navigation.key !== state.navigation.key && state.failure?.code === 'notice') update({ failure: null });
   update({ navigation });
   const page = state.catalog.item(navigation.key)?.page_index ?? 0;
-  if (page !== state.viewer.scroll.page_index) view({ scroll: { page_index: page, sheet_scroll_top: 0, x: 0, y: 0 } });
+  if (page === state.viewer.scroll.page_index) return;
+  const scroll = { page_index: page, sheet_scroll_top: 0, x: 0, y: 0 };
+  view({ scroll }, isOwn ? { scroll } : { scroll: { page_index: page } });
 }
 
 // -- sync ----------------------------------------------------------------------------------------------------------
@@ -168,9 +194,9 @@ const isEmpty = (patch) => !Object.keys(patch).length;
 const putView = (patch, options) => put('/api/viewer/state', { ...patch, actor: ACTOR }, options);
 
 // Change a part of the viewer state here at once, and on the service a moment later (flags without delay).
-export function view(patch) {
+export function view(patch, saved = patch) {
   update({ viewer: merged(state.viewer, patch) });
-  pending = merged(pending, patch);
+  pending = merged(pending, saved);
   clearTimeout(timer);
   timer = setTimeout(save, 'viewer' in pending ? 0 : SAVE_MS);
 }

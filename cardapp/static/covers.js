@@ -1,7 +1,7 @@
 // On the sheets: the values of the machine, covered until the step's question was answered, and the fields for answers.
 
 import { answer, showValues } from './actions.js';
-import { button, element } from './dom.js';
+import { $, button, element } from './dom.js';
 import { keepDraft } from './drafts.js';
 import { state, stepOf } from './state.js';
 
@@ -49,15 +49,24 @@ function reply(part, step) {
   const known = part.querySelector('.reply textarea');
   if (known) {
     known.defaultValue = state.answers.get(step) || ''; // shown unless somebody typed into the field
+    label(known, step);
     return;
   }
   for (const line of part.querySelectorAll('.answer')) line.style.visibility = 'hidden';
   const field = element('textarea', { 'aria-label': 'Your answer', placeholder: 'Your answer', rows: 1 });
   field.defaultValue = state.answers.get(step) || '';
   keepDraft(field, `answer ${step}`);
-  const send = () => field.value.trim() && answer(step, field.value.trim());
+  // The focus leaves the field with the answer, so that the next Enter syncs.
+  const send = () => {
+    const text = field.value.trim();
+    if (!text) return;
+    if (text !== state.answers.get(step)) answer(step, text);
+    leaveField();
+  };
+  field.addEventListener('input', () => label(field, step));
   field.addEventListener('keydown', (event) => {
     event.stopPropagation(); // Enter in a text field never syncs
+    if (event.key === 'Escape') leaveField();
     if (event.key === 'Enter' && !event.shiftKey && !event.isComposing) {
       event.preventDefault();
       send();
@@ -67,5 +76,13 @@ function reply(part, step) {
     event.preventDefault();
     send();
   };
-  part.append(element('form', { class: 'reply', onsubmit }, field, element('button', { type: 'submit' }, 'Answer')));
+  part.append(element('form', { class: 'reply', onsubmit }, field, element('button', { type: 'submit' })));
+  label(field, step);
+}
+
+const leaveField = () => $('scroller').focus({ preventScroll: true });
+
+function label(field, step) {
+  const isAnswered = field.value.trim() !== '' && field.value.trim() === state.answers.get(step);
+  field.form.querySelector('button').textContent = isAnswered ? 'Answered ✓' : 'Answer';
 }

@@ -20,7 +20,7 @@ let socket = null;
 let failures = 0;
 let retry = 0;
 let grid = new Grid();
-let painter, mouse, canvas, field, overlay, mirror, area, controlButton, fitButton, stateText, scaleText;
+let painter, mouse, canvas, field, overlay, mirror, area, controlButton, fitButton, fitNote, stateText, scaleText;
 let fontSize = Number(localStorage.getItem('editor-font')) || 13;
 let lastPaint = 0;
 let scheduled = false;
@@ -35,7 +35,7 @@ export function start() {
   });
   mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
-  area = element('div', { class: 'canvas-area' }, canvas, field, mirror, overlay);
+  area = element('div', { class: 'canvas-area' }, canvas, field, mirror, fitNote, overlay);
   $('editor').append(head(), area);
   painter = new Painter(canvas, grid, place);
   painter.setSize(fontSize);
@@ -54,6 +54,7 @@ function head() {
   controlButton = button('Keyboard F8', toggleControl,
     { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
   fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
+  fitNote = button('Fit the editor to this panel', fit, { class: 'fit-note' });
   stateText = element('span', { class: 'quiet' });
   scaleText = element('span', { class: 'scaled' });
   const attached = element('input', { type: 'checkbox', id: 'editor-sync', onchange: () => flag({ sync: attached.checked }) });
@@ -259,6 +260,7 @@ function place() {
   stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
   scaleText.textContent = scale < 1 && grid.cols ? `at ${percent} %` : '';
   fitButton.classList.toggle('suggested', scale < SMALL);
+  fitNote.hidden = scale >= SMALL;
   placeField();
 }
 

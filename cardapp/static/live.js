@@ -2,7 +2,7 @@
 // clients change the same state, so each difference is fetched here.
 
 import { get, Notice, Refusal } from './api.js';
-import { refresh, reload, resend, reveal, show, takeView } from './actions.js';
+import { refresh, reload, resend, reveal, takePosition, takeView } from './actions.js';
 import { state, stepOf, update } from './state.js';
 
 const RETRY_MS = [250, 500, 1000, 2000, 4000];
@@ -89,12 +89,6 @@ async function take(control, before) {
   const hasChanged = last?.operation_id !== before.checkpoint?.operation_id || last?.state !== before.checkpoint?.state;
   if (hasChanged && last?.state !== 'running') tasks.push(takeResult(), refresh());
   await Promise.all(tasks);
-}
-
-function takePosition({ position_key: key, navigation_revision: revision }) {
-  const item = state.catalog.item(key);
-  if (!item || revision <= state.navigation.revision) return;
-  show({ ...state.navigation, key, revision, position: { ...state.navigation.position, focus_level: item.level } });
 }
 
 async function takeResult() {

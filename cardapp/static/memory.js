@@ -51,7 +51,7 @@ function render() {
     element('span', { class: 'space' }),
     button('×', toggleMemory, { class: 'icon', 'aria-label': 'Hide the memory (Alt+6)', title: 'Hide (Alt+6)' }));
   const body = [];
-  if (reading.reason) body.push(element('p', { class: 'quiet' }, sentence(reading.reason)));
+  if (reading.reason) body.push(element('p', { class: 'quiet' }, sentence(reading.reason.replace(/ \(\w+\)/, ''))));
   const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
   if (!isOpen) body.push(element('p', { class: 'quiet' }, 'The values of this step are covered until you answer its question.'));
   else {

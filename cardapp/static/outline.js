@@ -1,7 +1,7 @@
 // The outline: a tree of every position, opened where it is used; the map beside it; search; the breadcrumb.
 
 import { get } from './api.js';
-import { go, move, sync } from './actions.js';
+import { go, moveStep, sync } from './actions.js';
 import { $, element } from './dom.js';
 import { state, stepOf, subscribe } from './state.js';
 
@@ -20,8 +20,8 @@ export function start() {
       choose(tab.id === 'tab-map' ? 'outline' : 'map', true);
     };
   }
-  $('previous').onclick = () => move(-1);
-  $('next').onclick = () => move(1);
+  $('previous').onclick = () => moveStep(-1);
+  $('next').onclick = () => moveStep(1);
   $('title').onclick = () => go('');
   $('tree').addEventListener('click', onClick);
   $('tree').addEventListener('keydown', onKey);

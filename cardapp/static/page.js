@@ -1,7 +1,7 @@
 // The page's start: read everything once, start the views, then follow the changes.
 
 import { events, Notice } from './api.js';
-import { go, leave, load, setTeacher, view } from './actions.js';
+import { go, leave, load, setTeacher, show, view } from './actions.js';
 import { $, button, element } from './dom.js';
 import * as editor from './editor.js';
 import * as hints from './hints.js';
@@ -22,10 +22,12 @@ async function start() {
     $('notice').replaceChildren(failure.message, ' ', button('Try again', () => location.reload()));
     return;
   }
-  worksheet.start(await openAddress());
+  worksheet.start(await openAddress() || showMoved());
   for (const part of [outline, map, status, memory, editor, keyboard, hints]) part.start();
   layout();
+  remember();
   subscribe((changed) => {
+    if (changed.has('navigation')) remember();
     if (changed.has('viewer')) layout();
     if (changed.has('connected')) notice();
   });
@@ -46,6 +48,17 @@ async function openAddress() {
   update({ failure: new Notice('Not found.', `This card has no position “${key}”.`) });
   return false;
 }
+
+// A position that changed while this browser had no page open is shown instead of the place that was left; true then.
+function showMoved() {
+  const { revision } = state.navigation;
+  if (revision === 0 || localStorage.getItem(seenName()) === String(revision)) return false;
+  show(state.navigation);
+  return true;
+}
+
+const seenName = () => `seen-position ${state.identity.uuid}`;
+const remember = () => localStorage.setItem(seenName(), String(state.navigation.revision));
 
 // Each of these events revealed the values of its step, for good: a later sync that failed covers nothing again.
 async function restoreAnswers() {
@@ -89,11 +102,11 @@ function layout() {
   $('editor').hidden = !panel.visible;
   columns.classList.toggle('no-side', !panel.visible && !allocator.visible);
   $('expand').setAttribute('aria-pressed', String(page.expanded));
-  let show = $('show-editor');
-  if (!panel.visible && !show) {
-    show = button('Show editor', () => view({ viewer: { editor: { visible: true } } }), { id: 'show-editor' });
-    document.querySelector('.menu').prepend(show);
-  } else if (panel.visible) show?.remove();
+  let opener = $('show-editor');
+  if (!panel.visible && !opener) {
+    opener = button('Show editor', () => view({ viewer: { editor: { visible: true } } }), { id: 'show-editor' });
+    document.querySelector('.menu').prepend(opener);
+  } else if (panel.visible) opener?.remove();
   for (const name of ['outline', 'side']) {
     const width = localStorage.getItem(`width-${name}`);
     if (width && !(folded && name === 'outline')) columns.style.setProperty(`--${name}`, width);

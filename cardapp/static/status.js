@@ -33,7 +33,7 @@ function syncState() {
   if (!connected) showSync('off', word, 'the service does not answer');
   else if (replay || syncing) showSync('busy', word, stages(replay?.stage ?? 'binding'), cancelButton);
   else if (control.sync !== 'on') showSync('off', word, offReason(control));
-  else if (control.at_position) showSync('on', word, 'at this step');
+  else if (control.at_position) showSync('on', word, `at this ${state.navigation.position.focus_level}`);
   else showSync('away', word, 'elsewhere', goButton);
 }
 
@@ -51,6 +51,7 @@ function showSync(kind, word, detail, action = null) {
 }
 
 function offReason({ reason }) {
+  if (reason === 'session_lost' && state.session.available) return REASONS.session_restarted;
   if (reason) return REASONS[reason] || reason.replaceAll('_', ' ');
   return state.session.available ? 'not synced yet' : 'no session';
 }
@@ -84,7 +85,7 @@ function nextActions(failure) {
   if (code === 'offline') return [button('Try again', sync)];
   if (status === 503) return [copyButton(state.session.start_command), button('Try again', sync)];
   const line = drifted(failure)?.line;
-  const open = line ? [button(`Open line ${line}`, () => openLine(line))] : [];
+  const open = line ? [button(`Open line ${line}`, () => openLine(line)), copyButton('bin/card-session refresh')] : [];
   return [button('Retry', sync), button('Reset', reset), ...open];
 }
 
@@ -123,10 +124,11 @@ function outcome() {
 }
 
 function table(heads, rows) {
-  const head = element('tr', {}, ...heads.map((text) => element('th', { scope: 'col' }, text)));
+  const head = element('tr', {}, ...[...heads, ''].map((text) => element('th', { scope: 'col' }, text)));
   const body = rows.map(([name, expected, seen, match]) => element('tr', { class: match ? '' : 'different' },
     element('th', { scope: 'row' }, element('code', {}, name)),
-    ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value))))));
+    ...[expected, seen].map((value) => element('td', {}, element('code', {}, String(value)))),
+    element('td', {}, match ? '✓' : '≠')));
   return element('table', {}, element('thead', {}, head), element('tbody', {}, ...body));
 }
 

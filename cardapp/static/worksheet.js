@@ -54,6 +54,8 @@ const OWN_STYLE = `
 .part.covered > :not(.cover), .node.covered > .code { visibility: hidden; }
 .cover button, .reply button { font: 600 calc(3.1 * var(--u)) var(--text); color: var(--paper); background: var(--accent);
   border: 0; border-radius: calc(1 * var(--u)); padding: calc(1 * var(--u)) calc(2.4 * var(--u)); cursor: pointer; }
+.cover button { color: var(--accent); background: var(--paper); border: 1px solid var(--accent); }
+.flow .source { font-size: calc(.86 * var(--code-size) * var(--u)); scrollbar-width: thin; }
 .reply { position: absolute; left: 0; right: 0; bottom: 0; display: flex; gap: calc(1.2 * var(--u)); align-items: end; }
 .reply textarea { flex: 1; resize: none; height: calc(7.2 * var(--u)); font: calc(3.1 * var(--u))/1.35 var(--text);
   color: var(--ink); background: var(--paper); border: 1px solid var(--ink-soft); border-radius: calc(.7 * var(--u));

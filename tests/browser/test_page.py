@@ -142,3 +142,27 @@ def test_search_finds_titles_and_code(tab: Tab) -> None:
     page.locator("#sheets .here").wait_for()
     page.get_by_label("Search titles and code").fill("no such text anywhere")
     page.get_by_text("Nothing in this card contains").wait_for()
+
+
+def test_a_position_that_changed_without_a_page_is_shown(tab: Tab, stage: Stage) -> None:
+    opened = tab()
+    opened.page.get_by_role("button", name="Next page", exact=True).click()
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["page_index"] == 1)
+    opened.page.goto("about:blank")
+    moved = stage.tcp.post("/api/navigation/move", {"level": "block", "delta": 2}).json
+    opened = tab()
+    opened.page.locator("#sheets .here").wait_for()
+    assert opened.page.locator("#sheets .here").get_attribute("data-key") == moved["key"]
+
+
+def test_enter_after_an_answer_syncs(tab: Tab, stage: Stage) -> None:
+    known = stage.tcp.get("/api/events?kind=x-answer")["last_seq"]
+    opened = tab()
+    field = opened.page.get_by_label("Your answer").first
+    field.fill("offset 0")
+    field.press("Enter")
+    opened.page.get_by_role("button", name="Answered").wait_for()
+    opened.page.keyboard.press("Enter")
+    opened.shows("SYNC ON · at this step")
+    answers = stage.tcp.get(f"/api/events?kind=x-answer&after={known}")["events"]
+    assert [(event["key"], event["data"]["text"]) for event in answers] == [(FIRST, "offset 0")]

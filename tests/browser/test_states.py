@@ -65,7 +65,7 @@ def test_drift_is_shown_as_expected_and_seen(opened: OpenPage, stage: Stage) -> 
     opened.page.keyboard.press("Enter")
     row = opened.page.locator("#result tr.different")
     row.wait_for()
-    assert row.inner_text().split() == ["n", "7", "1"]
+    assert row.inner_text().split() == ["n", "7", "1", "≠"]
     opened.page.get_by_role("button", name="Open line").click()
     until(lambda: stage.tcp.get("/api/editor/state")["cursor"]["row"] == 22)
 
