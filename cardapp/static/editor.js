@@ -35,6 +35,7 @@ export function start() {
   });
   mirror = element('pre', { class: 'unseen', role: 'group', 'aria-label': 'Text of the editor', tabindex: -1 });
   overlay = element('div', { class: 'overlay', role: 'status' });
+  fitNote = button('Fit the editor to this panel', fit, { class: 'fit-note', hidden: true });
   area = element('div', { class: 'canvas-area' }, canvas, field, mirror, fitNote, overlay);
   $('editor').append(head(), area);
   painter = new Painter(canvas, grid, place);
@@ -54,7 +55,6 @@ function head() {
   controlButton = button('Keyboard F8', toggleControl,
     { 'aria-pressed': 'false', title: 'Give the keyboard to the editor, or take it back (F8)' });
   fitButton = button('Fit', fit, { title: 'Give the editor as many lines and columns as the panel has room for' });
-  fitNote = button('Fit the editor to this panel', fit, { class: 'fit-note' });
   stateText = element('span', { class: 'quiet' });
   scaleText = element('span', { class: 'scaled' });
   const attached = element('input', { type: 'checkbox', id: 'editor-sync', onchange: () => flag({ sync: attached.checked }) });
