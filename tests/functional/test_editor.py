@@ -76,6 +76,7 @@ def bring_to(editor: Editor, keys: str, mode: str) -> None:
 
 
 def test_state_shows_buffer_window_cursor_mode_and_grid(session: Session, editor: Editor) -> None:
+    eventually(lambda: editor.state()["buffer"])  # null while Neovim is busy with its start
     state = editor.state()
     assert state["buffer"].pop("name").endswith("/text.txt")
     window = state["window"].pop("id")
