@@ -41,7 +41,11 @@ def pytest_xdist_auto_num_workers() -> int:
     return min(4, max(2, len(os.sched_getaffinity(0))))
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("full"):
+        for item in items:
+            if item.get_closest_marker("full"):
+                item.add_marker(pytest.mark.skip(reason="only with --full: it takes long"))
     # What drives real programs takes longest. Begun first, it is not what one worker has left when the others are done.
     items.sort(key=lambda item: item.get_closest_marker("functional") is None)
 

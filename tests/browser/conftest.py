@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -116,13 +116,6 @@ def scratch(neovim: Neovim) -> Iterator[Neovim]:
     made = neovim.call("nvim_get_current_buf")
     neovim.call("nvim_set_current_buf", before)
     neovim.call("nvim_buf_delete", made, {"force": True})
-
-
-@pytest.fixture
-def long(loops: Callable[..., int]) -> None:
-    """For tests that take long: skips without --full."""
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: it takes long")
 
 
 @pytest.fixture

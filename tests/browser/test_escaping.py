@@ -15,7 +15,7 @@ from tests.browser.conftest import OpenPage, becomes
 from tests.functional.serving import Stage, make_card, position, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 IMAGE = "<img src=x onerror=window.pwned=1>"
 SCRIPT = "</style></script><script>window.pwned=2</script>"

@@ -15,7 +15,7 @@ from tests.browser.conftest import VIEW, OpenPage, becomes
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
+pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.usefixtures("fresh_place")]
 
 Tab = Callable[..., OpenPage]
 PLACE = """() => [
@@ -112,7 +112,6 @@ def test_neovim_is_killed_and_restored_under_an_open_page(tab: Tab, stage: Stage
     shows_the_screen(opened, stage)
 
 
-@pytest.mark.usefixtures("long")
 def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, stage: Stage) -> None:
     opened = tab()
     overlay = opened.page.locator("#editor .overlay")
@@ -128,7 +127,6 @@ def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, sta
     opened.shows("SYNC ON · at this step")
 
 
-@pytest.mark.usefixtures("long")
 def test_a_slow_browser_falls_behind_and_comes_to_the_right_picture(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     slow, quick = tab(), tab()
     cdp = slow.page.context.new_cdp_session(slow.page)

@@ -10,7 +10,7 @@ from tests.browser.conftest import FIRST, OpenPage, becomes
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 
-pytestmark = [pytest.mark.functional, pytest.mark.usefixtures("fresh_place")]
+pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.usefixtures("fresh_place")]
 
 Tab = Callable[..., OpenPage]
 

@@ -208,6 +208,7 @@ def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
     assert market.ingestor.said().count("reorganisation: ") >= 3
 
 
+@pytest.mark.full
 def test_a_reorganisation_while_the_ingestor_is_down(market: Market) -> None:
     market.trade(10)
     market.assert_complete()
@@ -260,6 +261,7 @@ class BadProvider(Provider):
             return json.loads(connection.getresponse().read())
 
 
+@pytest.mark.full
 def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     shutil.rmtree(market.api.state_dir / "ingestor")  # so that all is read again, in ranges too
@@ -281,6 +283,7 @@ def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[...,
     market.ingestor.start()
 
 
+@pytest.mark.full
 def test_a_full_disk(market: Market) -> None:
     market.ingestor.stop()
     folder = market.api.state_dir / "ingestor"
@@ -304,6 +307,7 @@ def test_a_full_disk(market: Market) -> None:
     market.ingestor.start()
 
 
+@pytest.mark.full
 def test_it_stops_in_time_while_the_api_is_down(market: Market) -> None:
     market.trade(1)
     market.assert_complete()

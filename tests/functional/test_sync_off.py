@@ -31,12 +31,6 @@ def _rare_checks() -> Iterator[None]:
 
 
 @pytest.fixture
-def full_run(loops: Callable[..., int]) -> None:
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: the session has to be started again")
-
-
-@pytest.fixture
 def synced(stage: Stage) -> Stage:
     """A running session with SYNC on."""
     if not stage.service.settings.mcp_choice.exists():
@@ -113,7 +107,7 @@ def test_the_end_of_the_session_is_noticed_at_once(synced: Stage) -> None:
     assert off(synced)["data"]["reason"] == "session_lost"
 
 
-@pytest.mark.usefixtures("full_run")
+@pytest.mark.full
 def test_the_end_of_its_server_is_noticed_at_once(synced: Stage) -> None:
     kill_the_server(synced)
     assert off(synced)["data"]["reason"] == "session_lost"
