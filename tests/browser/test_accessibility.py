@@ -14,7 +14,7 @@ from playwright.sync_api import BrowserContext
 from cardapp.settings import ROOT
 from tests.browser.conftest import OpenPage
 from tests.functional.registry import AS_OF, install
-from tests.functional.serving import Stage, make_card, until
+from tests.functional.serving import Stage, make_card, running_stage, until
 
 pytestmark = pytest.mark.functional
 
@@ -43,13 +43,8 @@ def axe(loops: Callable[..., int]) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def drifted() -> Iterator[Stage]:
     """A card with a step whose promised value is wrong."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
+    with running_stage(make_card) as stage:
+        yield stage
 
 
 @pytest.fixture(scope="module")

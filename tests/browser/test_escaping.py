@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 from playwright.sync_api import BrowserContext, Route
 
 from tests.browser.conftest import OpenPage, becomes
-from tests.functional.serving import Stage, make_card, position, until
+from tests.functional.serving import Stage, make_card, position, running_stage, until
 from tests.functional.session_neovim import Neovim
 
 pytestmark = [pytest.mark.functional, pytest.mark.full]
@@ -58,13 +57,8 @@ def hostile_card(folder: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", hostile_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
+    with running_stage(hostile_card) as stage:
+        yield stage
 
 
 class Watched(OpenPage):

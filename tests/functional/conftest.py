@@ -11,7 +11,7 @@ from playwright.sync_api import Browser
 
 from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
-from tests.functional.serving import Api, Stage, make_card
+from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 
 
@@ -40,13 +40,8 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """The application and a session on the card of ``make_card``; a module's tests share it."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
+    with running_stage(make_card) as stage:
+        yield stage
 
 
 @pytest.fixture(params=["tcp", "unix"])

@@ -13,10 +13,12 @@ import socket
 import struct
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -266,6 +268,18 @@ class Stage:
     def _stage_of(self, key: str) -> str | None:
         active = self.tcp.get("/api/checkpoint/status")["active"]
         return active["stage"] if active and active["snapshot_ref"] == key else None
+
+
+@contextmanager
+def running_stage(prepare: Callable[[Path], Path]) -> Iterator[Stage]:
+    """The application and a session on the card that ``prepare`` writes into the folder it is given."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
+        stage = Stage(Path(folder) / "state", prepare(Path(folder) / "card"))
+        try:
+            stage.sessions.start(stage.card)
+            yield stage
+        finally:
+            stage.close()
 
 
 def until(condition: Callable[[], Any], seconds: float = 15.0) -> Any:
