@@ -51,7 +51,8 @@ function render() {
     element('span', { class: 'space' }),
     button('×', toggleMemory, { class: 'icon', 'aria-label': 'Hide the memory (Alt+6)', title: 'Hide (Alt+6)' }));
   const body = [];
-  if (reading.reason) body.push(element('p', { class: 'quiet' }, sentence(reading.reason.replace(/ \(\w+\)/, ''))));
+  const reason = reading.available && sync !== 'on' ? 'SYNC is off: the program may have left this checkpoint' : reading.reason;
+  if (reason) body.push(element('p', { class: 'quiet' }, sentence(reason)));
   const isOpen = !key || state.teacher || state.revealed.has(stepOf(key));
   if (!isOpen) body.push(element('p', { class: 'quiet' }, 'The values of this step are covered until you answer its question.'));
   else {
