@@ -92,7 +92,8 @@ def test_a_second_tab_follows_position_flags_and_page_but_not_the_scroll(tab: Ta
     first.page.keyboard.press("Alt+6")
     second.page.locator("#memory").wait_for(timeout=2000)
     first.page.locator("#scroller").evaluate("(element) => element.scrollTo(0, 400)")
-    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["sheet_scroll_top"] > 0)
+    scrolled = first.page.evaluate("scroller.scrollTop")
+    until(lambda: stage.tcp.get("/api/viewer/state")["scroll"]["y"] == scrolled)
     revision = stage.tcp.get("/api/viewer/state")["revision"]
     second.page.wait_for_timeout(700)
     assert second.page.evaluate("scroller.scrollTop") != first.page.evaluate("scroller.scrollTop")
