@@ -7,18 +7,14 @@ work already, 130 for Ctrl-C and 141 for a closed pipe, as shells use them.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
-import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from marketdata import __version__, secretfile
+from marketdata import __version__, tasks
 from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
 from marketdata.ingest import cli as ingestor
 from marketdata.postgres.client import database
@@ -26,10 +22,6 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
-
-if TYPE_CHECKING:
-    from marketdata.store.pool import Connection
-    from marketdata.store.tokens import Token
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
@@ -70,10 +62,6 @@ def _print(text: str) -> None:
     print(text, flush=True)
 
 
-def _ignore(_text: str) -> None:
-    pass
-
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 
@@ -84,16 +72,9 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "api", _api, "Serve the data API. Without any settings it creates everything that it needs.")
     _command(commands, "db", _db, "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTERM.")
-    _command(commands, "init", _init, "Create or update the shared tables and the roles.")
-
-    version = _command(
-        commands, "version", _version, "Create or upgrade the tables and functions of version N, and write its vN.env."
-    )
-    version.add_argument("n", metavar="N", type=int, help="the number of the version, from 1")
-
-    token = _command(commands, "token", _token_list, "Create, list, revoke and rotate the tokens of the API.")
-    _token_commands(token)
-
+    _command(commands, "init", tasks.init, "Create or update the shared tables and the roles.")
+    tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION))
+    tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN))
     ingestor.add_commands(_command(commands, "ingestor", ingestor.run, ingestor.ABOUT))
     return parser
 
@@ -116,51 +97,6 @@ def _command(
     )
     command.set_defaults(run=run, prog=prog, parser=command)
     return command
-
-
-def _token_commands(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    output = argparse.ArgumentParser(add_help=False)
-    output.add_argument(
-        "--output", type=_path, metavar="FILE", help="write the token to FILE (0600) instead of printing it"
-    )
-
-    create = actions.add_parser("create", parents=[output], help="create a token and show it, once")
-    create.add_argument("--name", required=True, type=_name, help="a description, like the name of its user")
-    create.add_argument("--scope", required=True, choices=("read", "write"))
-    create.add_argument("--days", type=_days, help="days until it expires; by default it does not expire")
-    create.set_defaults(run=_token_create, parser=create)
-
-    listing = actions.add_parser("list", help="list all tokens, revoked ones too")
-    listing.set_defaults(run=_token_list, parser=listing)
-
-    revoke = actions.add_parser("revoke", help="revoke a token, at once and permanently")
-    revoke.add_argument("id", metavar="ID", help="the id from the list, not the name")
-    revoke.set_defaults(run=_token_revoke)
-
-    rotate = actions.add_parser(
-        "rotate", parents=[output], help="revoke a token and create one with the same name and scope"
-    )
-    rotate.add_argument("id", metavar="ID", help="the id from the list, not the name")
-    rotate.set_defaults(run=_token_rotate, parser=rotate)
-
-
-def _path(text: str) -> Path:
-    return Path(text).resolve()
-
-
-def _days(text: str) -> float:
-    with contextlib.suppress(ValueError):
-        days = float(text)
-        if 0 < days <= 36500:
-            return days
-    raise argparse.ArgumentTypeError(f"must be a number of days, greater than 0 and at most 36500, not {text!r}")
-
-
-def _name(text: str) -> str:
-    if not text.strip() or not text.isprintable() or len(text) > 100:
-        raise argparse.ArgumentTypeError("must be one line of 1 to 100 characters")
-    return text
 
 
 # -- the service -----------------------------------------------------------------------------------------------------
@@ -195,123 +131,3 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
         if error.code != "owned":
             raise
         raise StateError(f"{error.detail}; to connect to it: {psql}", code=error.code) from error
-
-
-# -- the one-shot tasks ----------------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def _initialised(settings: Settings, say: Callable[[str], None]) -> Iterator[Connection]:
-    """A connection to the database, with the shared tables created."""
-    from marketdata.bootstrap.database import initialise
-    from marketdata.store.pool import connect
-
-    with database(settings) as url, connect(url, application_name="marketdata-bootstrap") as connection:
-        initialise(connection, say)
-        yield connection
-
-
-def _init(_options: argparse.Namespace, settings: Settings) -> None:
-    with _initialised(settings, _print):
-        pass
-
-
-def _version(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.bootstrap.version import make_version, settings_file
-
-    with _initialised(settings, _print) as connection:
-        make_version(connection, settings, options.n, _print)
-    file = shlex.quote(str(settings_file(settings, options.n)))
-    _print(f"next, to serve this version: bin/marketdata-api --env-file {file}")
-
-
-def _token_create(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.store import tokens
-
-    expires = None if options.days is None else datetime.now(UTC) + timedelta(days=options.days)
-    with _reserved(options.output), _initialised(settings, _ignore) as connection:
-        _deliver(options.output, connection, lambda: tokens.create(connection, options.name, options.scope, expires))
-
-
-def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.store import tokens
-
-    with _initialised(settings, _ignore) as connection:
-        held = _files_with_token(connection, options, settings)
-        new_file = None if options.output in held else options.output
-        with _reserved(new_file):
-            _deliver(options.output, connection, lambda: tokens.rotate(connection, options.id), held)
-
-
-def _token_revoke(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.store import tokens
-
-    with _initialised(settings, _ignore) as connection:
-        held = _files_with_token(connection, options, settings)
-        with connection.transaction():
-            revoked = tokens.revoke(connection, options.id)
-    _print(f"token {revoked.id} ({revoked.name}, {revoked.scope}) is revoked")
-    for path in held:
-        recreated = settings.database_url is None and path.name in (READ_TOKEN, WRITE_TOKEN)
-        _warn(
-            f"{path} contains the revoked token: remove the file"
-            + (", and the next start of bin/marketdata-api creates a new one" if recreated else "")
-        )
-
-
-def _files_with_token(connection: Connection, options: argparse.Namespace, settings: Settings) -> list[Path]:
-    """The secret files, and the output file, that contain the token with the given id."""
-    from marketdata.store import tokens
-
-    paths = {each.resolve() for each in settings.secrets_dir.glob("*.json")}
-    if getattr(options, "output", None):
-        paths.add(options.output)
-    digest = tokens.digest_of(connection, options.id)
-    return [] if digest is None else secretfile.holding(sorted(paths), digest)
-
-
-def _token_list(_options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.store import tokens
-
-    with _initialised(settings, _ignore) as connection:
-        rows = [("ID", "NAME", "SCOPE", "BEGINNING", "STATE", "LAST USED (updated each minute)")]
-        for each in tokens.list_all(connection):
-            used = f"{each.last_used_at:%Y-%m-%d %H:%M}" if each.last_used_at else "never"
-            rows.append((each.id, each.name, each.scope, each.hint, _state(each), used))
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        _print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-
-
-def _state(row: Token) -> str:
-    if row.revoked_at:
-        return f"revoked {row.revoked_at:%Y-%m-%d}"
-    if row.expires_at is None:
-        return "valid"
-    return f"{'valid until' if row.expires_at > datetime.now(UTC) else 'expired'} {row.expires_at:%Y-%m-%d}"
-
-
-def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
-    """Create the file before the token, so that no token is created that cannot be delivered."""
-    return contextlib.nullcontext() if output is None else secretfile.reserved(output)
-
-
-def _deliver(
-    output: Path | None, connection: Connection, create: Callable[[], tuple[Token, str]], held: Sequence[Path] = ()
-) -> None:
-    """Create a token and write it, once, to the output file or to standard output.
-
-    ``held`` are the files with the previous token; they get the new one too.
-    """
-    with contextlib.ExitStack() as after_commit, connection.transaction():
-        row, text = create()
-        for path in held if output is None else {*held, output}:
-            content = {"token": text, "scope": row.scope, "name": row.name}
-            after_commit.enter_context(secretfile.replaced(path, secretfile.encoded(content)))
-    _warn(f"token {row.id} ({row.name}, {row.scope})")
-    for path in held:
-        _warn(f"{path} contained the previous token and now contains the new one")
-    if output is None:
-        _print(text)
-    elif output not in held:
-        _warn(f"{output}: written")

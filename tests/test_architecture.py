@@ -69,17 +69,18 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "bootstrap", "api", "cli", "__main__",
+        "bootstrap", "api", "tasks", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
-        "postgres": ("cli",),
-        "bootstrap": ("cli",),
+        "postgres": ("tasks", "cli"),
+        "bootstrap": ("tasks", "cli"),
         "api": ("cli",),
         # The ingestor reaches the store through the API alone.
         "source": ("ingest",),
         "ingest": ("cli",),
+        "tasks": ("cli",),
         "cli": ("__main__",),
         "__main__": (),
     },
@@ -316,13 +317,13 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
         ("marketdata.store.ticks", "from marketdata.api import app", "only ('cli',) may import api"),
-        ("marketdata.store.pool", "from marketdata import bootstrap", "only ('cli',) may import bootstrap"),
+        ("marketdata.store.pool", "from marketdata import bootstrap", "only ('tasks', 'cli') may import bootstrap"),
         ("marketdata.tick", "from marketdata.store import ticks", "tick may not import store"),
         ("marketdata.errors", "from .settings import load", "errors may not import settings"),
         (
             "marketdata.api.serve",
             "from marketdata.postgres.client import database",
-            "only ('cli',) may import postgres",
+            "only ('tasks', 'cli') may import postgres",
         ),
         ("marketdata.bootstrap.version", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),
