@@ -245,6 +245,8 @@ def test_replays_succeed_after_any_process_is_killed_while_checkpoints_are_taken
             deaths += died
             assert seen == values[stop["line"]]
     assert deaths <= laps // 15
+    session.ask("target_reset")
+    eventually(lambda: not programs(session))
 
 
 def test_gdb_notices_a_stop_after_an_error_that_left_sigchld_blocked(session: RunningSession) -> None:
