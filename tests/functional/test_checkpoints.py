@@ -394,7 +394,11 @@ def test_a_sync_follows_the_greatest_generation(own: Stage) -> None:
 
 @pytest.mark.parametrize(
     ("ending", "status", "code"),
-    [("crash", 502, "target_crashed"), ("loop", 504, "replay_timeout"), ("flood", 504, "replay_timeout")],
+    [
+        ("crash", 502, "target_crashed"),
+        ("loop", 504, "replay_timeout"),
+        pytest.param("flood", 504, "replay_timeout", marks=pytest.mark.full),
+    ],
 )
 def test_a_target_that_ends_badly_leaves_a_usable_session(state_dir: Path, ending: str, status: int, code: str) -> None:
     stage = Stage(state_dir / "state", make_card(state_dir / "card", ending=ending), CARD_REPLAY_TIMEOUT="4")

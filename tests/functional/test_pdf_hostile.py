@@ -91,6 +91,7 @@ def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
         assert trick in text, trick
 
 
+@pytest.mark.full
 def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
     document, typeset_pdf = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
@@ -160,7 +161,10 @@ def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: 
     assert not target.exists()
 
 
-@pytest.mark.parametrize(("key", "fault"), [("", r"\undefined"), (STEP, "{"), (STEP, "}"), (STEP, "$")])
+@pytest.mark.parametrize(
+    ("key", "fault"),
+    [("", r"\undefined"), (STEP, "{"), *(pytest.param(STEP, each, marks=pytest.mark.full) for each in "}$")],
+)
 def test_an_error_of_latex_names_the_place_in_the_card(key: str, fault: str, cache: Path) -> None:
     card, sources = small()
     document = compose(card, IDENTITY, layouts.find("karta-classic").arranged("latex"), sources)

@@ -122,6 +122,7 @@ def test_a_dead_server_is_brought_back_beside_the_living_editor(session: Running
     session.check_usable()
 
 
+@pytest.mark.full
 def test_a_server_that_hangs_is_replaced(session: RunningSession) -> None:
     before = session.ask("session_binding")
     hung = session.host_pid()

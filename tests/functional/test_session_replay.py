@@ -504,6 +504,7 @@ def test_a_gdb_that_does_not_answer_is_started_anew_by_a_reset(session: RunningS
     eventually(lambda: all(command != "sleep" for command in session.processes().values()))
 
 
+@pytest.mark.full
 def test_a_thousand_ignored_hits_of_a_visible_breakpoint_do_not_block_the_editor(session: RunningSession) -> None:
     session.card.behave("loop")
     session.replay(at("/* before */"))

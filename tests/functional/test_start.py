@@ -115,7 +115,15 @@ def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], f
     assert all((folder / name).stat().st_size > 10_000 for name in ("lesson.html", "arena.html"))
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [
+        signal.SIGTERM,
+        pytest.param(signal.SIGINT, marks=pytest.mark.full),
+        pytest.param(signal.SIGHUP, marks=pytest.mark.full),
+    ],
+    ids=lambda number: number.name,
+)
 def test_it_answers_and_a_signal_ends_all_of_it(
     card_environment: dict[str, str], number: signal.Signals, tmp_path: Path
 ) -> None:
@@ -212,7 +220,7 @@ def services(environment: dict[str, str], module: str) -> list[int]:
     return found
 
 
-@pytest.mark.parametrize("when", ["ready", "starting"])
+@pytest.mark.parametrize("when", ["ready", pytest.param("starting", marks=pytest.mark.full)])
 @pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
 def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
     """While the session is being started too, when nothing waits for a service."""
@@ -233,7 +241,15 @@ def gone_soon(environment: dict[str, str]) -> bool:
 
 
 @pytest.mark.parametrize(
-    "when", ["cardapp serve", "cardapp.container start", "cardapp.container.mcp_server", "nvim", READY]
+    "when",
+    [
+        "cardapp.container start",
+        READY,
+        *(
+            pytest.param(name, marks=pytest.mark.full)
+            for name in ("cardapp serve", "cardapp.container.mcp_server", "nvim")
+        ),
+    ],
 )
 def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str], when: str) -> None:
     """By SIGKILL, as soon as this part of it runs, or when it is ready. The next start finds nothing in its way."""
@@ -265,7 +281,14 @@ def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environm
     assert left_over(card_environment) == []
 
 
-@pytest.mark.parametrize("when", ["cardapp.container start", "cardapp.container.mcp_server", "nvim", "announced"])
+@pytest.mark.parametrize(
+    "when",
+    [
+        "cardapp.container start",
+        "announced",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("cardapp.container.mcp_server", "nvim")),
+    ],
+)
 def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
     """Also when signals arrive in a volley."""
     command = [SESSION, "start", "--foreground", "--name", "s", str(ROOT / "etc" / "cards" / "arena")]
