@@ -17,6 +17,8 @@ _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 _HASH = re.compile(r"0x[0-9a-f]{64}")
 _BLOOM_BYTES = 256
+_LATEST = 32_503_680_000
+"""The year 3000, up to which the API takes times."""
 
 
 class Header(NamedTuple):
@@ -87,11 +89,14 @@ def header(value: Any) -> Header:
     bloom = data(value.get("logsBloom"))
     if len(bloom) != _BLOOM_BYTES:
         raise ValueError("has a bloom filter of the wrong size")
+    time = quantity(value.get("timestamp"))
+    if time >= _LATEST:
+        raise ValueError("has a time that is not in seconds, or after the year 2999")
     return Header(
         number=quantity(value.get("number")),
         hash=hash_text(value.get("hash")),
         parent=hash_text(value.get("parentHash")),
-        time=quantity(value.get("timestamp")),
+        time=time,
         bloom=int.from_bytes(bloom, "big"),
         has_transactions=bool(value.get("transactions")),
     )

@@ -25,6 +25,8 @@ TIMEOUT = 20.0
 """Seconds without a byte from the provider."""
 ANSWER_BYTES = 256 << 20
 _BATCH = 20
+_FORGET = 500
+"""After this many answered batches a larger one is tried again: what refused it may have been a proxy's bad hour."""
 _TRIES = 6
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
 _CREDENTIALS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
@@ -80,6 +82,7 @@ class Rpc:
         self._interval = 1 / per_second
         self._free_at = monotonic()
         self._batch = _BATCH
+        self._answered = 0
         self.requests = 0
 
     def call(self, method: str, *params: Any) -> Any:
@@ -91,12 +94,18 @@ class Rpc:
         RangeRefused when a call asks for too many blocks, ProviderError when there is no answer after some tries.
         """
         results: list[Any] = []
+        most = self._batch
         while len(results) < len(calls):
-            part = calls[len(results) : len(results) + self._batch]
+            part = calls[len(results) : len(results) + most]
             try:
                 results += self._persistent(part)
             except _SmallerBatches:
-                self._batch = len(part) // 2
+                most = len(part) // 2
+        # Only now: a call that is refused alone, too, was not refused for the others.
+        self._answered = self._answered + 1 if most == self._batch else 0
+        self._batch = most
+        if self._answered >= _FORGET:
+            self._answered, self._batch = 0, min(_BATCH, most * 2)
         return results
 
     def interrupt(self) -> None:
@@ -147,14 +156,14 @@ class Rpc:
         try:
             answer = json.loads(content)
         except (ValueError, RecursionError):
-            self._check_status(status, headers, content.decode(errors="replace"))
+            self._check_status(status, headers, content.decode(errors="replace"), calls)
             raise _TryAgain("its answer is not JSON") from None
         answers = answer if isinstance(answer, list) else [answer]
         if len(answers) == len(calls) and all(map(_is_answer, answers)):
             return self._results(calls, answers)
         # One error for the whole batch, or another answer than JSON-RPC's.
-        self._check_error(json.dumps(answer), len(calls))
-        self._check_status(status, headers, json.dumps(answer))
+        self._check_error(json.dumps(answer), calls)
+        self._check_status(status, headers, json.dumps(answer), calls)
         raise _TryAgain("its answer does not fit the request")
 
     def _exchange(self, body: bytes) -> tuple[int, http.client.HTTPMessage, bytes]:
@@ -180,35 +189,45 @@ class Rpc:
                 raise _TryAgain("its answer lacks the result of a call")
             if "result" not in found:
                 error = found.get("error")
-                self._check_error(json.dumps(error), len(calls))
+                self._check_error(json.dumps(error), calls)
                 message = error.get("message") if isinstance(error, dict) else error
                 raise _CallRefused(f"{calls[number].method}: {message}")
             results.append(found["result"])
         return results
 
-    def _check_error(self, text: str, calls: int) -> None:
+    def _check_error(self, text: str, calls: Sequence[Call]) -> None:
         found = meaning(text)
         if found is None:
             return
         if found.kind is Kind.RANGE:
-            raise RangeRefused(f"{self.name}: {self._shown(text)}", found.suggested)
-        if found.kind is Kind.BATCH and calls > 1:
+            raise self._too_much(text, calls, found.suggested)
+        if found.kind is Kind.BATCH and len(calls) > 1:
             raise _SmallerBatches
         raise _TryAgain(text)
 
-    def _check_status(self, status: int, headers: http.client.HTTPMessage, text: str) -> None:
+    def _check_status(self, status: int, headers: http.client.HTTPMessage, text: str, calls: Sequence[Call]) -> None:
         if status == http.client.OK:
             return
         about = f"HTTP status {status}: {text}"
         if status == http.client.REQUEST_ENTITY_TOO_LARGE:
-            raise RangeRefused(f"{self.name}: {self._shown(about)}")
+            raise self._too_much(about, calls)
         after = headers.get("Retry-After", "")
         raise _TryAgain(about, min(float(after), 60.0) if after.isdecimal() else None)
+
+    def _too_much(self, about: str, calls: Sequence[Call], suggested: int | None = None) -> Exception:
+        """Fewer blocks are asked for where the calls ask for a range of them, else fewer calls."""
+        if len(calls) > 1 and not any(_has_range(call) for call in calls):
+            return _SmallerBatches()
+        return RangeRefused(f"{self.name}: {self._shown(about)}", suggested)
 
     def _shown(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return " ".join(text.split())[:300]
+
+
+def _has_range(call: Call) -> bool:
+    return any(isinstance(each, dict) and "fromBlock" in each for each in call.params)
 
 
 def _is_answer(value: Any) -> bool:

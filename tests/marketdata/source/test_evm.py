@@ -112,3 +112,12 @@ def test_the_bloom_filter() -> None:
     assert bloom.bit_count() <= 18
     assert not evm.may_contain(bloom, "0x" + "ab" * 20, logs[0][1])
     assert not evm.may_contain(EMPTY_BLOOM, *logs[0])
+
+
+def test_the_time_of_a_block_is_in_seconds_and_one_that_the_api_takes() -> None:
+    block: dict[str, Any] = {
+        "number": "0x1", "hash": "0x" + "ab" * 32, "parentHash": "0x" + "00" * 32, "logsBloom": "0x" + "00" * 256,
+    }  # fmt: skip
+    assert evm.header(block | {"timestamp": hex(32_503_679_999)}).time == 32_503_679_999
+    with pytest.raises(ValueError, match="not in seconds"):
+        evm.header(block | {"timestamp": hex(1_700_000_000_000)})

@@ -126,14 +126,40 @@ def test_another_error_of_a_call(provider: Callable[[Answer], Provider]) -> None
     rpc.close()
 
 
-def test_batches_become_smaller(provider: Callable[[Answer], Provider]) -> None:
+def test_batches_become_smaller_and_later_larger(
+    provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_FORGET", 3)
+
     def answer(request: Any, _: Any) -> Any:
         if isinstance(request, list) and len(request) > 3:
             return {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "batch size too large"}}
         return result(request, echo)
 
-    rpc = client(provider(answer))
-    assert rpc.batch([Call("echo", (n,)) for n in range(30)]) == [["echo", n] for n in range(30)]
+    serving = provider(answer)
+    rpc = client(serving)
+    for _ in range(6):
+        assert rpc.batch([Call("echo", (n,)) for n in range(30)]) == [["echo", n] for n in range(30)]
+    assert [len(request) for _, request in serving.asked if len(request) > 3] == [20, 10, 5, 4]
+    rpc.close()
+
+
+@pytest.mark.parametrize("refusal", [Raw(b"<html>payload too large</html>", 413), "response too large"])
+def test_what_is_too_large_is_asked_for_in_smaller_batches(
+    provider: Callable[[Answer], Provider], refusal: Raw | str
+) -> None:
+    def answer(request: Any, _: Any) -> Any:
+        if isinstance(request, list) and len(request) > 3:
+            return refusal if isinstance(refusal, Raw) else error(request, refusal)
+        return result(request, echo)
+
+    serving = provider(answer)
+    rpc = client(serving)
+    with pytest.raises(RangeRefused):  # here fewer blocks are the remedy
+        rpc.batch([Call("eth_getLogs", ({"fromBlock": "0x1"},)), *[Call("eth_chainId")] * 4])
+    assert len(serving.asked) == 1
+    for method, filter in (("eth_getBlockByNumber", "0x1"), ("eth_getLogs", {"blockHash": "0x1"})):
+        assert rpc.batch([Call(method, (filter,))] * 10) == [[method, filter]] * 10
     rpc.close()
 
 
