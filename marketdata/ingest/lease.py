@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from threading import Event
 from time import monotonic
 
 from marketdata.errors import AlreadyRunning, StateError, UsageError
@@ -16,6 +17,7 @@ from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 TTL = 30
 """Seconds after which another ingestor may take over from one that was killed."""
 _RENEWAL = 10.0
+_TRIES, _TRY_S = 50, 0.01
 
 
 @contextmanager
@@ -29,13 +31,24 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            holder = os.pread(file, 32, 0).decode(errors="replace").strip()
-            raise AlreadyRunning(f"another ingestor, process {holder or '?'}, holds {path}") from error
+            raise AlreadyRunning(f"another ingestor, process {_holder(file)}, holds {path}") from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         yield
+        os.ftruncate(file, 0)
     finally:
         os.close(file)
+
+
+def _holder(file: int) -> str:
+    """The process id in the lock file, which its holder writes right after it has locked it."""
+    waiting = Event()
+    for _ in range(_TRIES):
+        holder = os.pread(file, 32, 0).decode(errors="replace").strip()
+        if holder:
+            return holder
+        waiting.wait(_TRY_S)
+    return "?"
 
 
 class Lease:
@@ -57,7 +70,8 @@ class Lease:
             self._name = self._find_name()
         body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
         answer = self._api.request("PUT", f"/v1/lease/{self._name}", body)
-        if answer.status == 409:
+        # Without a holder it was released between the API's two looks, and can be had with the next try.
+        if answer.status == 409 and "holder" in (answer.body or {}):
             raise AlreadyRunning(answer.detail)
         if answer.status != 200:
             raise ApiUnavailable(f"{self._api.url} grants no lease: {answer.detail}")
