@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
 from marketdata.ingest.outbox import Item, put
-from marketdata.ingest.place import Place, ReadBlock
+from marketdata.ingest.place import Place, ReadBlock, Resumption
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
 from marketdata.source.node import Node, Wanted, may_have
@@ -90,17 +90,18 @@ class Follower:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
-        if self._place.hash_of(first - 1) is not None and self._differs(self._node.headers([first - 1])[0]):
-            self._reorganise(first - 1)  # it was reorganised while this program did not run
-            return
         asked = last - first + 1
         try:
-            logs, headers = self._node.logs_between(first, last, _wanted(pools))
+            logs, found = self._node.logs_between(first, last, _wanted(pools))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
             return
         self._range.answered(asked)
+        headers = {header.number: header for header in self._node.headers(sorted({first, last} - found.keys()))} | found
+        if not self._follows(headers[first]):
+            self._reorganise(first)  # also while this program did not run
+            return
         for header in headers.values():
             if self._differs(header):
                 self._reorganise(header.number)
@@ -108,7 +109,7 @@ class Follower:
         by_block: dict[int, list[Log]] = {number: [] for number in sorted(headers)}
         for log in logs:
             by_block[log.block_number].append(log)
-        self._store(pools, [(headers[number], found) for number, found in by_block.items()], first, last)
+        self._store(pools, [(headers[number], found) for number, found in by_block.items()])
 
     def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
         """Whether to try a smaller range. An error that nothing explains may be one more wording of "too many"."""
@@ -118,8 +119,7 @@ class Follower:
 
     def _read_blocks(self, pools: Sequence[Pool], first: int, last: int) -> None:
         headers = self._node.headers(range(first, last + 1))
-        parent = self._place.hash_of(first - 1)
-        if self._differs(headers[0]) or parent not in (None, headers[0].parent):
+        if self._differs(headers[0]) or not self._follows(headers[0]):
             self._reorganise(first)
             return
         for at in range(1, len(headers)):
@@ -130,13 +130,21 @@ class Follower:
         worth = [header for header in headers if may_have(header, wanted)]
         found = dict(zip([header.number for header in worth], self._node.logs_of(worth, wanted), strict=True))
         read = [(header, found.get(header.number, [])) for header in headers]
-        self._store(pools, read, first, headers[-1].number)
+        self._store(pools, read)
 
     def _differs(self, header: Header) -> bool:
         """Whether another block of this number was read before."""
         return self._place.hash_of(header.number) not in (None, header.hash)
 
-    def _store(self, pools: Sequence[Pool], read: Iterable[tuple[Header, list[Log]]], first: int, last: int) -> None:
+    def _follows(self, header: Header) -> bool:
+        """Whether the block that was read before this one is its parent, as far as that is known."""
+        return self._place.hash_of(header.number - 1) in (None, header.parent)
+
+    def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Header, list[Log]]]) -> None:
+        """Store what was read from the first of these blocks to the last one; blocks between them without logs may be
+        left out."""
+        (start, _), (end, _) = read[0], read[-1]
+        first, last = start.number, end.number
         symbols = [pool.symbol for pool in pools]
         made = 0
         with self._place.transaction() as transaction:
@@ -149,6 +157,7 @@ class Follower:
                 self._place.keep(transaction, header, traded)
                 made += len(ticks)
             self._place.advance(transaction, symbols, last + 1)
+            self._place.cover(transaction, symbols, start.time, end.time + 1)
             self._place.finalize(transaction, symbols, min(self._finalized, last))
         self.counts.blocks += last - first + 1
         self.counts.ticks += made
@@ -188,22 +197,26 @@ class Follower:
             raise ProviderError(f"{self._node.name} contradicts itself about block {number}", code="wrong_answer")
         if common is None:
             self._check_complete(known)
-        again = 0 if common is None else common.number + 1
-        next_blocks = {symbol: max(again, pool.start_block) for symbol, pool in self._pools.items()}
+        again = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
+        # Those that are no longer in rpc.json may be entered again.
+        places = dict.fromkeys(self._place.next_blocks(), again)
+        for symbol, pool in self._pools.items():
+            if pool.start_block >= again.block:
+                places[symbol] = Resumption(pool.start_block, 0)
         with self._place.transaction() as transaction:
-            self._place.retract(transaction, gone, next_blocks)
+            self._place.retract(transaction, gone, places)
         self.counts.reorganisations += 1
         self.counts.retracted_blocks += len(gone)
         _log.warning("reorganisation: blocks %d to %d were replaced", gone[-1].number, gone[0].number)
 
-    def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], ReadBlock | None]:
+    def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], Header | None]:
         """The blocks that left the chain, newest first, and the newest one that is still part of it."""
         gone: list[ReadBlock] = []
         for at in range(0, len(known), _AT_ONCE):
             part = known[at : at + _AT_ONCE]
             for block, current in zip(part, self._node.find_headers([each.number for each in part]), strict=True):
                 if current is not None and current.hash == block.hash:
-                    return gone, block
+                    return gone, current
                 gone.append(block)
         return gone, None
 

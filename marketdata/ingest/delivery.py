@@ -1,4 +1,6 @@
-"""Delivers the outbox to ``POST /v1/ingest/tick``, in order. An item leaves the outbox when the API answered for it."""
+"""Delivers the outbox to ``POST /v1/ingest/tick``, in order, and then coverage to ``PUT /v1/coverage``. An item leaves
+the outbox when the API answered for it.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +8,32 @@ import json
 import logging
 import time
 from collections.abc import Sequence
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 
+from marketdata.errors import StateError
 from marketdata.ingest.api_client import NDJSON, Answer, ApiClient, ApiUnavailable
 from marketdata.ingest.lease import Lease
-from marketdata.ingest.outbox import Held, Outbox, Rejection
+from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
 
 BATCH = 5_000
 """Items of one request; the API takes 10 000."""
 _BYTES = 6 << 20
 """The API takes 8 MiB."""
+COVERAGE_S = 5.0
+"""Seconds for which coverage is collected: adjacent ranges of a symbol are one request, however fast blocks come."""
+_COVERAGE_MOST = 10_000
 _LATER = frozenset({401, 403, 404, 408, 429})
 """Statuses that say nothing about the items, as 500 and more: a token, an address or a load that will be put right."""
 
 _log = logging.getLogger("marketdata.ingestor")
+
+
+class _Answered(NamedTuple):
+    """The first and the last item of a batch that the API answered for, without their bodies."""
+
+    items: tuple[Held, Held]
+    rejections: Sequence[Rejection]
 
 
 class Delivery:
@@ -30,40 +44,94 @@ class Delivery:
         self._api = api
         self._lease = lease
         self._most = BATCH
+        self._cover_at = 0.0
+        self._answered: list[_Answered] = []
+        """What is still to be removed from the outbox."""
         self.delivered = 0
         self.dead = 0
 
     def step(self) -> bool:
-        """Deliver one batch; False when there is nothing to deliver. ApiUnavailable: try again later."""
+        """Deliver one batch, and coverage when it is time; False when there was no batch to deliver. ApiUnavailable:
+        try again later."""
         self._lease.keep()
-        items = _within(self._outbox.first(self._most), _BYTES)
-        if not items:
-            return False
+        after = self._answered[-1].items[-1].id if self._answered else 0
+        items = _within(self._outbox.first(self._most, after), _BYTES)
+        if items:
+            self._deliver(items)
+        try:
+            self._remove_answered()
+        except StateError:  # the disk may be full: what is on it can be delivered nevertheless
+            if not items:
+                raise
+        if monotonic() >= self._cover_at:
+            self.cover()
+        return bool(items)
+
+    def cover(self) -> None:
+        """Have the API record the coverage whose ticks it has."""
+        self._cover_at = monotonic() + COVERAGE_S
+        collected = self._outbox.coverage(_COVERAGE_MOST)
+        for each in _merged(collected):
+            body = {"symbol": each.symbol, "from": each.since * 1000, "to": each.until * 1000, "state": each.state}
+            answer = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())
+            if answer.status == 200:
+                continue
+            if _says_nothing(answer):
+                raise ApiUnavailable(f"{self._api.url} recorded no coverage: {answer.detail}", answer.retry_after)
+            _log.warning("coverage was refused: %s: %s", answer.detail, body)
+        if collected:
+            self._outbox.recorded(collected)
+
+    def _deliver(self, items: Sequence[Held]) -> None:
         answer = self._api.request("POST", "/v1/ingest/tick", "\n".join(item.body for item in items).encode(), NDJSON)
         if answer.status == 200 and isinstance(answer.body, dict):
             self._finish(items, [_rejection(items, each) for each in answer.body["rejected"]], answer)
             self._most = min(BATCH, self._most * 2)
-        elif answer.status in _LATER or answer.status >= 500 or answer.status == 200:
+        elif answer.status == 200 or _says_nothing(answer):
             raise ApiUnavailable(f"{self._api.url} stored nothing: {answer.detail}", answer.retry_after)
         elif len(items) > 1:
             self._most = len(items) // 2  # the whole request was refused: find the item
         else:
             code = answer.body.get("code") if isinstance(answer.body, dict) else None
             self._finish(items, [Rejection(items[0], str(code or answer.status), answer.detail)], answer)
-        return True
 
     def _finish(self, items: Sequence[Held], rejections: Sequence[Rejection], answer: Answer) -> None:
-        dead, again = self._outbox.acknowledged(items, rejections)
+        self._answered.append(_Answered((items[0]._replace(body=""), items[-1]._replace(body="")), rejections))
         self.delivered += len(items)
-        self.dead += dead
         body: dict[str, Any] = answer.body if answer.status == 200 else {"accepted": 0, "duplicates": 0}
         _log.info(
-            "delivered %d items: %d new, %d known, %d refused (%d to the dead letters, %d sent again); %d wait; %s",
-            len(items), body["accepted"], body["duplicates"], len(rejections), dead, again, self._outbox.count(),
-            _lag(items),
+            "delivered %d items: %d new, %d known, %d refused; %s",
+            len(items), body["accepted"], body["duplicates"], len(rejections), _lag(items),
         )  # fmt: skip
-        for rejection in rejections[:3] if dead else ():
-            _log.warning("refused: %s (%s): %s", rejection.detail, rejection.code, rejection.item.body[:300])
+
+    def _remove_answered(self) -> None:
+        while self._answered:
+            items, rejections = self._answered[0]
+            dead, again = self._outbox.acknowledged(items, rejections)
+            del self._answered[0]
+            self.dead += dead
+            if dead or again:
+                _log.info("refused items: %d to the dead letters, %d sent again", dead, again)
+            for rejection in rejections[:3] if dead else ():
+                _log.warning("refused: %s (%s): %s", rejection.detail, rejection.code, rejection.item.body[:300])
+
+
+def _says_nothing(answer: Answer) -> bool:
+    return answer.status in _LATER or answer.status >= 500
+
+
+def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
+    """Adjacent ranges of one state as one; the order in which they replace each other is kept."""
+    found: list[Coverage] = []
+    newest: dict[str, int] = {}
+    for each in coverage:
+        at = newest.get(each.symbol)
+        if at is not None and found[at].state == each.state and found[at].until == each.since:
+            found[at] = found[at]._replace(until=each.until)
+        else:
+            newest[each.symbol] = len(found)
+            found.append(each)
+    return found
 
 
 def _rejection(items: Sequence[Held], refused: dict[str, Any]) -> Rejection:

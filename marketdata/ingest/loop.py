@@ -21,7 +21,7 @@ from marketdata.ingest.chain import Counts, Follower
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Figure, MetricsServer
-from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
 from marketdata.ingest.place import Place
 from marketdata.source import check
 from marketdata.source.node import Node
@@ -35,6 +35,8 @@ OUTBOX_MOST = 200_000
 _IDLE_S = 2.0
 """Seconds between two looks at an outbox that nobody announced an item for; the lease is renewed then, too."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
+_LONGEST_DISK_PAUSE = 1.0
+"""A full disk is nobody else's load: when there is space again, work goes on at once."""
 _READER_S, _DRAIN_S = 2.0, 7.0
 """Seconds that the reader may take to end, and after that the delivery of what is left."""
 _FATAL_CODES = frozenset({"chain_replaced"})
@@ -83,6 +85,8 @@ class Worker:
                 if isinstance(error, AlreadyRunning | UsageError) or error.code in _FATAL_CODES:
                     self._fatal(error)
                     return
+                if error.code == OUTBOX_UNUSABLE:
+                    pause = min(_LONGEST_DISK_PAUSE, pause)
                 wait = max(pause, getattr(error, "retry_after", 0.0))
                 if not self.stopping.is_set():
                     _log.warning("%s; trying again in %.1f s", error.detail, wait)
@@ -159,6 +163,7 @@ class Ingestor:
                 if not isinstance(self.error, AlreadyRunning):
                     while monotonic() < deadline and self.delivery.step():
                         pass
+                    self.delivery.cover()
                     self._lease.release()
             self._api.close()
             self._delivery_outbox.close()

@@ -21,6 +21,8 @@ Item = dict[str, Any]
 Transaction = sqlite3.Connection
 """A connection with an open transaction, from :meth:`Outbox.transaction`."""
 
+OUTBOX_UNUSABLE = "outbox"
+"""The code of the error when the file cannot be read or written, for example because the disk is full."""
 _BUSY_MS = 30_000
 _MIGRATIONS = (
     """
@@ -38,6 +40,16 @@ _MIGRATIONS = (
     CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
                                detail TEXT NOT NULL, at REAL NOT NULL);
+    """,
+    """
+    -- All times are in seconds since 1970. NULL for a block that an earlier release read.
+    ALTER TABLE blocks ADD COLUMN time INTEGER;
+    -- The times [covered_from, covered_to) were read of a pool, and the next block goes on from there.
+    ALTER TABLE pools ADD COLUMN covered_from INTEGER;
+    ALTER TABLE pools ADD COLUMN covered_to INTEGER;
+    -- Coverage that the API has to be told, in this order, after it has answered for the item with the id after_item.
+    CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
+                           until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
     """,
 )
 
@@ -57,6 +69,17 @@ class DeadLetter(NamedTuple):
     code: str
     detail: str
     at: float
+
+
+class Coverage(NamedTuple):
+    """The times [since, until), in seconds since 1970, of a symbol were read, or have to be read again; ``state`` is
+    ``indexed`` or ``failed``."""
+
+    id: int
+    symbol: str
+    since: int
+    until: int
+    state: str
 
 
 class Rejection(NamedTuple):
@@ -107,9 +130,10 @@ class Outbox:
     def count(self) -> int:
         return int(self.rows("SELECT count(*) FROM items")[0][0])
 
-    def first(self, most: int) -> list[Held]:
-        """The oldest items, in their order."""
-        return [Held(*row) for row in self.rows("SELECT id, body FROM items ORDER BY id LIMIT ?", most)]
+    def first(self, most: int, after: int = 0) -> list[Held]:
+        """The oldest items behind the one with the id ``after``, in their order."""
+        rows = self.rows("SELECT id, body FROM items WHERE id > ? ORDER BY id LIMIT ?", after, most)
+        return [Held(*row) for row in rows]
 
     def acknowledged(self, items: Sequence[Held], rejections: Iterable[Rejection]) -> tuple[int, int]:
         """Remove items that the API answered for. Returns how many became dead letters, and how many are sent again.
@@ -133,6 +157,22 @@ class Outbox:
                     )
             connection.execute("DELETE FROM items WHERE id BETWEEN ? AND ?", (items[0].id, items[-1].id))
         return dead, again
+
+    # -- coverage ----------------------------------------------------------------------------------------------------
+
+    def coverage(self, most: int) -> list[Coverage]:
+        """The oldest coverage, in its order, of which the API has all the ticks."""
+        rows = self.rows(
+            "SELECT id, symbol, since, until, state FROM coverage "
+            "WHERE NOT EXISTS (SELECT 1 FROM items WHERE items.id <= after_item) ORDER BY id LIMIT ?",
+            most,
+        )
+        return [Coverage(*row) for row in rows]
+
+    def recorded(self, coverage: Sequence[Coverage]) -> None:
+        """Remove coverage that the API has recorded."""
+        with self.transaction() as connection:
+            connection.executemany("DELETE FROM coverage WHERE id = ?", [(each.id,) for each in coverage])
 
     # -- dead letters ------------------------------------------------------------------------------------------------
 
@@ -168,12 +208,21 @@ class Outbox:
         try:
             yield
         except sqlite3.Error as error:
-            raise StateError(f"{self.path} cannot be used: {error}", code="outbox") from error
+            raise StateError(f"{self.path} cannot be used: {error}", code=OUTBOX_UNUSABLE) from error
 
 
 def put(connection: Transaction, items: Iterable[Item]) -> None:
     """Add items at the end, within a transaction."""
     connection.executemany("INSERT INTO items (body) VALUES (?)", [(encoded(item),) for item in items])
+
+
+def put_coverage(connection: Transaction, symbol: str, since: int, until: int, state: str) -> None:
+    """Add coverage that follows all items so far, within a transaction."""
+    connection.execute(
+        "INSERT INTO coverage (symbol, since, until, state, after_item) "
+        "VALUES (?, ?, ?, ?, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'items'), 0))",
+        (symbol, since, until, state),
+    )
 
 
 def encoded(item: Item) -> str:

@@ -46,7 +46,9 @@ class Node:
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
         """The blocks of these numbers, of which the provider must have every one."""
-        found = self._rpc.batch([Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+        return self._headers(numbers, self._rpc.batch(_blocks(numbers)))
+
+    def _headers(self, numbers: Sequence[int], found: Sequence[Any]) -> list[Header]:
         headers = [self._read(evm.header, each, f"block {number}") for number, each in zip(numbers, found, strict=True)]
         for number, header in zip(numbers, headers, strict=True):
             if header.number != number:
@@ -55,7 +57,7 @@ class Node:
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
         """The blocks of these numbers; None for one that the chain does not have."""
-        found = self._rpc.batch([Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers])
+        found = self._rpc.batch(_blocks(numbers))
         return [
             None if each is None else self._read(evm.header, each, f"block {number}")
             for number, each in zip(numbers, found, strict=True)
@@ -79,25 +81,23 @@ class Node:
         return found
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        """The wanted logs of a range of blocks that no reorganisation reaches any more, with the blocks that have one.
+        """The wanted logs of a range of blocks that no reorganisation reaches any more, with the blocks that have one,
+        and the first and the last block of the range.
 
         RangeRefused when the provider wants to be asked for fewer blocks.
         """
         # A node that does not have the last block, or is on another chain, would find no logs.
-        answer, newest, chain = self._rpc.batch(
-            [
-                Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},)),
-                Call("eth_getBlockByNumber", (hex(last), False)),
-                Call("eth_chainId"),
-            ]
-        )
+        numbers = sorted({first, last})
+        logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},))
+        answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(numbers)])
         self._check_chain(chain)
-        self._read(evm.header, newest, f"block {last}")
+        ends = {header.number: header for header in self._headers(numbers, found)}
         logs = self._logs(answer, wanted)
         outside = [log.block_number for log in logs if not first <= log.block_number <= last]
         if outside:
             raise self._wrong(f"the logs of blocks {first} to {last}", f"include one of block {outside[0]}")
-        headers = {header.number: header for header in self.headers(sorted({log.block_number for log in logs}))}
+        others = sorted({log.block_number for log in logs} - ends.keys())
+        headers = ends | {header.number: header for header in self.headers(others)}
         self._check(logs, headers)
         return logs, headers
 
@@ -152,6 +152,10 @@ def may_have(header: Header, wanted: Wanted) -> bool:
     if not header.bloom:
         return header.has_transactions
     return any(evm.may_contain(header.bloom, address, topic) for address, topic in wanted.items())
+
+
+def _blocks(numbers: Iterable[int]) -> list[Call]:
+    return [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
 
 
 def _filter(wanted: Wanted) -> dict[str, Any]:

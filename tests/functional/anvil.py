@@ -54,16 +54,32 @@ class Anvil:
     def __init__(self, packages: EvmPackages, *arguments: str) -> None:
         # A file, for a pipe that nobody reads would stop the node when it is full.
         self._log = tempfile.TemporaryFile(mode="w+")  # noqa: SIM115
-        command = [packages.anvil, "--port", "0", "--no-mining", "--chain-id", str(CHAIN_ID), "--accounts", "2"]
-        self._process = subprocess.Popen(
-            [*command, "--timestamp", str(START), *arguments],
-            env=os.environ | {"HOME": str(packages.folder)}, stdout=self._log, stderr=subprocess.STDOUT,
-        )  # fmt: skip
-        self.port = int(until(self._announced)[1])
+        self._home = packages.folder
+        self._command = [
+            str(packages.anvil), "--no-mining", "--chain-id", str(CHAIN_ID), "--accounts", "2", "--timestamp",
+            str(START), *arguments,
+        ]  # fmt: skip
+        self.port = 0
+        self.start()
         self.url = f"http://127.0.0.1:{self.port}"
         self._connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=SECONDS)
         self.account, self.other = self("eth_accounts")
         self._selectors: dict[str, str] = {}
+
+    def start(self) -> None:
+        """Also again, after ``stop``: with the argument ``--state`` the chain is the same."""
+        self._log.seek(0)
+        self._log.truncate()
+        self._process = subprocess.Popen(
+            [*self._command, "--port", str(self.port)],
+            env=os.environ | {"HOME": str(self._home)}, stdout=self._log, stderr=subprocess.STDOUT,
+        )  # fmt: skip
+        self.port = int(until(self._announced)[1])
+
+    def stop(self) -> None:
+        self._connection.close()
+        self._process.terminate()
+        self._process.wait(SECONDS)
 
     def __call__(self, method: str, *params: Any) -> Any:
         body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": method, "params": params})
@@ -73,9 +89,7 @@ class Anvil:
         return answer["result"]
 
     def close(self) -> None:
-        self._connection.close()
-        self._process.terminate()
-        self._process.wait(SECONDS)
+        self.stop()
         self._log.close()
 
     def _announced(self) -> re.Match[str] | None:

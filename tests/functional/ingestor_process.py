@@ -13,6 +13,15 @@ from tests.functional.anvil import CHAIN_ID
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 from tests.functional.uniswap import TestPool
 
+MARKETDATA = ("-m", "marketdata")
+CLOCK_THAT_JUMPS = (
+    "-c",
+    "import random, runpy, time; real = time.time; "
+    "time.time = lambda: real() + random.choice((0, 0, 1, -1, 3600, -86400, 10**8)); "
+    "runpy.run_module('marketdata', run_name='__main__', alter_sys=True)",
+)
+"""The same program, where the time of day is another one each time it is asked for."""
+
 
 class IngestorProcess:
     """``bin/marketdata-ingestor`` without its launcher, beside the running ``api`` in the same state directory."""
@@ -23,6 +32,7 @@ class IngestorProcess:
         self.settings: dict[str, str] = {}
         self.inside: Sequence[str] = ()
         """A command that becomes the command which follows it."""
+        self.program: Sequence[str] = MARKETDATA
         self.log = api.state_dir / "ingestor-test.log"
         self._content = {
             "url": url, "chain": "TEST", "chain_id": CHAIN_ID, "confirmations": 12, "poll_s": 0.05,
@@ -55,6 +65,13 @@ class IngestorProcess:
             timeout=SECONDS, check=False,
         )  # fmt: skip
 
+    def begin(self, **settings: str) -> subprocess.Popen[str]:
+        """One more ingestor, which the caller ends."""
+        return subprocess.Popen(
+            self._command(), cwd=ROOT, env=self._environment() | settings, stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
     @property
     def pid(self) -> int:
         assert self._process is not None
@@ -79,7 +96,7 @@ class IngestorProcess:
         return self.log.read_text()
 
     def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "marketdata", "ingestor", *arguments]
+        return [sys.executable, "-P", *self.program, "ingestor", *arguments]
 
     def _environment(self) -> dict[str, str]:
         return os.environ | {

@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import select
+import signal
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -51,6 +52,11 @@ class ApiProcess:
     def kill(self) -> None:
         """SIGKILL."""
         self._over(kill=True)
+
+    def kill_database(self) -> None:
+        """SIGKILL for the private PostgreSQL, which its owner then starts again."""
+        owner = json.loads((self.state_dir / "owner.lock").read_text())
+        os.kill(owner["postgres"], signal.SIGKILL)
 
     def stop(self) -> int:
         """SIGTERM; its exit code."""

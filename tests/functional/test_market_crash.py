@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import http.client
 import itertools
-import json
-import os
-import signal
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, suppress
@@ -108,11 +105,6 @@ class Writer:
         return [{"retract": {"symbol": symbol, "block_hash": hash}} for symbol in SYMBOLS]
 
 
-def kill_postgres(api: ApiProcess) -> None:
-    owner = json.loads((api.state_dir / "owner.lock").read_text())
-    os.kill(owner["postgres"], signal.SIGKILL)
-
-
 def restart_api(api: ApiProcess) -> None:
     api.kill()
     api.start()
@@ -123,7 +115,7 @@ def test_what_was_acknowledged_is_there(api: ApiProcess, loops: Callable[..., in
     writers += [Writer(api, f"r{n}", size, reorganises=True) for n, size in enumerate((2, 50))]
     pause = threading.Event()
     for _ in range(loops(quick=10, full=100)):
-        for kill in (kill_postgres, restart_api):
+        for kill in (ApiProcess.kill_database, restart_api):
             pause.wait(0.3)  # lets load build up; what it interrupts is chance, and the better for it
             kill(api)
             assert_recovers(api)

@@ -18,10 +18,11 @@ from typing import Any
 
 import pytest
 
+from marketdata.ingest.lease import TTL
 from marketdata.tick import parse_tick
 from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
-from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA, IngestorProcess
 from tests.functional.market_process import SECONDS, ApiProcess, Client
 from tests.functional.serving import until
 from tests.functional.uniswap import Uniswap
@@ -45,7 +46,8 @@ class Market:
     """A chain with four pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
 
     def __init__(self, packages: EvmPackages, state_dir: Path) -> None:
-        self.chain = Anvil(packages)
+        # The last argument has the chain say that all but the newest four blocks are final.
+        self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
         self.api = ApiProcess(state_dir)
         self.uniswap = Uniswap(self.chain, packages)
         six, eight, coin, other = (self.uniswap.token(decimals) for decimals in (6, 8, 18, 18))
@@ -95,6 +97,18 @@ class Market:
                     ]
                     assert stored_candles(read, symbol, interval) == made
 
+    def assert_covered(self, seconds: float = 30) -> None:
+        """Each pool is recorded as indexed from the first block to the newest one, and for no time after it."""
+        first, newest = (self.chain("eth_getBlockByNumber", each, False) for each in ("0x0", "latest"))
+        expected = [int(first["timestamp"], 16) * 1000, int(newest["timestamp"], 16) * 1000 + 1000]
+        with closing(Client(self.api.port, self.api.token("read"))) as read:
+            for pool in self.pools:
+                with suppress(AssertionError):
+                    until(lambda pool=pool: indexed(read, f"TEST:{pool.name}") == [expected], seconds)
+                assert indexed(read, f"TEST:{pool.name}") == [expected]
+            lags = re.findall(r'backfill_lag_seconds{symbol="TEST:.*"} (.*)', read("GET", "/metrics")[1].decode())
+        assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * 4
+
 
 @pytest.fixture(scope="module")
 def running(packages: EvmPackages) -> Iterator[Market]:
@@ -125,6 +139,19 @@ def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:
         if answer["next_cursor"] is None:
             return found
         cursor = f"&cursor={answer['next_cursor']}"
+
+
+def indexed(read: Client, symbol: str) -> list[list[int]]:
+    """The times that were indexed, with trades or without."""
+    found: list[list[int]] = []
+    for each in read("GET", f"/v1/coverage?symbol={symbol}")[1]["ranges"]:
+        if each["state"] == "failed":
+            continue
+        if found and found[-1][1] == each["from"]:
+            found[-1][1] = each["to"]
+        else:
+            found.append([each["from"], each["to"]])
+    return found
 
 
 def stored_candles(read: Client, symbol: str, interval: str) -> list[dict[str, Any]]:
@@ -163,17 +190,78 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
     ] * 3
 
 
-def test_only_one_runs(market: Market) -> None:
-    market.trade(1)
-    market.assert_complete()
-    second = market.ingestor.run()
-    assert second.returncode == 4
-    assert "another ingestor, process" in second.stderr
+def test_of_two_at_the_same_instant_one_runs(market: Market, loops: Callable[..., int]) -> None:
+    market.ingestor.stop()
     # On another machine: the same table, but neither the lock nor the outbox.
-    other = market.ingestor.run(TICKS_TABLE="md_ticks_v1")
-    assert other.returncode == 4
-    assert "holds the lease ingestor-md_ticks_v1" in other.stderr
-    assert market.ingestor.stop() == 0
+    elsewhere = {"TICKS_TABLE": "md_ticks_v1"}
+    said = {"here": r"another ingestor, process [0-9]+, holds", "there": r" holds the lease ingestor-md_ticks_v1"}
+    for place, settings in (("here", {}), ("there", elsewhere)) * loops(quick=1, full=10):
+        both = [market.ingestor.begin(), market.ingestor.begin(**settings)]
+        try:
+            ended = until(lambda both=both: [each for each in both if each.poll() is not None], 30)
+            [running] = [each for each in both if each not in ended]
+            [(_, reason)] = [each.communicate(timeout=SECONDS) for each in ended]
+            assert (ended[0].returncode, bool(re.search(said[place], reason))) == (4, True), reason
+            market.trade(1)
+            market.assert_complete()
+            assert running.poll() is None
+            running.terminate()
+            assert running.wait(SECONDS) == 0
+        finally:
+            for each in both:
+                each.kill()
+                each.communicate()
+
+
+def test_what_the_chain_says_is_final(market: Market) -> None:
+    market.ingestor.stop()
+    market.ingestor.configure(confirmations="finalized")
+    try:
+        market.ingestor.start()
+        market.trade(8)  # of which the last ones are not final
+        market.assert_complete()
+        last = int(market.chain("eth_blockNumber"), 16) - 4
+        end = int(market.chain("eth_getBlockByNumber", hex(last), False)["timestamp"], 16) * 1000
+        with closing(Client(market.api.port, market.api.token("read"))) as read:
+            until(lambda: {each["finalized_block"] for each in read("GET", "/v1/symbols")[1]["symbols"]} == {last})
+            for pool in market.pools:
+                path = f"/v1/chart?symbol=TEST:{pool.name}&interval=1s&fill=previous&limit=10000"
+                candles = read("GET", f"{path}&startTime={end - 600_000}")[1]["candles"]
+                assert [each["finalized"] for each in candles] == [each["T"] < end for each in candles]
+    finally:
+        market.ingestor.stop()
+        market.ingestor.configure(confirmations=12)
+        market.ingestor.start()
+
+
+def test_the_node_is_restarted(market: Market, loops: Callable[..., int]) -> None:
+    for is_noticed in (False, *(True for _ in range(loops(quick=0, full=5)))):
+        before = market.ingestor.said().count("no answer")
+        market.trade(2)  # perhaps while the ingestor reads
+        market.chain.stop()
+        if is_noticed:
+            until(lambda before=before: market.ingestor.said().count("no answer") > before, 60)
+        market.chain.start()
+        market.trade(3)
+        market.assert_complete()
+
+
+@pytest.mark.full
+def test_the_clock_jumps(market: Market, loops: Callable[..., int]) -> None:
+    market.ingestor.stop()
+    market.ingestor.program = CLOCK_THAT_JUMPS
+    try:
+        market.ingestor.start()
+        for _ in range(loops(quick=1, full=10)):
+            market.trade(5)
+            market.chain("anvil_reorg", 3, [])
+            market.trade(2)
+            market.assert_complete()
+        assert market.ingestor.stop() == 0
+    finally:
+        market.ingestor.kill()
+        market.ingestor.program = MARKETDATA
+    market.assert_covered()
     market.ingestor.start()
 
 
@@ -206,6 +294,8 @@ def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
         market.trade(2)
         market.assert_complete()
     assert market.ingestor.said().count("reorganisation: ") >= 3
+    assert market.ingestor.stop() == 0  # which reports what is covered at once
+    market.assert_covered()
 
 
 @pytest.mark.full
@@ -251,6 +341,7 @@ class BadProvider(Provider):
             Raw(text[: len(text) // 2]),
             Raw(text[: len(text) // 2], length=len(text)),
             error(request, "header not found"),
+            Raw(b"payload too large", 413),
         )
         self._release.wait(self._chance.choice((0, 0, 0.3)))
         return self._chance.choice(failures)
@@ -300,6 +391,17 @@ def test_a_full_disk(market: Market) -> None:
         until(lambda: "disk is full" in market.ingestor.said(), 30)
         disk.free()
         market.assert_complete()
+        # What is on the full disk is delivered nevertheless, and what is new as soon as there is space.
+        port = market.api.port
+        market.api.kill()
+        market.trade(10)
+        until(lambda: market.ingestor.said().count("does not answer") > 1, 30)
+        disk.fill()
+        market.api.start(port)
+        until(lambda: "known" in market.ingestor.said(), 30)
+        market.trade(10)
+        disk.free()
+        market.assert_complete(15)
         assert market.ingestor.stop() == 0
     finally:
         market.ingestor.kill()
@@ -324,20 +426,26 @@ def test_it_stops_in_time_while_the_api_is_down(market: Market) -> None:
 
 
 def test_kills_lose_nothing_and_double_nothing(market: Market, loops: Callable[..., int]) -> None:
-    for number in range(loops(quick=2, full=100)):
-        market.trade(market.random.randint(1, 12))
-        if number % 2:
-            port = market.api.port
-            market.api.kill()
-            market.trade(3)
+    """Of the ingestor, the database and the API in turn, at instants that are chance, while there is trade."""
+    kills = (market.ingestor.kill, market.api.kill_database, market.api.kill)
+    for number in range(loops(quick=3, full=100)):
+        kill, port = kills[number % len(kills)], market.api.port
+        instant = threading.Timer(market.random.uniform(0, 0.3), kill)
+        instant.start()
+        market.trade(market.random.randint(5, 15))
+        instant.join()
+        if market.random.random() < 0.3:
+            market.chain("anvil_reorg", market.random.randint(1, 3), [])
+        market.trade(2)
+        if kill == market.api.kill:
             market.api.start(port)
-        else:
-            market.ingestor.kill()
-            if number % 4:
-                market.chain("anvil_reorg", market.random.randint(1, 3), [])
-            market.trade(3)
+        elif kill == market.ingestor.kill:
             market.ingestor.start()
+            if number % 9 == 0:  # at once, although the one that was killed held the lease
+                market.assert_complete(TTL / 2)
     market.trade(5)
     market.assert_complete(90)
     done = market.ingestor.run("dead-letters", "list")
     assert (done.returncode, done.stdout) == (0, "0 dead letters\n")
+    assert market.ingestor.stop() == 0
+    market.assert_covered()

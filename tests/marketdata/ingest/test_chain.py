@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from marketdata.errors import ProviderError, RangeRefused, StateError
 from marketdata.ingest import chain as module
 from marketdata.ingest.chain import Follower
-from marketdata.ingest.outbox import Held, Outbox, Rejection
+from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
 from marketdata.ingest.place import Place
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
@@ -25,13 +26,14 @@ from marketdata.source.rpc_file import Pool, RpcFile
 POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 3) for n in (1, 2))
 FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
 SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
-DEEPEST = 35
-"""No block further below the highest one ever is replaced: less than are read one by one."""
+DEEPEST = 55
+"""No block further below the highest one ever is replaced. That reaches blocks that are read in ranges."""
 GENESIS = "0x" + "0" * 64
+START = 1_700_000_000
 
 
 class Block:
-    def __init__(self, number: int, parent: str, swaps: Sequence[str], salt: int) -> None:
+    def __init__(self, number: int, parent: str, swaps: Sequence[str], salt: int, time: int) -> None:
         self.hash = f"0x{number:032x}{salt:032x}"
         topic = uniswap_v2.TOPIC
         self.logs = [
@@ -41,7 +43,7 @@ class Block:
         bloom = 0
         for address in swaps:
             bloom |= evm.bloom_bits(address) | evm.bloom_bits(topic)
-        self.header = Header(number, self.hash, parent, 1_700_000_000 + number, bloom, bool(swaps))
+        self.header = Header(number, self.hash, parent, time, bloom, bool(swaps))
 
 
 class Chain:
@@ -62,8 +64,11 @@ class Chain:
         for _ in range(count):
             self._salt += 1
             swaps = [self._chance.choice(POOLS).address for _ in range(self._chance.choice((0, 0, 1, 3)))]
-            parent = self.blocks[-1].hash if self.blocks else GENESIS
-            self.blocks.append(Block(len(self.blocks), parent, swaps, self._salt))
+            parent, before = GENESIS, START
+            if self.blocks:
+                parent, before = self.blocks[-1].hash, self.blocks[-1].header.time
+            time = before + self._chance.choice((0, 1, 1, 5))
+            self.blocks.append(Block(len(self.blocks), parent, swaps, self._salt, time))
         self._highest = max(self._highest, len(self.blocks))
 
     def reorganise(self, depth: int) -> None:
@@ -102,6 +107,11 @@ class Chain:
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if log.address in wanted]
         return logs, {log.block_number: self.blocks[log.block_number].header for log in logs}
 
+    def covered(self) -> dict[str, set[int]]:
+        """The seconds from the start of each pool to the newest block."""
+        end = self.blocks[-1].header.time + 1
+        return {pool.symbol: set(range(self.blocks[pool.start_block].header.time, end)) for pool in POOLS}
+
     def ids(self) -> set[tuple[str, str]]:
         return {
             (pool.symbol, f"{log.block_hash}:{log.position}")
@@ -119,6 +129,16 @@ class Api:
         self.ticks: dict[tuple[str, str], str] = {}
         self.retracted: set[tuple[str, str]] = set()
         self.finalized: dict[str, int] = {}
+        self.final_times: dict[str, int] = {}
+        self.covered: dict[str, set[int]] = {pool.symbol: set() for pool in POOLS}
+
+    def record(self, coverage: Sequence[Coverage]) -> None:
+        for each in coverage:
+            seconds = range(each.since, each.until)
+            if each.state == "indexed":
+                self.covered[each.symbol].update(seconds)
+            else:
+                self.covered[each.symbol].difference_update(seconds)
 
     def take(self, items: Sequence[Held]) -> list[Rejection]:
         refused = []
@@ -127,7 +147,9 @@ class Api:
             word = next(iter(body))
             if word == "finalize":
                 symbol = body[word]["symbol"]
-                self.finalized[symbol] = max(self.finalized.get(symbol, -1), body[word]["block"])
+                if body[word]["block"] > self.finalized.get(symbol, -1):
+                    self.finalized[symbol] = body[word]["block"]
+                    self.final_times[symbol] = int(datetime.fromisoformat(body[word]["ts"]).timestamp())
             elif word in ("retract", "restore"):
                 key = (body[word]["symbol"], body[word]["block_hash"])
                 (self.retracted.add if word == "retract" else self.retracted.discard)(key)
@@ -163,7 +185,11 @@ class Run:
             refused = self.api.take(items)
             if not is_answer_lost:
                 self.outbox.acknowledged(items, refused)
-        return bool(items)
+        coverage = self.outbox.coverage(self.chance.choice((1, most)))
+        self.api.record(coverage)
+        if not is_answer_lost:
+            self.outbox.recorded(coverage)
+        return bool(items or coverage)
 
     def anything(self) -> None:
         """One of the things that happen, by chance."""
@@ -216,6 +242,7 @@ def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Cal
             last = run.chain.blocks[-1].header.number - 4
             assert all(block >= last for block in run.api.finalized.values())
             assert len(run.api.finalized) == 2
+            assert run.api.covered == run.chain.covered(), f"seed {seed}"
             seen |= {"retracted"} if run.follower.counts.reorganisations else set()
             seen |= {"forgotten"} if run.outbox.rows("SELECT min(number) FROM blocks")[0][0] > 0 else set()
     assert seen == {"retracted", "forgotten"}
@@ -226,6 +253,15 @@ def run(tmp_path: Path) -> Iterator[Run]:
     found = Run(tmp_path, 1)
     yield found
     found.outbox.close()
+
+
+def test_a_final_block_is_reported_with_its_time(run: Run) -> None:
+    for length in (200, 1):  # in ranges, then one by one
+        run.chain.extend(length)
+        run.finish()
+        block = run.chain.blocks[-1 - 4].header
+        assert run.api.finalized == {pool.symbol: block.number for pool in POOLS}
+        assert run.api.final_times == {pool.symbol: block.time for pool in POOLS}
 
 
 def test_a_block_that_something_else_retracted_is_restored(run: Run) -> None:

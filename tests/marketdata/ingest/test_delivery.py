@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from marketdata.errors import AlreadyRunning, UsageError
+from marketdata.errors import AlreadyRunning, StateError, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease, locked
-from marketdata.ingest.outbox import Outbox, put
+from marketdata.ingest.outbox import Outbox, put, put_coverage
 from tests.marketdata.source.provider import Provider, Raw
 
 READY = {"ready": True, "ticks_table": "md_ticks_v1", "candles_function": "f"}
@@ -27,12 +29,16 @@ class Api(Provider):
         super().__init__(lambda items, _: self.ingest(items))
         self.ingest: Callable[[list[Any]], Any] = stored
         self.lease: Any = LEASE
+        self.cover: Any = {}
 
     def respond(self, method: str, path: str, body: bytes) -> Any:
         if path == "/ready":
             return READY
         if path.startswith("/v1/lease/"):
             return self.lease
+        if path == "/v1/coverage":
+            self.asked.append((method, json.loads(body)))
+            return self.cover
         items = [json.loads(line) for line in body.splitlines()]
         self.asked.append(items)
         return self.ingest(items)
@@ -129,8 +135,75 @@ def test_an_item_for_which_the_whole_batch_is_refused_is_found(api: Api, outbox:
     assert acknowledged == [str(n) for n in range(10) if n != 7]
 
 
+def cover(outbox: Outbox, *ranges: tuple[str, int, int, str]) -> None:
+    with outbox.transaction() as transaction:
+        for each in ranges:
+            put_coverage(transaction, *each)
+
+
+def test_coverage_follows_its_ticks_and_adjacent_ranges_are_one_request(
+    api: Api, outbox: Outbox, sending: Sending
+) -> None:
+    cover(outbox, ("T:1", 10, 20, "indexed"), ("T:2", 0, 5, "indexed"), ("T:1", 20, 30, "indexed"))
+    cover(outbox, ("T:1", 25, 30, "failed"), ("T:1", 25, 40, "indexed"), ("T:1", 40, 41, "indexed"))
+    api.ingest = lambda _: Raw(b"", 503)
+    delivery = sending()
+    with pytest.raises(ApiUnavailable):
+        delivery.step()
+    delivery.cover()
+    assert len(api.asked) == 1, "nothing is covered yet"
+    api.ingest = stored
+    delivery.step()
+    delivery.cover()
+    assert api.asked[2:] == [
+        ("PUT", {"symbol": symbol, "from": since * 1000, "to": until * 1000, "state": state})
+        for symbol, since, until, state in (
+            ("T:1", 10, 30, "indexed"), ("T:2", 0, 5, "indexed"), ("T:1", 25, 30, "failed"), ("T:1", 25, 41, "indexed"),
+        )
+    ]  # fmt: skip
+    assert outbox.coverage(10) == []
+
+
+def test_coverage_is_collected_for_some_seconds(api: Api, outbox: Outbox, sending: Sending) -> None:
+    delivery = sending()
+    for second in range(3):
+        cover(outbox, ("T:1", second, second + 1, "indexed"))
+        delivery.step()
+    assert [body["to"] for _, body in api.asked[1:]] == [1000]
+
+
+def test_coverage_stays_until_it_is_recorded(api: Api, outbox: Outbox, sending: Sending) -> None:
+    cover(outbox, ("T:1", 10, 20, "indexed"))
+    delivery = sending()
+    api.cover = Raw(b"", 500)
+    with pytest.raises(ApiUnavailable, match="recorded no coverage"):
+        delivery.step()
+    assert (outbox.count(), len(outbox.coverage(10))) == (0, 1)
+    api.cover = Raw(b'{"detail": "why"}', 422)  # nothing that trying again puts right
+    delivery.cover()
+    assert outbox.coverage(10) == []
+
+
+def test_delivery_goes_on_while_the_outbox_cannot_be_written(api: Api, outbox: Outbox, sending: Sending) -> None:
+    delivery = sending()
+    batches = api.asked
+    outbox.rows("PRAGMA busy_timeout = 0")
+    with closing(sqlite3.connect(outbox.path)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        assert delivery.step()
+        with pytest.raises(StateError, match="locked"):
+            delivery.step()
+    assert [len(items) for items in batches] == [10]
+    assert outbox.count() == 10
+    assert not delivery.step()
+    assert outbox.count() == 0
+
+
 def test_another_one_holds_the_lease(api: Api, outbox: Outbox, sending: Sending) -> None:
-    api.lease = Raw(b'{"code": "lease_held", "detail": "elsewhere holds the lease"}', 409)
+    api.lease = Raw(b'{"code": "lease_held", "detail": "released just now"}', 409)
+    with pytest.raises(ApiUnavailable, match="released just now"):
+        sending().step()
+    api.lease = Raw(b'{"code": "lease_held", "detail": "elsewhere holds the lease", "holder": "elsewhere"}', 409)
     with pytest.raises(AlreadyRunning, match="elsewhere holds the lease"):
         sending().step()
     assert outbox.count() == 10
