@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from marketdata import __version__, tasks
+from marketdata.demo import cli as demo
 from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
 from marketdata.ingest import cli as ingestor
 from marketdata.postgres.client import database
@@ -76,6 +77,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION))
     tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN))
     ingestor.add_commands(_command(commands, "ingestor", ingestor.run, ingestor.ABOUT))
+    demo.add_commands(_command(commands, "demo", demo.run, demo.ABOUT), tasks.initialised)
     return parser
 
 

@@ -75,25 +75,25 @@ def _name(text: str) -> str:
 
 
 @contextlib.contextmanager
-def _initialised(settings: Settings, say: Callable[[str], None]) -> Iterator[Connection]:
-    """A connection to the database, with the shared tables created."""
+def initialised(settings: Settings, say: Callable[[str], None] | None = None) -> Iterator[Connection]:
+    """A connection to the database, with the shared tables created; ``say`` is called with what was done."""
     from marketdata.bootstrap.database import initialise
     from marketdata.store.pool import connect
 
     with database(settings) as url, connect(url, application_name="marketdata-bootstrap") as connection:
-        initialise(connection, say)
+        initialise(connection, say or (lambda _text: None))
         yield connection
 
 
 def init(_options: argparse.Namespace, settings: Settings) -> None:
-    with _initialised(settings, _print):
+    with initialised(settings, _print):
         pass
 
 
 def version(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.bootstrap.version import make_version, settings_file
 
-    with _initialised(settings, _print) as connection:
+    with initialised(settings, _print) as connection:
         make_version(connection, settings, options.n, _print)
     file = shlex.quote(str(settings_file(settings, options.n)))
     _print(f"next, to serve this version: bin/marketdata-api --env-file {file}")
@@ -103,14 +103,14 @@ def _token_create(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     expires = None if options.days is None else datetime.now(UTC) + timedelta(days=options.days)
-    with _reserved(options.output), _initialised(settings, _ignore) as connection:
+    with _reserved(options.output), initialised(settings) as connection:
         _deliver(options.output, connection, lambda: tokens.create(connection, options.name, options.scope, expires))
 
 
 def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _initialised(settings, _ignore) as connection:
+    with initialised(settings) as connection:
         held = _files_with_token(connection, options, settings)
         new_file = None if options.output in held else options.output
         with _reserved(new_file):
@@ -120,7 +120,7 @@ def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
 def _token_revoke(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _initialised(settings, _ignore) as connection:
+    with initialised(settings) as connection:
         held = _files_with_token(connection, options, settings)
         with connection.transaction():
             revoked = tokens.revoke(connection, options.id)
@@ -147,7 +147,7 @@ def _files_with_token(connection: Connection, options: argparse.Namespace, setti
 def token_list(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
-    with _initialised(settings, _ignore) as connection:
+    with initialised(settings) as connection:
         rows = [("ID", "NAME", "SCOPE", "BEGINNING", "STATE", "LAST USED (updated each minute)")]
         for each in tokens.list_all(connection):
             used = f"{each.last_used_at:%Y-%m-%d %H:%M}" if each.last_used_at else "never"
@@ -197,7 +197,3 @@ def _print(text: str) -> None:
 
 def _warn(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
-
-
-def _ignore(_text: str) -> None:
-    pass

@@ -69,7 +69,7 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "bootstrap", "api", "tasks", "cli", "__main__",
+        "bootstrap", "api", "tasks", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
@@ -78,8 +78,9 @@ MARKET = Product(
         "bootstrap": ("tasks", "cli"),
         "api": ("cli",),
         # The ingestor reaches the store through the API alone.
-        "source": ("ingest",),
-        "ingest": ("cli",),
+        "source": ("ingest", "demo"),
+        "ingest": ("demo", "cli"),
+        "demo": ("cli",),
         "tasks": ("cli",),
         "cli": ("__main__",),
         "__main__": (),
@@ -96,7 +97,7 @@ MARKET = Product(
     pure=(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
         "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head", "source.keccak",
-        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.wordings",
+        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.wordings", "source.demo",
     ),
 )  # fmt: skip
 

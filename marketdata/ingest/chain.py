@@ -17,8 +17,9 @@ from marketdata.ingest.outbox import Item, put
 from marketdata.ingest.place import Place, ReadBlock, Resumption
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
-from marketdata.source.node import Node, Wanted, may_have
+from marketdata.source.node import may_have
 from marketdata.source.pools import KINDS
+from marketdata.source.provider import Provider, Wanted
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
 from marketdata.source.trade import NotATrade
@@ -49,7 +50,7 @@ class Counts:
 class Follower:
     """Reads the pools of ``rpc.json``; used by one thread."""
 
-    def __init__(self, node: Node, file: RpcFile, place: Place) -> None:
+    def __init__(self, node: Provider, file: RpcFile, place: Place) -> None:
         self._node = node
         self._file = file
         self._pools = {pool.symbol: pool for pool in file.pools}

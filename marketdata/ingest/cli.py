@@ -9,6 +9,7 @@ import threading
 import time
 from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,12 +18,15 @@ from marketdata.errors import StateError
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
+    from marketdata.ingest.loop import Connect
+    from marketdata.source.node import Node
     from marketdata.source.rpc_file import RpcFile
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
+    add_quiet(parser)
     commands = parser.add_subparsers(metavar="COMMAND", help="default: run")
     commands.add_parser("run", help="read and store until Ctrl-C or SIGTERM").set_defaults(run=run)
     commands.add_parser("check", help="ask the provider about every pool, and compare").set_defaults(run=_check)
@@ -32,26 +36,49 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     actions.add_parser("retry", help="send them again").set_defaults(run=_retry)
 
 
-def run(_options: argparse.Namespace, settings: Settings) -> None:
+def add_quiet(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--quiet", action="store_true", help="log only warnings")
+
+
+def run(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.ingest.lease import locked
+
+    file = _rpc_file(settings)
+    path = _outbox_path(settings)
+    secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
+    with locked(path.with_suffix(".lock")):
+        about = f"{file.chain}: {len(file.pools)} pools"
+        ingest(file, partial(_connected, file), path, about, settings, is_quiet=options.quiet)
+
+
+def ingest(file: RpcFile, connect: Connect, path: Path, about: str, settings: Settings, *, is_quiet: bool) -> None:
+    """Through the outbox at ``path``; the caller holds its lock. The first line printed says what is ingested."""
     from marketdata.ingest import loop
     from marketdata.ingest.api_client import ApiClient
-    from marketdata.ingest.lease import locked
     from marketdata.ingest.outbox import Outbox
 
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
-    file = _rpc_file(settings)
+    logging.basicConfig(
+        level=logging.WARNING if is_quiet else logging.INFO,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
     token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
 
     def token() -> str:
         return secretfile.read_token(token_file, scope="write").token
 
     token()  # says at once what is wrong with it
-    path = _outbox_path(settings)
-    secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
-    with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
+    with closing(Outbox(path)) as outbox:
         api = ApiClient(settings.api_upstream, token)
-        print(f"{file.chain}: {len(file.pools)} pools into {api.url}, through {path}", flush=True)
-        loop.run(file, outbox, api, settings.ticks_table, settings.ingestor_metrics_port)
+        print(f"{about}, into {api.url}, through {path}", flush=True)
+        loop.run(file, connect, outbox, api, settings.ticks_table, settings.ingestor_metrics_port)
+
+
+def _connected(file: RpcFile, stopping: threading.Event) -> Node:
+    from marketdata.source.node import Node
+    from marketdata.source.rpc import Rpc
+
+    return Node(Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping), file.chain_id)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:

@@ -24,8 +24,7 @@ from marketdata.ingest.metrics import Figure, MetricsServer
 from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
 from marketdata.ingest.place import Place
 from marketdata.source import check
-from marketdata.source.node import Node
-from marketdata.source.rpc import Rpc
+from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Pool, RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -45,6 +44,8 @@ _log = logging.getLogger("marketdata.ingestor")
 
 Step = Callable[[], float]
 """Does a part of the work and returns how many seconds to wait before the next one."""
+Connect = Callable[[threading.Event], Provider]
+"""Makes the provider, which stops waiting when the event is set."""
 
 
 class Worker:
@@ -104,7 +105,9 @@ class Worker:
 class Ingestor:
     """Reads and delivers from ``start`` until ``stop``, which may be called repeatedly."""
 
-    def __init__(self, file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None) -> None:
+    def __init__(
+        self, file: RpcFile, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str | None
+    ) -> None:
         self._file = file
         self._outbox = outbox
         self._api = api
@@ -114,8 +117,7 @@ class Ingestor:
         self.error: MarketError | None = None
         self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)
         self._reader = Worker("ingestor-reader", self._read, self._fail)
-        self._rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=self._reader.stopping)
-        self._node = Node(self._rpc, file.chain_id)
+        self._node = connect(self._reader.stopping)
         self.follower: Follower | None = None
         self._unchecked = list(file.pools)
         self._is_behind = False
@@ -143,7 +145,7 @@ class Ingestor:
             Figure("skipped_total", "Swaps that are no tick.", dict(counts.skipped)),
             Figure("reorganisations_total", "Reorganisations that were followed.", counts.reorganisations),
             Figure("retracted_blocks_total", "Blocks that they replaced.", counts.retracted_blocks),
-            Figure("requests_total", "HTTP requests to the provider.", self._rpc.requests),
+            Figure("requests_total", "HTTP requests to the provider.", self._node.requests),
             Figure("delivered_total", "Items that the API answered for.", self.delivery.delivered),
             Figure("outbox_items", "Items that the API has not acknowledged.", waiting),
             Figure("dead_letters", "Items that the API refused.", dead),
@@ -156,7 +158,7 @@ class Ingestor:
         self._stopped = True
         deadline = monotonic() + _DRAIN_S
         self._reader.stopping.set()
-        self._rpc.interrupt()
+        self._node.interrupt()
         self._reader.stop(_READER_S)
         if self._deliverer.stop(max(0.1, deadline - monotonic())):
             with suppress(MarketError):
@@ -205,11 +207,18 @@ class Ingestor:
         return 0.0 if self.delivery.step() else _IDLE_S
 
 
-def run(file: RpcFile, outbox: Outbox, api: ApiClient, ticks_table: str | None, metrics_port: int | None) -> None:
+def run(
+    file: RpcFile,
+    connect: Connect,
+    outbox: Outbox,
+    api: ApiClient,
+    ticks_table: str | None,
+    metrics_port: int | None,
+) -> None:
     """Ingest until SIGTERM, SIGINT or SIGHUP; raises what ended it otherwise."""
     # As in the API: blocked before the first thread starts, and taken by sigwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    ingestor = Ingestor(file, outbox, api, ticks_table)
+    ingestor = Ingestor(file, connect, outbox, api, ticks_table)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
         if metrics_port is not None:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from marketdata.source.evm import WORD
-from marketdata.source.node import Node
 from marketdata.source.pools import KINDS
+from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Pool
 
 
@@ -17,7 +17,7 @@ class Finding(NamedTuple):
     faults: tuple[str, ...]
 
 
-def pool(node: Node, of: Pool) -> Finding:
+def pool(node: Provider, of: Pool) -> Finding:
     """What the chain says about the pool. ProviderError when it cannot be asked."""
     kind = KINDS[of.kind]
     if len(node.read_contract(of.address, kind.STATE)) != kind.STATE_WORDS * WORD:

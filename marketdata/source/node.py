@@ -8,10 +8,8 @@ from typing import Any, TypeVar
 from marketdata.errors import ProviderError
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
+from marketdata.source.provider import Wanted
 from marketdata.source.rpc import Call, Rpc
-
-Wanted = Mapping[str, str]
-"""The topic of each address whose logs are wanted."""
 
 _T = TypeVar("_T")
 _GENESIS = 0
@@ -27,6 +25,13 @@ class Node:
     @property
     def name(self) -> str:
         return self._rpc.name
+
+    @property
+    def requests(self) -> int:
+        return self._rpc.requests
+
+    def interrupt(self) -> None:
+        self._rpc.interrupt()
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         """The newest block, and the number of the newest final one if that is asked for, else 0.

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
 from psycopg.rows import class_row
 
@@ -41,6 +43,25 @@ def list_all(conn: Connection, version: Version) -> list[Symbol]:
     """Every symbol that has a tick, by name. A symbol has none if all were retracted, or only a retraction was sent."""
     with conn.cursor(row_factory=class_row(Symbol)) as cursor:
         return cursor.execute(version.query(_LIST)).fetchall()
+
+
+def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
+    """Remove all that is stored of the symbols, in one transaction; returns how many ticks that were."""
+    with conn.transaction():
+        conn.execute(version.query("SELECT {lock}(%s)"), (symbols,))
+        # As {retract} does: the symbols are locked.
+        conn.execute("SELECT set_config('marketdata.writer', 'locked', true)")
+        removed = conn.execute(version.query("DELETE FROM {ticks} WHERE symbol = ANY (%s)"), (symbols,)).rowcount
+        for statement in _ERASE:
+            conn.execute(version.query(statement), (symbols,))
+    return removed
+
+
+_ERASE: tuple[LiteralString, ...] = (
+    "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
+    "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
+    "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
+)
 
 
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:

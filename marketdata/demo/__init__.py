@@ -1,0 +1,1 @@
+"""``bin/marketdata-demo``: the demo source in a state directory."""

@@ -1,0 +1,56 @@
+"""The command line of ``bin/marketdata-demo``."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import TYPE_CHECKING
+
+from marketdata import secretfile
+from marketdata.errors import UsageError
+from marketdata.ingest import cli as ingestor
+from marketdata.settings import Settings
+
+if TYPE_CHECKING:
+    from marketdata.store.pool import Connection
+
+ABOUT = "The demo source: invented trades of an invented chain, which bin/start stores when there is no rpc.json."
+
+Connect = Callable[[Settings], AbstractContextManager["Connection"]]
+"""Connects to the database, with its shared tables created."""
+
+
+def add_commands(parser: argparse.ArgumentParser, connect: Connect) -> None:
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    running = commands.add_parser("run", help="store the history, then each new block; bin/start does this")
+    ingestor.add_quiet(running)
+    running.set_defaults(run=run)
+    anew = commands.add_parser("reset", help="remove the demo's symbols; the next start makes another chain")
+    anew.set_defaults(run=partial(_reset, connect))
+
+
+def run(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.demo import state
+
+    rpc_file = settings.secrets_dir / secretfile.RPC_SOURCE
+    if rpc_file.exists():
+        raise UsageError(f"{rpc_file} exists, so there is a real source: run bin/marketdata-ingestor")
+    with state.alone(settings):
+        about = f"the demo source (invented trades): {' and '.join(state.SYMBOLS)}"
+        path = state.outbox_path(settings)
+        ingestor.ingest(state.FILE, partial(state.connected, settings), path, about, settings, is_quiet=options.quiet)
+
+
+def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.demo import state
+    from marketdata.store import registry, symbols
+
+    names = " and ".join(state.SYMBOLS)
+    with state.alone(settings), connect(settings) as connection:
+        for each in registry.registered(connection, settings.prefix):
+            removed = symbols.erase(connection, each.version, state.SYMBOLS)
+            print(f"version {each.n}: removed {removed} ticks of {names}, with all that belongs to them", flush=True)
+        state.forget(settings)
+    print("the next bin/start makes another demo chain", flush=True)

@@ -1,0 +1,74 @@
+"""The demo source in a state directory: the seed and the genesis time of its chain, its outbox and its lock.
+
+They have a folder of their own, since an outbox belongs to one chain: after the demo, ``rpc.json`` may name another.
+"""
+
+from __future__ import annotations
+
+import json
+import secrets
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from marketdata import secretfile
+from marketdata.errors import StateError
+from marketdata.ingest.lease import locked
+from marketdata.settings import Settings
+from marketdata.source.demo.blocks import CHAIN, HISTORY_S, POOLS, Blocks
+from marketdata.source.demo.node import DemoNode
+from marketdata.source.rpc_file import RpcFile
+
+FILE = RpcFile(
+    url="", headers={}, chain=CHAIN, chain_id=0, confirmations=12, poll_s=0.5, requests_per_s=0,
+    pools=tuple(each.pool for each in POOLS),
+)  # fmt: skip
+"""What ``rpc.json`` would say, without a provider."""
+
+SYMBOLS = [pool.symbol for pool in FILE.pools]
+
+_SEED_BYTES = 32
+
+
+def outbox_path(settings: Settings) -> Path:
+    return _folder(settings) / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
+
+
+@contextmanager
+def alone(settings: Settings) -> Iterator[None]:
+    """AlreadyRunning when another process runs the demo, or begins it anew, in this state directory."""
+    folder = _folder(settings)
+    secretfile.make_folder(folder, "MARKET_STATE_DIR")
+    with locked(folder / "demo.lock"):
+        yield
+
+
+def connected(settings: Settings, _stopping: threading.Event) -> DemoNode:
+    return DemoNode(_blocks(_folder(settings) / "chain.json"), time.time)
+
+
+def forget(settings: Settings) -> None:
+    """Remove seed, genesis and outboxes. The next start makes another chain."""
+    try:
+        for path in [_folder(settings) / "chain.json", *_folder(settings).glob("*.sqlite*")]:
+            path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StateError(f"{error.filename} cannot be removed: {error.strerror}") from error
+
+
+def _folder(settings: Settings) -> Path:
+    return settings.state_dir / "demo"
+
+
+def _blocks(path: Path) -> Blocks:
+    """The chain of the file, which is written when there is none."""
+    if not path.exists():
+        chain = {"seed": secrets.token_hex(_SEED_BYTES), "genesis": int(time.time()) - HISTORY_S}
+        secretfile.write(path, chain)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+        return Blocks(bytes.fromhex(found["seed"]), int(found["genesis"]))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise StateError(f"{path} cannot be read ({error}): begin anew with bin/marketdata-demo reset") from error
