@@ -54,7 +54,8 @@ class Listener:
     """Serves ``app`` on one address.
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
-    is the maximum size of one body, ``bodies_bytes`` that of all bodies together.
+    is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``name`` is part of the names of the
+    threads and of the settings for the address.
     """
 
     def __init__(
@@ -68,6 +69,8 @@ class Listener:
         bodies_bytes: int = BODIES_BYTES,
         arrival_seconds: float = ARRIVAL_SECONDS,
         connections: int = CONNECTIONS,
+        workers: int | None = None,
+        name: str = "api",
     ) -> None:
         self._app = app
         self._address = (host, port)
@@ -75,7 +78,9 @@ class Listener:
         self._bodies = BodyBudget(bodies_bytes)
         self._connect = partial(Channel, self._bodies, body_bytes, admit)
         self._arrival_seconds = arrival_seconds
-        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
+        self._worker_count = workers or WORKERS
+        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * self._worker_count))
+        self._name = name
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
         self._server: Server | None = None
@@ -89,9 +94,9 @@ class Listener:
     def start(self) -> None:
         """Bind and serve; raises :class:`StateError` when the address cannot be bound."""
         with self._lifecycle, ExitStack() as undo:
-            bound = undo.enter_context(_bind(*self._address))
+            bound = undo.enter_context(_bind(*self._address, self._name))
             self.port = bound.getsockname()[1]
-            self._workers = Workers(WORKERS)
+            self._workers = Workers(self._worker_count, self._name)
             undo.callback(self._workers.end, 0.0)
             self._server = Server(
                 self._app,
@@ -106,7 +111,9 @@ class Listener:
                 log_socket_errors=False,
                 clear_untrusted_proxy_headers=False,  # the application does not use them
             )
-            self._thread = threading.Thread(target=self._loop, args=(self._server,), name="api-listener", daemon=True)
+            self._thread = threading.Thread(
+                target=self._loop, args=(self._server,), name=f"{self._name}-listener", daemon=True
+            )
             self._thread.start()
             undo.pop_all()
 
@@ -191,7 +198,7 @@ class Listener:
         done.wait(_POLL_SECONDS)
 
 
-def _bind(host: str, port: int) -> socket.socket:
+def _bind(host: str, port: int, name: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -199,8 +206,9 @@ def _bind(host: str, port: int) -> socket.socket:
         bound.bind((host, port))
     except OSError as error:
         bound.close()
+        setting = f"MARKET_{name.upper()}"
         raise StateError(
-            f"cannot listen on {host}:{port}: {error.strerror}; set MARKET_API_HOST or MARKET_API_PORT",
+            f"cannot listen on {host}:{port}: {error.strerror}; set {setting}_HOST or {setting}_PORT",
             code="address_in_use",
         ) from error
     return bound

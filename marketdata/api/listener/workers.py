@@ -22,7 +22,7 @@ class Task(Protocol):
 class Workers:
     """The constructor starts the threads; ``end`` stops them and may be called repeatedly."""
 
-    def __init__(self, count: int) -> None:
+    def __init__(self, count: int, name: str = "api") -> None:
         self._lock = threading.Lock()
         self._changed = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
@@ -31,7 +31,7 @@ class Workers:
         self._idle = 0
         self._is_ending = False
         for number in range(count):
-            threading.Thread(target=self._run, name=f"api-{number}", daemon=True).start()
+            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
 
     @property
     def has_pending(self) -> bool:

@@ -1,0 +1,134 @@
+"""The frontend as a WSGI application: the gate, the login, and what is at each path."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from marketdata.api.failures import MethodNotAllowed, StartResponse, send
+from marketdata.api.http import Reply, answer
+from marketdata.api.revalidation import CACHE_CONTROL, is_current
+from marketdata.errors import NotFound
+from marketdata.frontend import gate
+from marketdata.frontend.failures import problem_of
+from marketdata.frontend.login import Login
+from marketdata.frontend.pages import INDEX, PREFIX, Pages
+from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
+from marketdata.frontend.target import Target, is_for_api, parsed
+from marketdata.settings import Network
+
+SECURITY_HEADERS = (
+    (
+        "Content-Security-Policy",
+        # The chart library adds a style element.
+        "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data: blob:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    ("X-Content-Type-Options", "nosniff"),
+    ("Referrer-Policy", "same-origin"),
+    ("Cross-Origin-Resource-Policy", "same-origin"),
+)
+_NO_STORE = ("Cache-Control", "no-store")
+_LOGGED_OUT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Logged out</title>
+<p>You are logged out, as far as the browser forgets the password. <a href="/">Log in again</a></p></html>
+"""
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who gets in. ``login`` is None with BASIC_AUTH_MODE=off. ``origins`` are further addresses of the frontend."""
+
+    login: Login | None
+    origins: frozenset[str]
+    trusted_proxies: tuple[Network, ...]
+
+
+class Frontend:
+    """``admit`` is for the listener: whether a body is accepted."""
+
+    def __init__(self, access: Access, proxy: Proxy, pages: Pages) -> None:
+        self._access = access
+        self._proxy = proxy
+        self._pages = pages
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        start = _with_security_headers(start_response)
+        found: Reply | Answer
+        try:
+            found = self._answer(environ)
+        except Exception as error:
+            found = problem_of(error, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}")
+        if isinstance(found, Answer):
+            return found.send(start)
+        return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")
+
+    def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
+        """How many bytes the body of a request may have, or the reply that refuses it; None when its password has to be
+        checked and ``may_block`` is False."""
+        try:
+            self._check_origin(head)
+            if self._access.login is not None:
+                authorization = head.get("HTTP_AUTHORIZATION")
+                if self._access.login.user_from_memory(authorization) is None:
+                    if not may_block:
+                        return None
+                    self._access.login.user(authorization, head.get("REMOTE_ADDR", ""))
+            return BODY_BYTES
+        except Exception as error:
+            return problem_of(error, "a request with a body")
+
+    def _check_origin(self, head: Mapping[str, Any]) -> None:
+        gate.check(head, self._access.origins, checks_host=self._access.login is None)
+
+    def _answer(self, environ: dict[str, Any]) -> Reply | Answer:
+        self._check_origin(environ)
+        target = parsed(environ["REQUEST_URI"])
+        if target.path == "/healthz":
+            return _own(environ, answer({"status": "ok"}))
+        if target.path == "/logout":
+            return _own(environ, _logged_out())
+        user, auth = self._user(environ)
+        if is_for_api(target):
+            return self._proxy.answer(environ, target)
+        return _own(environ, self._page(target, user, auth, environ))
+
+    def _user(self, environ: Mapping[str, Any]) -> tuple[str | None, str]:
+        """Who sent the request, and how that is known."""
+        login = self._access.login
+        if login is not None:
+            return login.user(environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", "")), "basic"
+        user = gate.remote_user(environ, self._access.trusted_proxies)
+        return user, "none" if user is None else "proxy"
+
+    def _page(self, target: Target, user: str | None, auth: str, environ: Mapping[str, Any]) -> Reply:
+        if target.path == "/whoami":
+            return answer({"user": user, "auth": auth}, headers=(_NO_STORE,))
+        if target.path != INDEX and not target.path.startswith(PREFIX):
+            raise NotFound("there is nothing at this path")
+        reply = self._pages.reply(target.path)
+        tag = reply.headers[0]
+        if is_current(environ, tag[1]):
+            return Reply(b"", 304, headers=(tag, CACHE_CONTROL))
+        return reply.with_headers(CACHE_CONTROL)
+
+
+def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
+    """``reply`` to a request for a page of the frontend's own, which takes no other methods."""
+    if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
+        raise MethodNotAllowed("this path takes GET", "GET, HEAD")
+    return reply
+
+
+def _logged_out() -> Reply:
+    """A browser forgets a password when it is refused. In a realm of its own it asks for a new one."""
+    challenge = ("WWW-Authenticate", f'Basic realm="marketdata, logged out {secrets.token_hex(4)}", charset="UTF-8"')
+    return Reply(_LOGGED_OUT, 401, "text/html; charset=utf-8", (challenge, _NO_STORE))
+
+
+def _with_security_headers(start_response: StartResponse) -> StartResponse:
+    def start(status: str, fields: list[tuple[str, str]], *rest: Any) -> Any:
+        return start_response(status, [*fields, *SECURITY_HEADERS], *rest)
+
+    return start

@@ -1,0 +1,107 @@
+"""Errors of the frontend as answers: one table from exception class to status, one body (RFC 9457) for every error."""
+
+from __future__ import annotations
+
+import http
+import logging
+import math
+
+from marketdata import errors as e
+from marketdata.api.failures import BadRequest, MethodNotAllowed, title_of
+from marketdata.api.http import PROBLEM, Headers, Reply, encode
+
+log = logging.getLogger("marketdata.frontend")
+
+CHALLENGE = ("WWW-Authenticate", 'Basic realm="marketdata", charset="UTF-8"')
+
+
+class LoginRequired(e.MarketError):
+    """There are no credentials, or they are wrong."""
+
+    code = "login_required"
+
+
+class TooManyTries(e.MarketError):
+    """Too many wrong passwords came from this address, or for this user; ``retry_after`` is in seconds."""
+
+    code = "too_many_tries"
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__("too many wrong passwords: try again later")
+        self.retry_after = max(1, math.ceil(seconds))
+
+
+class ForeignOrigin(e.MarketError):
+    """A page of another origin sent the request."""
+
+    code = "foreign_origin"
+
+
+class WrongHost(e.MarketError):
+    """The Host header does not name this frontend."""
+
+    code = "wrong_host"
+
+
+class UpstreamFailed(e.MarketError):
+    """The data API cannot be reached, or its answer cannot be used."""
+
+    code = "upstream_failed"
+
+
+class UpstreamSlow(e.MarketError):
+    """The data API did not answer in time."""
+
+    code = "upstream_slow"
+
+
+class Busy(e.MarketError):
+    """Too many requests wait for the data API, or for their login."""
+
+    code = "busy"
+    retry_after = 1
+
+
+class LoginUnavailable(e.MarketError):
+    """The file of the users cannot be used."""
+
+    code = "login_unavailable"
+    retry_after = 5
+
+
+STATUS: dict[type[e.MarketError], int] = {
+    e.MarketError: 500,
+    BadRequest: 400,
+    LoginRequired: 401,
+    ForeignOrigin: 403,
+    e.NotFound: 404,
+    MethodNotAllowed: 405,
+    e.TooLarge: 413,
+    WrongHost: 421,
+    TooManyTries: 429,
+    UpstreamFailed: 502,
+    Busy: 503,
+    LoginUnavailable: 503,
+    UpstreamSlow: 504,
+}
+"""The nearest base class in the table decides."""
+
+
+def problem_of(error: Exception, what: str) -> Reply:
+    """The reply to any exception; one that is no error of ours is logged under ``what``, and its text is not shown."""
+    if not isinstance(error, e.MarketError):
+        log.error("%s failed", what, exc_info=error)
+        error = e.MarketError("internal error: the log of the frontend has the details", code="internal_error")
+    status = next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
+    title = http.HTTPStatus(status).phrase if type(error) is e.MarketError else title_of(type(error))
+    body = {"type": "about:blank", "title": title, "status": status, "detail": error.detail, "code": error.code}
+    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error)))
+
+
+def _headers(error: e.MarketError) -> Headers:
+    if isinstance(error, LoginRequired):
+        return (CHALLENGE,)
+    if isinstance(error, MethodNotAllowed):
+        return (("Allow", error.allow),)
+    seconds = getattr(error, "retry_after", None)
+    return () if seconds is None else (("Retry-After", str(seconds)),)

@@ -1,0 +1,56 @@
+"""Which requests are refused because of where they come from: the rules on Origin and Host; pure.
+
+A browser sends the credentials of this frontend with the requests that a page of any site makes. Such a page may not
+change anything, nor open a WebSocket, whose messages it could read. Without a login, Host is checked, too: after DNS
+rebinding a browser sends the attacker's name.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from marketdata.frontend.failures import ForeignOrigin, WrongHost
+from marketdata.settings import Network
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+
+def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: bool) -> None:
+    """Raise :class:`WrongHost` or :class:`ForeignOrigin`. ``origins`` are the further ones that are the frontend's."""
+    host = head.get("HTTP_HOST", "").lower()
+    if checks_host and not (_is_loopback(host) or host in {origin.partition("://")[2] for origin in origins}):
+        raise WrongHost("this frontend is not at that host; MARKET_FRONTEND_ORIGINS lists where it is, beside loopback")
+    upgrade = head.get("HTTP_UPGRADE", "")
+    if upgrade or head["REQUEST_METHOD"] not in _SAFE:
+        origin = head.get("HTTP_ORIGIN")
+        if origin is None and "websocket" in upgrade.lower():
+            raise ForeignOrigin("a WebSocket needs an Origin header")
+        if origin is not None and origin.lower() not in {f"http://{host}", *origins}:
+            raise ForeignOrigin("the request comes from a page of another origin; MARKET_FRONTEND_ORIGINS lists ours")
+
+
+def _is_loopback(host: str) -> bool:
+    name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0]
+    return name == "localhost" or _is_loopback_address(name)
+
+
+def _is_loopback_address(text: str) -> bool:
+    try:
+        return ipaddress.ip_address(text).is_loopback
+    except ValueError:
+        return False
+
+
+def remote_user(head: Mapping[str, Any], trusted: Collection[Network]) -> str | None:
+    """Whom a trusted proxy names in X-Remote-User; None when there is no such proxy or it names nobody."""
+    name: str = head.get("HTTP_X_REMOTE_USER", "").strip()
+    try:
+        peer = ipaddress.ip_address(head.get("REMOTE_ADDR", ""))
+    except ValueError:
+        return None
+    if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
+        peer = peer.ipv4_mapped
+    is_trusted = peer.is_loopback or any(peer in network for network in trusted)
+    return name if is_trusted and name else None

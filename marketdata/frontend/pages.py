@@ -1,0 +1,61 @@
+"""The page and its files: ``static/index.html`` at ``/``, the others under ``/static/``."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import threading
+from pathlib import Path
+
+from marketdata.api.http import Reply
+from marketdata.errors import NotFound
+
+FOLDER = Path(__file__).resolve().parent / "static"
+INDEX = "/"
+PREFIX = "/static/"
+
+_SEGMENT = re.compile(r"[A-Za-z0-9_@-][A-Za-z0-9._@-]*")
+_TYPES = {
+    ".css": "text/css; charset=utf-8",
+    ".html": "text/html; charset=utf-8",
+    ".ico": "image/x-icon",
+    ".js": "text/javascript; charset=utf-8",
+    ".json": "application/json",
+    ".mjs": "text/javascript; charset=utf-8",
+    ".png": "image/png",
+    ".svg": "image/svg+xml",
+    ".txt": "text/plain; charset=utf-8",
+    ".webmanifest": "application/manifest+json",
+    ".woff2": "font/woff2",
+}
+"""A file of another type is not served."""
+
+
+class Pages:
+    """Files are kept in memory and read again when they have changed."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        self._folder = folder
+        self._lock = threading.Lock()
+        self._held: dict[Path, tuple[tuple[int, int], Reply]] = {}
+
+    def reply(self, path: str) -> Reply:
+        """The file at a path of the URL, with its entity tag; :class:`NotFound`."""
+        name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
+        file = self._folder / name
+        is_name = all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
+        if not is_name or file.suffix not in _TYPES or not file.is_file():
+            raise NotFound("there is nothing at this path")
+        status = file.stat()
+        seen = (status.st_mtime_ns, status.st_size)
+        with self._lock:
+            held = self._held.get(file)
+            if held is None or held[0] != seen:
+                held = self._held[file] = seen, _read(file)
+        return held[1]
+
+
+def _read(file: Path) -> Reply:
+    content = file.read_bytes()
+    tag = f'"{hashlib.sha256(content).hexdigest()[:32]}"'
+    return Reply(content, media_type=_TYPES[file.suffix], headers=(("ETag", tag),))

@@ -1,0 +1,101 @@
+"""The answer of the data API as HTTP/1.1 frames it (RFC 9112); pure. What is ambiguous is refused."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
+from marketdata.frontend.headers import Fields
+
+HEAD_BYTES = 64 * 1024
+
+_STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([\t \x21-\x7e\x80-\xff]*))?")
+_FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t \x21-\x7e\x80-\xff]*"
+                    rb"[\x21-\x7e\x80-\xff])?)?)[ \t]*")  # fmt: skip
+_LENGTH = re.compile(r"[0-9]{1,18}")
+
+
+class MalformedResponse(Exception):
+    """The text says what is wrong with it."""
+
+
+class Head(NamedTuple):
+    """``stays`` is whether the connection can be used again after the answer."""
+
+    status: int
+    reason: str
+    fields: Fields
+    stays: bool
+
+    def all(self, name: str) -> list[str]:
+        """The values of a field, by its lower-case name."""
+        return [value for key, value in self.fields if key.lower() == name]
+
+
+class Body:
+    """Decodes a body. ``length`` is the number of bytes that are to come, None when the end of the connection ends it;
+    a chunked one ends itself."""
+
+    def __init__(self, length: int | None, *, chunked: bool = False) -> None:
+        self.length = None if chunked else length
+        self._left = length
+        self._parts: list[bytes] = []
+        self._decoder = ChunkedDecoder(self._parts.append) if chunked else None
+        self.is_complete = length == 0 and not chunked
+
+    def feed(self, data: bytes) -> tuple[bytes, bytes]:
+        """What ``data`` has of the body, and what comes after the body."""
+        if self._decoder is not None:
+            return self._decoded(self._decoder, data)
+        if self._left is None:
+            return data, b""
+        part, rest = data[: self._left], data[self._left :]
+        self._left -= len(part)
+        self.is_complete = self._left == 0
+        return part, rest
+
+    def end(self) -> None:
+        """The connection has ended."""
+        if not self.is_complete and (self._left is not None or self._decoder is not None):
+            raise MalformedResponse("the connection was closed before its end")
+        self.is_complete = True
+
+    def _decoded(self, decoder: ChunkedDecoder, data: bytes) -> tuple[bytes, bytes]:
+        try:
+            taken = decoder.feed(data)
+        except MalformedChunk as error:
+            raise MalformedResponse(str(error)) from error
+        part = b"".join(self._parts)
+        self._parts.clear()
+        self.is_complete = decoder.is_complete
+        return part, data[taken:]
+
+
+def parse_head(block: bytes) -> Head:
+    """A head without its empty line. :class:`MalformedResponse` for one that does not follow the grammar."""
+    first, *lines = block.split(b"\r\n")
+    status = _STATUS.fullmatch(first)
+    if status is None:
+        raise MalformedResponse("its status line is malformed")
+    fields = []
+    for line in lines:
+        found = _FIELD.fullmatch(line)
+        if found is None:
+            raise MalformedResponse("a header line is malformed")
+        fields.append((found[1].decode("ascii"), found[2].decode("latin-1")))
+    connection = ",".join(value for name, value in fields if name.lower() == "connection").lower()
+    stays = status[1] == b"1" and "close" not in {part.strip() for part in connection.split(",")}
+    return Head(int(status[2]), (status[3] or b"").decode("latin-1"), fields, stays)
+
+
+def body_of(head: Head, method: str) -> Body:
+    """The framing of the answer's body. :class:`MalformedResponse` when two programs could read it differently."""
+    lengths, codings = head.all("content-length"), head.all("transfer-encoding")
+    if len(lengths) + len(codings) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
+        raise MalformedResponse("its length is ambiguous")
+    if codings and codings[0].lower() != "chunked":
+        raise MalformedResponse("its transfer coding is unknown")
+    if method == "HEAD" or head.status in (204, 304):
+        return Body(0)
+    return Body(int(lengths[0]) if lengths else None, chunked=bool(codings))

@@ -1,0 +1,90 @@
+"""The composition root of the frontend: builds its parts, starts them in order and stops them in reverse order."""
+
+from __future__ import annotations
+
+import logging
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from marketdata import secretfile
+from marketdata.api.listener import Listener
+from marketdata.errors import StateError
+from marketdata.frontend import login, proxy, users
+from marketdata.frontend.app import Access, Frontend
+from marketdata.frontend.pages import Pages
+from marketdata.frontend.reloaded import Reloaded
+from marketdata.frontend.upstream import Upstream
+from marketdata.settings import Settings
+
+STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+WORKERS = proxy.RUNNING + proxy.WAITING + login.RUNNING + login.WAITING + 8
+"""Whatever waits for the API or for a password, workers are left for all other requests. Most of them only wait."""
+
+_TOKEN = re.compile(r"[!-~]+")
+_log = logging.getLogger("marketdata.frontend")
+
+
+class Service:
+    """The frontend in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
+
+    def __init__(self, settings: Settings) -> None:
+        """MissingRequirement or StateError for a file of users, or of the read token, that cannot be used."""
+        token = Reloaded(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
+        token()
+        checked = None
+        if settings.basic_auth:
+            known = Reloaded(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
+            known()
+            checked = login.Login(known)
+        self._upstream = Upstream(settings.api_upstream, proxy.RUNNING)
+        access = Access(checked, frozenset(settings.frontend_origins), settings.trusted_proxies)
+        app = Frontend(access, proxy.Proxy(self._upstream, token), Pages())
+        self._listener = Listener(
+            app,
+            settings.frontend_host,
+            settings.frontend_port,
+            admit=app.admit,
+            body_bytes=proxy.BODY_BYTES,
+            workers=WORKERS,
+            name="frontend",
+        )
+
+    @property
+    def port(self) -> int:
+        """The bound TCP port; 0 before ``start``."""
+        return self._listener.port
+
+    def start(self) -> None:
+        self._listener.start()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        self._listener.stop(timeout)
+        self._upstream.close()
+
+
+def _users(path: Path) -> dict[str, bytes]:
+    return users.load(path, warn=_log.warning)
+
+
+def _read_token(path: Path) -> str:
+    token = secretfile.read_token(path, scope="read", warn=_log.warning).token
+    if not _TOKEN.fullmatch(token):
+        raise StateError(f"{path} has a token with characters that a header cannot have")
+    return token
+
+
+def run(settings: Settings, announce: Callable[[str], None]) -> None:
+    """Serve until SIGTERM, SIGINT or SIGHUP. ``announce`` gets the address when the frontend answers."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # as in api/serve.py
+    service = Service(settings)
+    try:
+        service.start()
+        host = f"[{settings.frontend_host}]" if ":" in settings.frontend_host else settings.frontend_host
+        announce(f"http://{host}:{service.port}")
+        signal.sigwait(STOP_SIGNALS)
+    finally:
+        service.stop()

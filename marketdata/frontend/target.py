@@ -1,0 +1,65 @@
+"""The target of a request: which forms are accepted, and which path of the data API it stands for; pure.
+
+Two programs that read one path in two ways are what path tricks live on. A target that could be read in two ways is
+therefore refused, and what is left goes to the API in one normal form.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+from urllib.parse import quote, unquote_to_bytes
+
+from marketdata.api.failures import BadRequest
+from marketdata.errors import NotFound
+
+API = "/api"
+HIDDEN = frozenset({"admin", "metrics"})
+"""A path of the API with one of these segments does not exist here: neither is for those who look at charts."""
+
+_TARGET = re.compile(r"/[\x21-\x7e]*")
+_NEVER = re.compile(r"[\\#]")
+_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
+_UNSAFE = re.compile(r"[/\\%?#\x00-\x1f\x7f-\x9f]")
+_LITERAL = "/:@!$&'()*+,;=~"
+
+
+class Target(NamedTuple):
+    """``path`` is decoded; ``query`` is as it was sent."""
+
+    path: str
+    query: str
+
+
+def parsed(raw: str) -> Target:
+    """The target of a request line. :class:`BadRequest` for one that another program could read differently."""
+    if not _TARGET.fullmatch(raw) or _NEVER.search(raw):
+        raise BadRequest("the request target must be a path of printable ASCII characters, without \\ and #")
+    path, _, query = raw.partition("?")
+    if "//" in path:
+        raise BadRequest("the path has an empty segment")
+    return Target("/".join(_decoded(segment) for segment in path.split("/")), query)
+
+
+def _decoded(segment: str) -> str:
+    if _ESCAPE.search(segment):
+        raise BadRequest("the path has a % that begins no escape")
+    try:
+        text = unquote_to_bytes(segment).decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise BadRequest("the path is not UTF-8") from error
+    if _UNSAFE.search(text) or text.partition(";")[0].strip(" ") in (".", ".."):
+        raise BadRequest("the path has an escaped separator, a control character, or a segment . or ..")
+    return text
+
+
+def is_for_api(target: Target) -> bool:
+    return target.path == API or target.path.startswith(f"{API}/")
+
+
+def for_api(target: Target) -> str:
+    """The target that the API is asked for, without ``/api``; :class:`NotFound` for what is hidden."""
+    path = target.path.removeprefix(API) or "/"
+    if any(segment.partition(";")[0].strip().lower() in HIDDEN for segment in path.split("/")):
+        raise NotFound("there is nothing at this path")
+    return quote(path, safe=_LITERAL) + (f"?{target.query}" if target.query else "")

@@ -1,0 +1,151 @@
+"""Connections to the data API: HTTP/1.1 over a bounded number of sockets, kept alive between requests."""
+
+from __future__ import annotations
+
+import select
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator
+from time import monotonic
+from typing import TypeVar
+from urllib.parse import urlsplit
+
+from marketdata.frontend.failures import UpstreamFailed, UpstreamSlow
+from marketdata.frontend.response import HEAD_BYTES, Body, Head, MalformedResponse, parse_head
+
+CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 30.0
+"""Longest silence of the API during a request. Its own statements end sooner."""
+_KEPT_SECONDS = 30.0
+"""The API closes a connection after 60 seconds without traffic."""
+_RECEIVE_BYTES = 64 * 1024
+
+Result = TypeVar("Result")
+
+
+class Connection:
+    """One connection; its errors are UpstreamFailed and UpstreamSlow."""
+
+    def __init__(self, opened: socket.socket) -> None:
+        self.socket = opened
+        self.received = b""
+        self.used_at = monotonic()
+        self.is_fresh = True
+
+    def send(self, data: bytes) -> None:
+        self._translated(lambda: self.socket.sendall(data))
+
+    def head(self) -> Head:
+        """The head of the final answer; interim ones (1xx) are skipped, but for 101."""
+        while True:
+            while (end := self.received.find(b"\r\n\r\n")) < 0:
+                if len(self.received) > HEAD_BYTES:
+                    raise UpstreamFailed("the data API sent a header that is too large")
+                data = self.receive()
+                if not data:
+                    raise UpstreamFailed("the data API closed the connection without an answer")
+                self.received += data
+            block, self.received = self.received[:end], self.received[end + 4 :]
+            try:
+                head = parse_head(block)
+            except MalformedResponse as error:
+                raise UpstreamFailed(f"the data API sent no valid answer: {error}") from error
+            if head.status >= 200 or head.status == 101:
+                return head
+
+    def parts(self, body: Body) -> Iterator[bytes]:
+        """The decoded parts of a body as they arrive."""
+        try:
+            data, self.received = self.received, b""
+            while True:
+                part, self.received = body.feed(data)
+                if part:
+                    yield part
+                if body.is_complete:
+                    return
+                data = self.receive()
+                if not data:
+                    body.end()
+                    return
+        except MalformedResponse as error:
+            raise UpstreamFailed(f"the answer of the data API broke off: {error}") from error
+
+    def receive(self) -> bytes:
+        return self._translated(lambda: self.socket.recv(_RECEIVE_BYTES))
+
+    def is_usable(self) -> bool:
+        """Whether it can be used again: it is not old, and the API neither closed it nor sent anything."""
+        if self.received or monotonic() - self.used_at > _KEPT_SECONDS:
+            return False
+        poll = select.poll()
+        poll.register(self.socket, select.POLLIN)
+        return not poll.poll(0)
+
+    def close(self) -> None:
+        self.socket.close()
+
+    def _translated(self, call: Callable[[], Result]) -> Result:
+        try:
+            return call()
+        except TimeoutError as error:
+            raise UpstreamSlow(f"the data API did not answer within {ANSWER_SECONDS:.0f} s") from error
+        except OSError as error:
+            raise UpstreamFailed(f"the connection to the data API broke: {error.strerror or error}") from error
+
+
+class Upstream:
+    """The API at ``url``. ``limit`` connections are kept at most; the caller bounds those in use."""
+
+    def __init__(self, url: str, limit: int) -> None:
+        parts = urlsplit(url)
+        self._is_tls = parts.scheme == "https"
+        self._host = parts.hostname or ""
+        self._port = parts.port or (443 if self._is_tls else 80)
+        self._tls = ssl.create_default_context() if self._is_tls else None
+        self._limit = limit
+        self._lock = threading.Lock()
+        self._kept: list[Connection] = []
+        self._is_closed = False
+        self.base = parts.path.rstrip("/")
+        self.authority = parts.netloc.rpartition("@")[2]
+
+    def connection(self, *, fresh: bool = False) -> Connection:
+        """A connection for one request; hand it back with ``keep``, or close it."""
+        while not fresh:
+            with self._lock:
+                if not self._kept:
+                    break
+                kept = self._kept.pop()
+            if kept.is_usable():
+                return kept
+            kept.close()
+        return self._opened()
+
+    def keep(self, connection: Connection) -> None:
+        """The request is over and its answer was read to the end."""
+        connection.used_at, connection.is_fresh = monotonic(), False
+        with self._lock:
+            if len(self._kept) < self._limit and not self._is_closed:
+                self._kept.append(connection)
+                return
+        connection.close()
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed, kept, self._kept = True, self._kept, []
+        for connection in kept:
+            connection.close()
+
+    def _opened(self) -> Connection:
+        try:
+            plain = socket.create_connection((self._host, self._port), CONNECT_SECONDS)
+            plain.settimeout(ANSWER_SECONDS)
+            plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                plain = self._tls.wrap_socket(plain, server_hostname=self._host)
+        except TimeoutError as error:
+            raise UpstreamSlow("the data API cannot be reached: no answer to the connection") from error
+        except OSError as error:
+            raise UpstreamFailed(f"the data API cannot be reached: {error.strerror or 'no such host'}") from error
+        return Connection(plain)
