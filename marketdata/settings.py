@@ -29,6 +29,7 @@ Warn = Callable[[str], None]
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _PORT = re.compile(r"[0-9]{1,5}")
+_ORIGIN = re.compile(r"https?://[^\s/?#@\\,]+")
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 
 
@@ -96,6 +97,13 @@ def _networks(text: str) -> tuple[Network, ...]:
         raise ValueError(f"must be IP networks separated by commas, like 10.0.0.0/8: {error}") from error
 
 
+def _origins(text: str) -> tuple[str, ...]:
+    origins = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    if not all(_ORIGIN.fullmatch(origin) for origin in origins):
+        raise ValueError("must be origins separated by commas, like https://charts.example.org, without a path")
+    return origins
+
+
 def _default_state_dir(environ: Mapping[str, str]) -> str:
     if os.geteuid() == 0:
         return "/var/lib/marketdata"
@@ -154,6 +162,12 @@ class Settings:
     frontend_host: Annotated[str, Setting("MARKET_FRONTEND_HOST", _host, "127.0.0.1", "Address of the frontend.")]
     frontend_port: Annotated[
         int, Setting("MARKET_FRONTEND_PORT", _port, "8081", "Port of the frontend; 0 chooses a free port.")
+    ]
+    frontend_origins: Annotated[
+        tuple[str, ...],
+        Setting(
+            "MARKET_FRONTEND_ORIGINS", _origins, "", "Addresses of the frontend behind a proxy, separated by commas."
+        ),
     ]
     api_upstream: Annotated[
         str,

@@ -69,14 +69,16 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "bootstrap", "api", "tasks", "demo", "cli", "__main__",
+        "bootstrap", "api", "frontend", "tasks", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
         "postgres": ("tasks", "cli"),
         "bootstrap": ("tasks", "cli"),
-        "api": ("cli",),
+        # The frontend shares the listener with the API, and how requests and errors are written.
+        "api": ("frontend", "cli"),
+        "frontend": ("cli",),
         # The ingestor reaches the store through the API alone.
         "source": ("ingest", "demo"),
         "ingest": ("demo", "cli"),
@@ -86,6 +88,7 @@ MARKET = Product(
         "__main__": (),
     },
     dependency_importers={
+        "bcrypt": ("frontend.users", "frontend.login"),
         "bottle": ("api.routing",),
         "jsonschema": ("api.schemas", "source.rpc_file"),
         "psycopg": ("store", "bootstrap"),
@@ -98,6 +101,7 @@ MARKET = Product(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
         "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head", "source.keccak",
         "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.wordings", "source.demo",
+        "frontend.gate", "frontend.headers", "frontend.response",
     ),
 )  # fmt: skip
 
@@ -317,7 +321,7 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.ingest.loop", "from marketdata.store import ticks", "ingest may not import store"),
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
-        ("marketdata.store.ticks", "from marketdata.api import app", "only ('cli',) may import api"),
+        ("marketdata.store.ticks", "from marketdata.api import app", "only ('frontend', 'cli') may import api"),
         ("marketdata.store.pool", "from marketdata import bootstrap", "only ('tasks', 'cli') may import bootstrap"),
         ("marketdata.tick", "from marketdata.store import ticks", "tick may not import store"),
         ("marketdata.errors", "from .settings import load", "errors may not import settings"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -32,7 +33,11 @@ pytestmark = pytest.mark.functional
 def card_environment(card_environment: dict[str, str]) -> Iterator[dict[str, str]]:
     """With the market data beside: in a folder of their own, since root's PostgreSQL has to pass through it."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        yield card_environment | {"MARKET_STATE_DIR": folder, "MARKET_API_PORT": "0"}
+        yield card_environment | {
+            "MARKET_STATE_DIR": folder,
+            "MARKET_API_PORT": "0",
+            "MARKET_FRONTEND_PORT": "0",
+        }
 
 
 @contextmanager
@@ -89,6 +94,16 @@ def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
     assert '"2500.25"' in chart
 
 
+def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
+    shown = re.search(r"in a browser: (\S+)\nLog in as (\S+) with the password (\S+) ", printed)
+    assert shown is not None
+    address, name, password = shown.groups()
+    credentials = base64.b64encode(f"{name}:{password}".encode()).decode()
+    request = urllib.request.Request(f"{address}/api/v1/symbols", headers={"Authorization": f"Basic {credentials}"})
+    with urllib.request.urlopen(request, timeout=10) as answer:
+        assert "DEMO:ETH-USD" in str(json.load(answer))
+
+
 def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], folder: Path) -> None:
     """Every command of the front page's tour, but for the two that take over a terminal."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -131,6 +146,7 @@ def test_it_answers_and_a_signal_ends_all_of_it(
         assert identity(printed)["id"] == "arena"
         assert fetched(printed, "The market data API answers at ", "/ready")
         assert_the_shown_way_leads_to_a_candle(printed)
+        assert_the_shown_login_opens_the_frontend(printed)
         assert_the_tour_works_as_pasted(printed, card_environment, tmp_path)
         running = " ".join(left_over(card_environment))
         assert all(
@@ -194,7 +210,7 @@ def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: 
     assert left_over(card_environment) == []
 
 
-@pytest.mark.parametrize("name", ["CARD_API_PORT", "MARKET_API_PORT"])
+@pytest.mark.parametrize("name", ["CARD_API_PORT", "MARKET_API_PORT", "MARKET_FRONTEND_PORT"])
 def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str], name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
