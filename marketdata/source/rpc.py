@@ -215,10 +215,10 @@ class Rpc:
         raise _TryAgain(about, min(float(after), 60.0) if after.isdecimal() else None)
 
     def _too_much(self, about: str, calls: Sequence[Call], suggested: int | None = None) -> Exception:
-        """Fewer blocks are asked for where the calls ask for a range of them, else fewer calls."""
-        if len(calls) > 1 and not any(_has_range(call) for call in calls):
-            return _SmallerBatches()
-        return RangeRefused(f"{self.name}: {self._shown(about)}", suggested)
+        """Fewer blocks are asked for where a call asks for a range of them, else fewer calls at once."""
+        if any(_has_range(call) for call in calls):
+            return RangeRefused(f"{self.name}: {self._shown(about)}", suggested)
+        return _SmallerBatches() if len(calls) > 1 else _TryAgain(about)
 
     def _shown(self, text: str) -> str:
         for secret in self._secrets:
@@ -227,7 +227,7 @@ class Rpc:
 
 
 def _has_range(call: Call) -> bool:
-    return any(isinstance(each, dict) and "fromBlock" in each for each in call.params)
+    return call.method == "eth_getLogs" and not any("blockHash" in filter for filter in call.params)
 
 
 def _is_answer(value: Any) -> bool:
