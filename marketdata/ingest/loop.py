@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from time import monotonic
 
-from marketdata.errors import AlreadyRunning, MarketError, ProviderError, Stopped, UsageError
+from marketdata.errors import AlreadyRunning, MarketError, ProviderError, StateError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.chain import Counts, Follower
 from marketdata.ingest.delivery import Delivery
@@ -161,14 +161,18 @@ class Ingestor:
         self._node.interrupt()
         self._reader.stop(_READER_S)
         if self._deliverer.stop(max(0.1, deadline - monotonic())):
-            with suppress(MarketError):
-                if not isinstance(self.error, AlreadyRunning):
-                    while monotonic() < deadline and self.delivery.step():
-                        pass
-                    self.delivery.cover()
+            if not isinstance(self.error, AlreadyRunning):
+                with suppress(MarketError):
+                    self._drain(deadline)
                     self._lease.release()
             self._api.close()
             self._delivery_outbox.close()
+
+    def _drain(self, deadline: float) -> None:
+        with suppress(StateError):
+            while monotonic() < deadline and self.delivery.step():
+                pass
+            self.delivery.cover()
 
     def _fail(self, error: MarketError) -> None:
         self.error = error
