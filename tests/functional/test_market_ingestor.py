@@ -395,10 +395,11 @@ def test_a_full_disk(market: Market) -> None:
         port = market.api.port
         market.api.kill()
         market.trade(10)
-        until(lambda: market.ingestor.said().count("does not answer") > 1, 30)
+        read = f" to {int(market.chain('eth_blockNumber'), 16)}: "
+        until(lambda: read in market.ingestor.said(), 30)
         disk.fill()
         market.api.start(port)
-        until(lambda: "known" in market.ingestor.said(), 30)
+        market.assert_complete()
         market.trade(10)
         disk.free()
         market.assert_complete(15)

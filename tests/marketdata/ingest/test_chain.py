@@ -7,6 +7,7 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -289,6 +290,18 @@ def test_a_pool_that_is_added_later_is_read_from_its_start(run: Run) -> None:
     run.restart()
     run.finish()
     assert set(run.api.ticks) == run.chain.ids()
+
+
+def test_a_pool_that_was_left_out_during_a_reorganisation_is_read_again(run: Run) -> None:
+    run.finish()
+    run.follower = Follower(run.chain, replace(FILE, pools=POOLS[:1]), Place(run.outbox))  # type: ignore[arg-type]
+    run.chain.reorganise(10)
+    run.finish()
+    assert set(run.api.ticks) != run.chain.ids()
+    run.restart()
+    run.finish()
+    assert set(run.api.ticks) == run.chain.ids()
+    assert run.api.covered == run.chain.covered()
 
 
 def test_another_chain_is_refused_once_blocks_were_forgotten(run: Run) -> None:
