@@ -11,6 +11,7 @@ from marketdata.api.request import Request
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import Application
 from marketdata.api.services import Services
+from marketdata.api.upgrade import live
 
 
 def description(_request: Request) -> Reply:
@@ -34,6 +35,8 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/symbols", symbols.list_symbols, "Every symbol", "Symbols", scope="read", revalidated=True),
     Route("GET", "/v1/coverage", symbols.show_coverage, "The indexed time ranges", "Coverage", scope="any",
           query="SymbolQuery", problems=(404,), revalidated=True),
+    Route("GET", "/v1/live", live, "Candles and ticks as they change (WebSocket)", scope="read", statuses=(101,),
+          problems=(426, 429)),
     # -- TradingView's charts --------------------------------------------------------------------------------------
     Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True),
     Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False),

@@ -38,6 +38,12 @@ class MethodNotAllowed(e.MarketError):
         self.allow = allow
 
 
+class UpgradeRequired(e.MarketError):
+    """The path is a WebSocket endpoint: the request must ask for version 13 of that protocol."""
+
+    code = "upgrade_required"
+
+
 class HeadersTooLarge(e.MarketError):
     """The header fields of the request are larger than the limit."""
 
@@ -70,6 +76,7 @@ STATUS: dict[type[e.MarketError], int] = {
     e.UnsupportedMediaType: 415,
     e.InvalidValue: 422,
     e.Saturated: 429,
+    UpgradeRequired: 426,
     HeadersTooLarge: 431,
     UnknownCoding: 501,
     e.DatabaseUnavailable: 503,
@@ -128,6 +135,8 @@ def problem(error: e.MarketError) -> Reply:
 def _headers(error: e.MarketError, status: int) -> Headers:
     if isinstance(error, MethodNotAllowed):
         return (("Allow", error.allow),)
+    if isinstance(error, UpgradeRequired):
+        return (("Sec-WebSocket-Version", "13"),)
     if status in (429, 503):
         return (("Retry-After", str(getattr(error, "retry_after", _RETRY_SECONDS))),)
     if isinstance(error, e.Unauthorized | e.InvalidRequest | e.Forbidden):

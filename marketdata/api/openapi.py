@@ -99,7 +99,7 @@ def _response(route: Route, status: int) -> dict[str, Any]:
         if status == 401:
             response["headers"] = {"WWW-Authenticate": {"required": True, "schema": {"type": "string"}}}
         return response
-    if status in (204, 304):
+    if status in (101, 204, 304):
         return {"description": phrase}
     content: dict[str, Any] = {kind.partition(";")[0]: {} for kind in route.produces if kind != JSON}
     if JSON in route.produces:

@@ -1,8 +1,9 @@
-"""The database monitor: a thread with a connection of its own that receives revocations of tokens, records which
-tokens were used, and knows whether the database answers.
+"""The database monitor: a thread with a connection of its own that receives changes of candles and revocations of
+tokens, records which tokens were used, and knows whether the database answers.
 
-A revocation is received when its transaction commits. Those missed while the connection was down are covered by
-emptying the token cache on every new connection; no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`.
+A notification is received when its transaction commits. Those missed while the connection was down are covered on every
+new connection: the token cache is emptied (no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`), and live
+connections are told that they may have missed changes.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from contextlib import closing
 from time import monotonic
 
 from marketdata.api.auth import Authenticator
+from marketdata.api.live.server import Live
 from marketdata.errors import MarketError
 from marketdata.store import tokens
+from marketdata.store.changes import Notifications
 from marketdata.store.pool import Connection, connect
-from marketdata.store.tokens import Revocations
 
 _log = logging.getLogger(__name__)
 
@@ -30,12 +32,15 @@ class RevocationListener:
     """``start`` once, ``stop`` any number of times. ``refresh`` is called with the connection at least every
     ``TURN_SECONDS``."""
 
-    def __init__(self, conninfo: str, authenticator: Authenticator, refresh: Callable[[Connection], None]) -> None:
+    def __init__(
+        self, conninfo: str, authenticator: Authenticator, live: Live, refresh: Callable[[Connection], None]
+    ) -> None:
         self._conninfo = conninfo
         self._authenticator = authenticator
+        self._live = live
         self._refresh = refresh
         self._stopping = threading.Event()
-        self._revocations: Revocations | None = None
+        self._notifications: Notifications | None = None
         self._thread: threading.Thread | None = None
         self.reason: str | None = "the database has not been queried yet"
         """Why the database is not usable; None while it answers."""
@@ -46,9 +51,9 @@ class RevocationListener:
 
     def stop(self, timeout: float = 5.0) -> None:
         self._stopping.set()
-        revocations = self._revocations
-        if revocations is not None:
-            revocations.wake()
+        notifications = self._notifications
+        if notifications is not None:
+            notifications.wake()
         if self._thread is not None:
             self._thread.join(timeout)
 
@@ -64,21 +69,27 @@ class RevocationListener:
             except Exception:
                 _log.exception("internal error in the database monitor")
                 self.reason = "internal error in the database monitor; see the log"
-            self._revocations = None
+            self._notifications = None
             self._stopping.wait(_RETRY_SECONDS)
 
     def _listen(self, connection: Connection) -> None:
-        with closing(Revocations(connection)) as revocations:
-            self._revocations = revocations
+        with closing(Notifications(connection)) as notifications:
+            self._notifications = notifications
             self._authenticator.forget()
-            note_at = monotonic() + NOTE_SECONDS
+            self._live.resync()
+            refresh_at, note_at = monotonic(), monotonic() + NOTE_SECONDS
             while not self._stopping.is_set():
-                self._refresh(connection)
+                if monotonic() >= refresh_at:
+                    self._refresh(connection)
+                    refresh_at = monotonic() + TURN_SECONDS
                 if self.reason is not None:
                     _log.info("the database answers")
                     self.reason = None
-                for identity in revocations.wait(TURN_SECONDS):
+                revoked, changes = notifications.wait(max(refresh_at - monotonic(), 0.0))
+                self._live.changed(changes)
+                for identity in revoked:
                     self._authenticator.forget(identity)
+                    self._live.revoked(identity)
                 if monotonic() >= note_at or self._stopping.is_set():
                     tokens.touch(connection, self._authenticator.take_used())
                     note_at = monotonic() + NOTE_SECONDS

@@ -13,6 +13,7 @@ from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.listener import Listener
+from marketdata.api.live.server import Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.response_cache import ResponseCache
@@ -50,7 +51,9 @@ class Service:
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
-        self._revocation_listener = RevocationListener(url, authenticator, self._served.refresh)
+        # Reads of the primary: a replica may lag behind the notification of a change.
+        self._live = Live(self._pool, self._served)
+        self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
             pool=self._pool,
             reads=self._reads,
@@ -58,6 +61,7 @@ class Service:
             authenticator=authenticator,
             revocation_listener=self._revocation_listener,
             ingestion=self._ingestion,
+            live=self._live,
             response_cache=ResponseCache(),
             counters=symbol_counters(self._reads),
             metrics=metrics,
@@ -81,6 +85,7 @@ class Service:
         try:
             self._find_version()
             self._ingestion.start()
+            self._live.start()
             self._revocation_listener.start()
             self._listener.start()
         except BaseException:
@@ -92,6 +97,7 @@ class Service:
         self._listener.stop(timeout)
         self._ingestion.stop(timeout)
         self._revocation_listener.stop(timeout)
+        self._live.stop(timeout)
         self._pool.close()
         self._reads.close()
 

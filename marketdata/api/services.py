@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
+from marketdata.api.live.server import Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
@@ -26,6 +27,7 @@ class Services:
     authenticator: Authenticator
     revocation_listener: RevocationListener
     ingestion: Ingestion
+    live: Live
     response_cache: ResponseCache
     counters: SymbolCounters
     metrics: Metrics

@@ -1,4 +1,4 @@
-"""Adapts waitress. No other module uses undocumented members of waitress.
+"""Adapts waitress. Only this module and ``waitress_tasks`` use undocumented members of waitress.
 
 waitress documents ``create_server`` and its options. The listener also needs its parser, tasks, connections and event
 loop, and subclasses what this module offers. A test compares the members used here with their signatures.
@@ -11,6 +11,7 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from operator import attrgetter
 from typing import Any
 
@@ -19,12 +20,11 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 from waitress.server import create_server
-from waitress.task import ErrorTask, WSGITask
 from waitress.utilities import BadRequest, Error
 
 from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.api.failures import WsgiApp
-from marketdata.api.response_head import ordinary_head
+from marketdata.api.waitress_tasks import Answer, ErrorAnswer
 
 Cause = Any
 """Why a request is refused: the argument of ``RequestParser.fail``, or ``(status, reason)`` of an error of waitress."""
@@ -47,6 +47,15 @@ class _StrictChunks(ChunkedReceiver):
 
 def _named(name: str, doc: str) -> Any:
     return property(attrgetter(name), lambda self, value: setattr(self, name, value), doc=doc)
+
+
+class HandOver(BaseException):
+    """Raised by the application instead of an answer: ``take`` is called with the connection's socket, in the loop's
+    thread. Not an Exception, so that nothing in between turns it into an answer."""
+
+    def __init__(self, take: Callable[[socket.socket], None]) -> None:
+        super().__init__()
+        self.take = take
 
 
 class RequestParser(HTTPRequestParser):
@@ -92,46 +101,6 @@ class RequestParser(HTTPRequestParser):
             self.body_rcv = _StrictChunks(self.body_rcv.getbuf())
 
 
-class _ErrorAnswer(ErrorTask):
-    def execute(self) -> None:
-        request: Any = self.request
-        connection: Any = self.channel
-        connection.lingers = True
-        self.status, self.response_headers, body = connection.refusal(request.cause)
-        self.set_close_on_finish()
-        self.content_length = len(body)
-        self.write(b"" if getattr(request, "command", "") == "HEAD" else body)
-
-
-class _Answer(WSGITask):
-    """Sends head and body in one call. Keeps the connection after an answer without a body (304), which needs no length
-    (RFC 9112, section 6.3), so that a client that polls with its entity tag need not connect again."""
-
-    def write(self, data: bytes) -> None:
-        if self.wrote_header or self.content_length is None or not self.has_body:
-            super().write(data)
-            return
-        head = self.build_response_header()
-        self.wrote_header = True
-        self.content_bytes_written += len(data)
-        connection: Any = self.channel
-        connection.write_now(head, data)
-
-    def build_response_header(self) -> bytes:
-        head: bytes | None = None
-        if not self.close_on_finish and not self._is_last():
-            head = ordinary_head(self.status, self.response_headers, self.start_time)
-        return head or super().build_response_header()  # slower: its checks take longer than serving a small answer
-
-    def set_close_on_finish(self) -> None:
-        if self.has_body or self._is_last():
-            super().set_close_on_finish()
-
-    def _is_last(self) -> bool:
-        request: Any = self.request
-        return bool(self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close")
-
-
 class _ServerOfConnection:
     """The server as one connection sees it. It wakes the loop only when needed: a wake-up costs both threads a switch
     of the GIL, more than the request itself."""
@@ -162,8 +131,8 @@ class Connection(HTTPChannel):
     waitress ``connected``, ``socket``, ``will_close`` (makes the loop close it), ``outbuf_lock`` (held while sending).
     """
 
-    task_class = _Answer
-    error_task_class = _ErrorAnswer
+    task_class = Answer
+    error_task_class = ErrorAnswer
     requests: list[Any]
     request: Any
     server: Any
@@ -237,7 +206,16 @@ class Connection(HTTPChannel):
         return self.new_request(options)
 
     def service(self) -> None:
-        self.run_in_worker()
+        try:
+            self.run_in_worker()
+        except HandOver as upgrade:  # it stays in the worker, so that the loop does not read any more
+            self.server.trigger.pull_trigger(partial(self._hand_over, upgrade.take))
+
+    def _hand_over(self, take: Callable[[socket.socket], None]) -> None:
+        """In the loop's thread. The connection of a client that has sent more already is closed: that would be lost."""
+        if self.connected and self.request is None and len(self.requests) == 1:
+            take(socket.socket(fileno=self.socket.dup().detach()))
+        self.handle_close()
 
     def readable(self) -> bool:
         return not self.is_in_worker and bool(super().readable())

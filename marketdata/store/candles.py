@@ -141,6 +141,12 @@ class Chart:
     def body(self) -> bytes:
         return b"%b%d}" % (self.head, self.state.as_of) if self.has_as_of else self.head
 
+    @property
+    def rows(self) -> list[bytes]:
+        """The text of each candle of format ``object``, in which only the brackets are outside of strings of digits."""
+        text = self.head[self.head.index(b"[") + 2 : self.head.rindex(b"]") - 1]
+        return [b"{%b}" % row for row in text.split(b"},{")] if text else []
+
 
 _LEVELS: dict[str, LiteralString] = {
     "1m": "60",

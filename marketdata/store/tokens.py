@@ -1,20 +1,16 @@
 """Tokens as rows of ``api_tokens``: create, list, revoke, rotate and find them. The token itself is never stored.
 
 The functions take an open connection and leave transactions to their caller. A revocation is notified on
-:data:`CHANNEL` with the token's id; listeners get it when the transaction commits.
+:data:`REVOKED` with the token's id; listeners get it when the transaction commits.
 """
 
 from __future__ import annotations
 
-import select
-import socket
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-import psycopg
 from psycopg import Connection
 from psycopg.rows import class_row
 
@@ -22,7 +18,7 @@ from marketdata import token
 from marketdata.errors import InvalidValue, NotFound
 from marketdata.store.pool import Pool
 
-CHANNEL = "market_token_revoked"
+REVOKED = "market_token_revoked"
 
 _COLUMNS = "id::text AS id, name, scope, hint, created_at, expires_at, revoked_at, last_used_at"
 
@@ -92,7 +88,7 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
                 f"there is no token with the id {identity[:80]!r}; the list of tokens shows their ids",
                 code="unknown_token",
             )
-        cursor.execute("SELECT pg_notify(%s, %s)", (CHANNEL, revoked.id))
+        cursor.execute("SELECT pg_notify(%s, %s)", (REVOKED, revoked.id))
     return revoked
 
 
@@ -124,6 +120,16 @@ def finder(pool: Pool) -> Callable[[bytes], ValidToken | None]:
     return find_on_pool
 
 
+def usable(conn: Connection[Any], identities: Collection[str]) -> set[str]:
+    """Those of the ids whose tokens are neither expired nor revoked."""
+    rows = conn.execute(
+        "SELECT id::text FROM api_tokens WHERE id::text = ANY(%s) AND revoked_at IS NULL "
+        "AND (expires_at IS NULL OR expires_at > now())",
+        (list(identities),),
+    )
+    return {identity for (identity,) in rows}
+
+
 def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
     """The SHA-256 of the token with this id, valid or not; None for an unknown id."""
     row = conn.execute("SELECT token_sha256 FROM api_tokens WHERE id::text = %s", (identity,)).fetchone()
@@ -133,36 +139,3 @@ def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
 def touch(conn: Connection[Any], identities: Sequence[str]) -> None:
     """Set ``last_used_at`` of these tokens to now."""
     conn.execute("UPDATE api_tokens SET last_used_at = now() WHERE id::text = ANY(%s)", (list(identities),))
-
-
-class Revocations:
-    """A connection that listens for revocations. Call ``wait`` in one thread, ``wake`` and ``close`` in any."""
-
-    def __init__(self, conn: Connection[Any]) -> None:
-        """``conn`` must be in autocommit mode; this object closes it."""
-        self._conn = conn
-        self._conn.execute(f"LISTEN {CHANNEL}")
-        self._wake_writer, self._wake_reader = socket.socketpair()
-
-    def wait(self, seconds: float) -> list[str]:
-        """Wait up to ``seconds``; returns the ids revoked since the last call. OSError when the connection is lost."""
-        try:
-            found = [each.payload for each in self._conn.notifies(timeout=0)]
-            if not found:
-                select.select([self._conn.fileno(), self._wake_reader.fileno()], [], [], seconds)
-                found = [each.payload for each in self._conn.notifies(timeout=0)]
-        except (psycopg.Error, ValueError) as error:
-            raise OSError("the connection that listens for revocations was lost") from error
-        return found
-
-    def wake(self) -> None:
-        """Make a running ``wait`` return."""
-        with suppress(OSError):
-            self._wake_writer.send(b".")
-
-    def close(self) -> None:
-        """May be called repeatedly."""
-        with suppress(psycopg.Error):
-            self._conn.close()
-        self._wake_writer.close()
-        self._wake_reader.close()

@@ -47,7 +47,7 @@ _PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
     "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
-    "retract", "restore", "block_time", "finalize", "instant", "ms", "vwap", "bucket_of", "bucket_end",
+    "retract", "restore", "block_time", "finalize", "changed", "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 

@@ -126,10 +126,17 @@ CREATE FUNCTION {finalize}(name text, block bigint, us bigint DEFAULT NULL) RETU
 SET search_path FROM CURRENT AS $$
 DECLARE
     stored_name text := {canonical}(name);
+    earlier timestamptz;
+    later timestamptz;
 BEGIN
     PERFORM {lock}(ARRAY[stored_name]);
+    SELECT final_until INTO earlier FROM {symbols} WHERE symbol = stored_name;
     UPDATE {symbols} SET
         finalized_block = block,
         final_until = greatest(nullif(final_until, 'infinity'), '-infinity', coalesce({instant}(us), {block_time}(stored_name, block)))
-    WHERE symbol = stored_name AND (finalized_block IS NULL OR finalized_block <= block);
+    WHERE symbol = stored_name AND (finalized_block IS NULL OR finalized_block <= block)
+    RETURNING final_until INTO later;
+    IF later <> earlier THEN
+        PERFORM {changed}(stored_name, least(earlier, later), greatest(earlier, later), 'final');
+    END IF;
 END $$;

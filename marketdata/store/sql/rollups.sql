@@ -19,6 +19,14 @@ CREATE FUNCTION {vwap}(quote numeric, volume numeric) RETURNS numeric LANGUAGE s
                THEN 1 ELSE 0 END)) END
 $$;
 
+-- Notifies the processes that push candles: ticks from "first" to "last" were stored or removed, or candles from there to there
+-- became final. The message names the table, symbol, range (microseconds since 1970) and kind; who gets it reads the rows.
+CREATE FUNCTION {changed}(symbol text, first timestamptz, last timestamptz, kind text) RETURNS void LANGUAGE sql AS $$
+    SELECT pg_notify('market_changes', concat_ws(' ', '{ticks}', symbol,
+        (extract(epoch FROM greatest(first, '1970-01-01Z')) * 1000000)::bigint,
+        (extract(epoch FROM least(last, '3000-01-01Z')) * 1000000)::bigint, kind))
+$$;
+
 CREATE FUNCTION {ticks_guard}() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER SET search_path FROM CURRENT AS $$
 BEGIN
     IF TG_OP IN ('UPDATE', 'TRUNCATE') THEN
@@ -111,6 +119,8 @@ BEGIN
         buy_volume = trim_scale(r.buy_volume + excluded.buy_volume),
         buy_quote  = trim_scale(r.buy_quote + excluded.buy_quote),
         max_block = greatest(r.max_block, excluded.max_block);
+    -- A range per day: one for all would make a late tick beside new ones a change of everything between.
+    PERFORM {changed}(symbol, min(ts), max(ts), 'stored') FROM new_rows GROUP BY symbol, date_bin('1 day', ts, '1970-01-01Z');
     RETURN NULL;
 END $$;
 
@@ -167,6 +177,7 @@ BEGIN
         ) b
         GROUP BY symbol, touched.bucket;
     END LOOP;
+    PERFORM {changed}(symbol, min(ts), max(ts), 'removed') FROM old_rows GROUP BY symbol, date_bin('1 day', ts, '1970-01-01Z');
     RETURN NULL;
 END $$;
 

@@ -1,0 +1,132 @@
+"""The WebSocket protocol (RFC 6455) of one server-side connection, without a socket.
+
+``wsproto`` parses what the client sends. Messages are encoded here, once for all clients that receive them.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import struct
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from wsproto.connection import Connection, ConnectionState, ConnectionType
+from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
+from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+
+from marketdata.api.failures import BadRequest, UpgradeRequired
+
+SUBPROTOCOL = "marketdata-live.v1"
+
+MESSAGE_CHARACTERS = 4096
+"""Longest message of a client; a subscription is about a hundred."""
+
+GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL = 1001, 1002, 1003, 1008, 1009, 1011
+
+_MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+
+
+def accepted(environ: Mapping[str, Any]) -> bytes:
+    """The response that accepts the handshake of a request. UpgradeRequired or BadRequest for an invalid one (RFC 6455,
+    section 4.2.1). No extension is accepted, so nothing is compressed: all clients share the encoded messages."""
+    if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
+        raise UpgradeRequired("this is a WebSocket endpoint: send Upgrade: websocket")
+    if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
+        raise UpgradeRequired("send Sec-WebSocket-Version: 13, the only supported version")
+    if environ["REQUEST_METHOD"] != "GET" or "upgrade" not in _listed(environ.get("HTTP_CONNECTION", "").lower()):
+        raise BadRequest("a WebSocket handshake is a GET request with Connection: Upgrade")
+    key = environ.get("HTTP_SEC_WEBSOCKET_KEY", "").strip()
+    if not _is_key(key):
+        raise BadRequest("Sec-WebSocket-Key must be 16 bytes in base64")
+    if SUBPROTOCOL not in _listed(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "")):
+        raise BadRequest(f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol")
+    accept = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        b"Sec-WebSocket-Accept: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (accept, SUBPROTOCOL.encode())
+    )
+
+
+def text_frame(text: bytes) -> bytes:
+    """A whole text message."""
+    size = len(text)
+    if size < 126:
+        return b"\x81%c%b" % (size, text)
+    return b"\x81" + (struct.pack("!BH", 126, size) if size < 1 << 16 else struct.pack("!BQ", 127, size)) + text
+
+
+PING = b"\x89\x00"
+
+
+class Violation(Exception):
+    """The client broke the protocol or a limit: close the connection with ``code`` and ``reason``."""
+
+    def __init__(self, code: int, reason: str) -> None:
+        super().__init__(reason)
+        self.code = code
+        self.reason = reason
+
+
+class Protocol:
+    """What one client sends, and the control frames that answer it."""
+
+    def __init__(self) -> None:
+        self._connection = Connection(ConnectionType.SERVER)
+        self._parts: list[str] = []
+        self._characters = 0
+        self.answers: list[bytes] = []
+        """Control frames to send: pongs, and the answer to a close frame."""
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether both sides have sent a close frame."""
+        return self._connection.state is ConnectionState.CLOSED
+
+    def received(self, data: bytes) -> Iterator[str]:
+        """The messages that are complete with ``data``; raises :class:`Violation`."""
+        try:
+            self._connection.receive_data(data)
+            for event in self._connection.events():
+                match event:
+                    case TextMessage():
+                        yield from self._text(event.data, is_last=event.message_finished)
+                    case BytesMessage():
+                        raise Violation(UNSUPPORTED, "send text messages")
+                    case Ping():
+                        self.answers.append(self._connection.send(event.response()))
+                    case CloseConnection() if not self.is_closed:
+                        self.answers.append(self._connection.send(event.response()))
+        except RemoteProtocolError as error:
+            hint = error.event_hint
+            code = int(hint.code) if isinstance(hint, CloseConnection) else PROTOCOL_ERROR
+            raise Violation(code, "the message violates the WebSocket protocol") from error
+
+    def close(self, code: int, reason: str) -> bytes:
+        """The close frame; empty when one was sent already."""
+        try:
+            return self._connection.send(CloseConnection(code, reason))
+        except LocalProtocolError:
+            return b""
+
+    def _text(self, part: str, *, is_last: bool) -> Iterator[str]:
+        self._parts.append(part)
+        self._characters += len(part)
+        if self._characters > MESSAGE_CHARACTERS:
+            raise Violation(TOO_BIG, f"a message has at most {MESSAGE_CHARACTERS} characters")
+        if is_last:
+            text = "".join(self._parts)
+            self._parts, self._characters = [], 0
+            yield text
+
+
+def _listed(field: str) -> list[str]:
+    return [each.strip() for each in field.split(",")]
+
+
+def _is_key(text: str) -> bool:
+    try:
+        return len(base64.b64decode(text, validate=True)) == 16
+    except (binascii.Error, ValueError):
+        return False
