@@ -1,0 +1,277 @@
+// The picture: the chart library with our candles. Its time axis gets local times, shifted by the zone, so that its days
+// begin where the zone's do.
+
+import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
+import * as decimals from './decimals.js';
+import { $ } from './dom.js';
+import { width } from './intervals.js';
+import { Corrections, Hatching } from './painting.js';
+import { palette } from './palette.js';
+import * as zones from './zones.js';
+
+const RIGHT_MARGIN = 6; // bars
+const VOLUME_TOP = 0.84; // of the height
+
+let chart = null;
+let series = null;
+let volume = null;
+let colours = null;
+let candles = null;
+let slots = [];
+let scale = 0; // places that prices are moved by, see decimals.js
+let volumeScale = 0;
+let places = 2;
+const hatching = new Hatching();
+const corrections = new Corrections();
+
+// `onRange` is called when other times come into sight, `onCrosshair` with a time, or null when the pointer has left.
+export function start({ onRange, onCrosshair }) {
+  colours = palette();
+  chart = createChart($('chart'), {
+    autoSize: true,
+    layout: { attributionLogo: true, fontSize: 12 },
+    crosshair: { mode: CrosshairMode.Normal },
+    rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72 },
+    timeScale: { rightOffset: RIGHT_MARGIN, minBarSpacing: 0.02, enableConflation: true, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
+    localization: { timeFormatter: timeLabel },
+    kineticScroll: { mouse: false, touch: true },
+  });
+  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), borderVisible: true });
+  volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
+  volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
+  series.attachPrimitive(hatching);
+  series.attachPrimitive(corrections);
+  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { if (range && candles) onRange(); });
+  chart.subscribeCrosshairMove(({ time, point }) => onCrosshair(time === undefined || !point ? null : fromAxis(time)));
+  recolour();
+}
+
+// -- times and prices ----------------------------------------------------------------------------------------------
+
+const toAxis = (time) => time / 1000 + candles.zone * 60;
+const fromAxis = (time) => (time - candles.zone * 60) * 1000;
+
+function tickMark(time, type) {
+  const { year, month, day, minute, second } = zones.parts(time * 1000, 0);
+  if (type === TickMarkType.Year) return year;
+  if (type === TickMarkType.Month) return month;
+  if (type === TickMarkType.DayOfMonth) return day;
+  return type === TickMarkType.Time ? minute : second;
+}
+
+function timeLabel(time) {
+  const { weekday, date, minute, second } = zones.parts(time * 1000, 0);
+  const length = width(candles.interval);
+  if (length >= 86_400_000) return `${weekday} ${date}`;
+  return `${weekday} ${date} ${length < 60_000 ? second : minute}`;
+}
+
+function priceFormat() {
+  return {
+    type: 'custom', base: 10 ** places,
+    formatter: (number) => decimals.price(number, places, scale),
+    // On the axis only as many places as tell the marks apart.
+    tickmarksFormatter: (numbers) => {
+      const gap = numbers.length > 1 ? Math.min(...numbers.slice(1).map((number, at) => Math.abs(number - numbers[at]))) : 0;
+      const needed = gap > 0 ? Math.min(Math.max(Math.ceil(-Math.log10(gap) + 0.05), places > 1 && !scale ? 2 : 0), places) : places;
+      return numbers.map((number) => decimals.price(number, needed, scale));
+    },
+  };
+}
+
+// -- data ----------------------------------------------------------------------------------------------------------
+
+const item = (row) => {
+  const isUp = decimals.scaled(row.c, scale) >= decimals.scaled(row.o, scale);
+  const made = {
+    time: toAxis(row.t),
+    open: decimals.scaled(row.o, scale), high: decimals.scaled(row.h, scale), low: decimals.scaled(row.l, scale), close: decimals.scaled(row.c, scale),
+  };
+  if (row.finalized) return made;
+  const colour = isUp ? colours.upOpen : colours.downOpen;
+  return { ...made, color: colour, borderColor: colour, wickColor: colour };
+};
+
+const bar = (row) => {
+  const isUp = Number(row.c) >= Number(row.o);
+  const colour = row.finalized ? (isUp ? colours.upVolume : colours.downVolume) : (isUp ? colours.upVolumeOpen : colours.downVolumeOpen);
+  return { time: toAxis(row.t), value: decimals.scaled(row.v, volumeScale), color: colour };
+};
+
+// Another view: the prices' format is chosen from its newest candle.
+export function open(given) {
+  candles = given;
+  corrections.clear();
+  const { last } = candles;
+  scale = last ? decimals.scaleOf(last.c) : 0;
+  volumeScale = last ? decimals.scaleOf([...candles.rows].sort((one, other) => Number(other.v) - Number(one.v))[0].v) : 0;
+  places = last ? decimals.placesFor(decimals.scaled(last.c, scale)) : 2;
+  series.applyOptions({ priceFormat: priceFormat() });
+  chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
+}
+
+// Draw everything that is known. What is in sight stays where it is.
+export function draw(from, until) {
+  const anchor = slots.length && chart.timeScale().getVisibleLogicalRange();
+  const anchorTime = anchor && slots[0] !== undefined ? slots[Math.min(Math.max(Math.round(anchor.from), 0), slots.length - 1)] : null;
+  const before = anchorTime === null ? 0 : index(anchorTime);
+  slots = candles.slots(from, until);
+  const known = new Map(candles.rows.map((row) => [row.t, row]));
+  const rows = slots.map((t) => known.get(t) ?? null);
+  series.setData(rows.map((row, at) => (row ? item(row) : { time: toAxis(slots[at]) })));
+  volume.setData(rows.filter(Boolean).map(bar));
+  if (anchorTime !== null) {
+    const moved = index(anchorTime) - before;
+    const range = { from: anchor.from + moved, to: anchor.to + moved };
+    const now = chart.timeScale().getVisibleLogicalRange();
+    if (!now || Math.abs(now.from - range.from) > 1e-6) chart.timeScale().setVisibleLogicalRange(range);
+  }
+}
+
+// Draw one changed bucket; false when that needs draw().
+export function drawOne({ t, after }) {
+  const last = slots.at(-1);
+  const isNew = last === undefined || t > last;
+  if (isNew) return false;
+  if (slots[index(t)] !== t) return false;
+  series.update(after ? item(after) : { time: toAxis(t) }, t < last);
+  volume.update(after ? bar(after) : { time: toAxis(t) }, t < last);
+  return true;
+}
+
+// Add empty buckets up to `open`.
+export function extend(opens) {
+  for (const t of opens) {
+    slots.push(t);
+    series.update({ time: toAxis(t) });
+    volume.update({ time: toAxis(t) });
+  }
+}
+
+export const lastSlot = () => slots.at(-1);
+
+export function forget() {
+  slots = [];
+  series.setData([]);
+  volume.setData([]);
+  hatching.set([], colours);
+}
+
+export const flash = (times) => corrections.add(times.map(index), colours.current);
+
+// The index of the slot of a time, or of the first one after it.
+function index(time) {
+  let [low, high] = [0, slots.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (slots[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+// -- what is in sight ----------------------------------------------------------------------------------------------
+
+// A place on the axis as a time, also beyond the candles, and the reverse.
+function timeAt(logical) {
+  const length = width(candles.interval);
+  const last = slots.length - 1;
+  if (last < 0) return 0;
+  if (logical < 0) return Math.round(slots[0] + logical * length);
+  if (logical > last) return Math.round(slots[last] + (logical - last) * length);
+  return slots[Math.round(logical)];
+}
+
+function placeOf(time) {
+  const length = width(candles.interval);
+  const last = slots.length - 1;
+  if (time <= slots[0]) return (time - slots[0]) / length;
+  if (time >= slots[last]) return last + (time - slots[last]) / length;
+  const at = index(time);
+  return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
+}
+
+// {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, and whether the newest
+// is in sight; null when nothing is.
+export function view() {
+  const range = chart.timeScale().getVisibleLogicalRange();
+  if (!range || !slots.length) return null;
+  const last = slots.length - 1;
+  return {
+    from: timeAt(range.from), to: timeAt(range.to), bars: Math.max(Math.round(range.to - range.from), 2),
+    left: range.from, right: last - range.to, isNewest: range.to >= last,
+  };
+}
+
+export function showNewest(bars) {
+  const last = slots.length - 1;
+  const margin = Math.min(RIGHT_MARGIN, bars / 4);
+  chart.timeScale().setVisibleLogicalRange({ from: last + margin - bars, to: last + margin });
+}
+
+export function show(from, to) {
+  chart.timeScale().setVisibleLogicalRange({ from: placeOf(from), to: placeOf(to) });
+}
+
+export function scrollBy(bars) {
+  const range = chart.timeScale().getVisibleLogicalRange();
+  if (range) chart.timeScale().setVisibleLogicalRange({ from: range.from + bars, to: range.to + bars });
+}
+
+export function zoom(factor) {
+  const range = chart.timeScale().getVisibleLogicalRange();
+  if (!range) return;
+  const right = Math.min(range.to, slots.length - 1 + RIGHT_MARGIN);
+  chart.timeScale().setVisibleLogicalRange({ from: right - (right - range.from) * factor, to: right });
+}
+
+// Put the crosshair on the candle `step` after that of `time`; its time.
+export function moveCrosshair(time, step) {
+  const { rows } = candles;
+  if (!rows.length) return null;
+  const at = time === null ? rows.length - 1 : candles.index(time) + step;
+  const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
+  const place = placeOf(row.t);
+  const range = chart.timeScale().getVisibleLogicalRange();
+  if (place < range.from + 1) scrollBy(place - range.from - 2);
+  if (place > range.to - 1) scrollBy(place - range.to + 2);
+  chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);
+  return row.t;
+}
+
+export const clearCrosshair = () => chart.clearCrosshairPosition();
+
+// -- appearance ----------------------------------------------------------------------------------------------------
+
+export function setLog(isLog) {
+  series.priceScale().applyOptions({ mode: isLog ? PriceScaleMode.Logarithmic : PriceScaleMode.Normal });
+}
+
+export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
+
+// Read the colours again; draw() has to follow where candles are shown.
+export function recolour() {
+  colours = palette();
+  chart.applyOptions({
+    layout: { background: { type: ColorType.Solid, color: colours.paper }, textColor: colours.soft, fontFamily: colours.sans },
+    grid: { vertLines: { color: colours.grid }, horzLines: { color: colours.grid } },
+    rightPriceScale: { borderColor: colours.rule },
+    timeScale: { borderColor: colours.rule },
+    crosshair: { vertLine: { color: colours.soft, labelBackgroundColor: colours.accent }, horzLine: { color: colours.soft, labelBackgroundColor: colours.accent } },
+  });
+  series.applyOptions({
+    upColor: colours.up, downColor: colours.down, borderUpColor: colours.up, borderDownColor: colours.down,
+    wickUpColor: colours.up, wickDownColor: colours.down, priceLineColor: colours.accent,
+  });
+}
+
+// Paint the gaps of the coverage, [{from, to, isFailed}] in ms.
+export function paintGaps(gaps) {
+  if (!candles || !slots.length) return;
+  hatching.set(gaps.map(({ from, to, isFailed }) => ({
+    from: from === -Infinity ? -1e7 : placeOf(from), to: placeOf(to), isFailed, label: isFailed ? 'indexing failed' : 'not indexed',
+  })), colours);
+}
+
+export const picture = () => chart.takeScreenshot(true);
+export const theColours = () => colours;

@@ -1,0 +1,53 @@
+// Which times the ingestor has read. What it has not is hatched, so that it does not look like a time without trades.
+
+import * as api from './api.js';
+import * as chart from './chart.js';
+import { now, state, subscribe, update } from './state.js';
+
+const EVERY_MS = 10_000;
+const LATE_MS = 60_000; // less than this after the newest indexed time, nothing is late
+const KNOWN = new Set(['indexed', 'no_trades']);
+
+export function start() {
+  setInterval(() => { if (!document.hidden && state.symbol) read(); }, EVERY_MS);
+  subscribe((changed) => { if (changed.has('coverage')) paint(); });
+}
+
+export async function read() {
+  const { symbol } = state;
+  try {
+    const ranges = await api.coverage(symbol);
+    if (symbol === state.symbol) update({ coverage: ranges });
+  } catch (failure) {
+    if (failure instanceof api.LoggedOut) update({ loggedOut: true });
+    else if (symbol === state.symbol && failure instanceof api.Refusal) update({ coverage: [] });
+    // An API that does not answer is shown by the state of the connection.
+  }
+}
+
+// Milliseconds since the newest indexed time; null when nothing was ever recorded.
+export function lag() {
+  const ends = state.coverage.filter((range) => KNOWN.has(range.state)).map((range) => range.to);
+  return ends.length ? now() - Math.max(...ends) : null;
+}
+
+export const isLate = () => (lag() ?? 0) > LATE_MS;
+
+export function paint() {
+  chart.paintGaps(gaps(state.coverage, now()));
+}
+
+// Nothing recorded at all says nothing: such a symbol is written by a program that records none.
+function gaps(ranges, until) {
+  if (!ranges.length) return [];
+  const found = [];
+  let end = -Infinity;
+  for (const { from, to, state: kind } of ranges) {
+    if (from > end) found.push({ from: end, to: from, isFailed: false });
+    if (!KNOWN.has(kind)) found.push({ from, to, isFailed: true });
+    end = to;
+  }
+  const start = Math.max(end, state.newest ?? 0);
+  if (until - end > LATE_MS && until > start) found.push({ from: start, to: until, isFailed: false });
+  return found;
+}

@@ -1,0 +1,66 @@
+// Amounts are exact decimal strings. They are shown by their digits; only the picture needs numbers, and only to the
+// precision of a pixel.
+
+const GROUP = '\u202f'; // narrow no-break space
+const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
+const SIGNIFICANT = 7;
+
+const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
+
+// [head, tail] of a decimal: together they are every digit of it. The head has the digits that matter first.
+export function split(decimal) {
+  const [whole, fraction = ''] = decimal.split('.');
+  const zeros = whole === '0' ? /^0*/.exec(fraction)[0].length : -whole.length;
+  const shown = Math.max(zeros + SIGNIFICANT, 2);
+  if (fraction.length <= shown) return [grouped(whole) + (fraction && `.${fraction}`), ''];
+  return [`${grouped(whole)}.${fraction.slice(0, shown)}`, fraction.slice(shown)];
+}
+
+// How many places the decimal point moves so that prices near `decimal` are numbers near 1: the chart library computes
+// with numbers of that size without loss that could be seen.
+export function scaleOf(decimal) {
+  const power = Math.floor(Math.log10(Number(decimal)));
+  return power >= -3 && power <= 7 ? 0 : -power;
+}
+
+export const scaled = (decimal, places) => Number(places ? `${decimal}e${places}` : decimal);
+
+// Decimal places that show SIGNIFICANT - 1 digits of a number.
+export function placesFor(number) {
+  if (!(number > 0)) return 2;
+  return Math.min(Math.max(SIGNIFICANT - 2 - Math.floor(Math.log10(number)), 0), 12);
+}
+
+// A number of the picture as a price: `2 503.20`, `0.0₁₇1234` (seventeen zeros follow the point), `1.5e18`.
+export function price(number, places, scale) {
+  const fixed = Math.abs(number).toFixed(places);
+  const sign = number < 0 && Number(fixed) ? '−' : '';
+  if (!scale) {
+    const [whole, fraction] = fixed.split('.');
+    return `${sign}${grouped(whole)}${fraction ? `.${fraction}` : ''}`;
+  }
+  if (scale < 0) return `${sign}${fixed}e${-scale}`;
+  if (!Number(fixed)) return '0';
+  const [whole, fraction = ''] = fixed.split('.');
+  const digits = (whole + fraction).replace(/^0+/, '');
+  const zeros = scale + places - digits.length;
+  return `${sign}0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
+}
+
+// `+0.27 %`; the change from one decimal to another.
+export function change(from, to) {
+  const percent = (Number(to) / Number(from) - 1) * 100;
+  if (!Number.isFinite(percent)) return '';
+  const fixed = Math.abs(percent) >= 1000 ? percent.toPrecision(3) : percent.toFixed(2);
+  return `${fixed.replace('-', '−').replace(/^(?=\d)/, '+').replace(/^[+−](?=0\.00$)/, '')} %`;
+}
+
+// `1.2 M`: a volume on its axis.
+export function short(number) {
+  if (number === 0) return '0';
+  for (const [size, unit] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'K']]) {
+    if (number >= 1e15) return number.toExponential(1).replace('+', '');
+    if (number >= size) return `${Number((number / size).toPrecision(3))} ${unit}`;
+  }
+  return number < 1e-4 ? number.toExponential(1) : String(Number(number.toPrecision(3)));
+}

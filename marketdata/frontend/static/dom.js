@@ -1,0 +1,26 @@
+// Elements, made without markup: a text is never read as HTML.
+
+export const $ = (id) => document.getElementById(id);
+
+// element('button', { class: 'icon', onclick: f }, 'text', otherElement)
+export function element(name, attributes = {}, ...children) {
+  const made = document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) {
+    if (key.startsWith('on')) made.addEventListener(key.slice(2), value);
+    else if (value === true) made.setAttribute(key, '');
+    else if (value !== false && value !== null && value !== undefined) made.setAttribute(key, value);
+  }
+  made.append(...children.filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+export function button(label, onclick, attributes = {}) {
+  return element('button', { type: 'button', onclick, ...attributes }, label);
+}
+
+// Offer `content` as a file.
+export function download(name, content) {
+  const link = element('a', { href: URL.createObjectURL(content), download: name });
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(link.href), 10_000);
+}

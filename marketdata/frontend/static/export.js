@@ -1,0 +1,54 @@
+// The candles in sight as CSV, with the API's own digits, and the chart as a picture.
+
+import * as chart from './chart.js';
+import * as decimals from './decimals.js';
+import { download } from './dom.js';
+import * as feed from './feed.js';
+import { finality } from './legend.js';
+import { state } from './state.js';
+import * as zones from './zones.js';
+
+const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
+const HEAD = 56; // pixels above the chart, for the title
+const FOOT = 28;
+
+export function csv() {
+  const view = chart.view();
+  const rows = feed.candles()?.rows.filter(({ t }) => view && t >= view.from && t <= view.to) ?? [];
+  if (!rows.length) return;
+  const lines = [COLUMNS, ...rows.map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
+  download(`${name(rows)}.csv`, new Blob([`${lines.join('\r\n')}\r\n`], { type: 'text/csv' }));
+}
+
+export function png() {
+  const rows = feed.candles()?.rows;
+  if (!rows?.length) return;
+  framed(chart.picture()).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
+}
+
+const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${state.interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
+
+// The chart with its symbol, newest candle and origin, so that the picture says what it shows.
+function framed(picture) {
+  const ratio = devicePixelRatio || 1;
+  const colours = chart.theColours();
+  const canvas = document.createElement('canvas');
+  canvas.width = picture.width;
+  canvas.height = picture.height + (HEAD + FOOT) * ratio;
+  const context = canvas.getContext('2d');
+  context.fillStyle = colours.paper;
+  context.fillRect(0, 0, canvas.width, canvas.height);
+  context.drawImage(picture, 0, HEAD * ratio);
+  const write = (text, x, y, size, colour) => {
+    context.font = `${size * ratio}px ${colours.sans}`;
+    context.fillStyle = colour;
+    context.fillText(text, x * ratio, y * ratio);
+  };
+  const { last } = feed.candles();
+  const { date, minute } = zones.parts(last.t, state.zone);
+  write(`${state.symbol} · ${state.interval} · ${zones.label(state.zone)}`, 12, 22, 15, colours.ink);
+  const amounts = ['o', 'h', 'l', 'c', 'v'].map((each) => `${each.toUpperCase()} ${decimals.split(last[each])[0]}`).join('   ');
+  write(`${date} ${minute}   ${amounts}   n ${last.n}   ${decimals.change(last.o, last.c)}   ${finality(last)}`, 12, 44, 12, colours.soft);
+  write('Charts: TradingView Lightweight Charts™, Apache License 2.0 · tradingview.com', 12, canvas.height / ratio - 10, 11, colours.soft);
+  return canvas;
+}

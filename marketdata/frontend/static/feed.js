@@ -1,0 +1,222 @@
+// What is shown and how it stays up to date: reads the candles of a view, more of them before they come into sight, and
+// takes the live ones.
+
+import * as api from './api.js';
+import { Candles } from './candles.js';
+import * as chart from './chart.js';
+import { bucketOpen, nextOpen, width } from './intervals.js';
+import * as live from './live.js';
+import { now, state, update } from './state.js';
+import * as zones from './zones.js';
+
+const FIRST = 600; // candles that are read at first
+const PAGE = 1000; // and when more are needed, at least
+const LARGEST = 10_000; // a limit of the API
+const MOST = 50_000; // candles that are kept
+const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
+
+let shown = null; // {candles, abort, range, tags}
+const listeners = [];
+export const onCandles = (listener) => listeners.push(listener);
+const tell = () => listeners.forEach((listener) => listener());
+
+export const candles = () => shown?.candles ?? null;
+
+// Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`.
+// True when it was shown; state.failure says why it was not.
+export async function open({ bars, from = null, to = null }) {
+  shown?.abort.abort();
+  const mine = { candles: new Candles(state.interval, state.zone), abort: new AbortController(), range: { from, to }, busy: {}, tags: new Map() };
+  shown = mine;
+  live.follow([]);
+  update({ loading: true, failure: null });
+  try {
+    const query = from === null ? { limit: Math.min(Math.max(FIRST, Math.ceil(bars * 1.5)), LARGEST) } : around(from, to);
+    const { content } = await read(mine, query);
+    if (shown !== mine) return false;
+    fillFirst(mine, content, from);
+    chart.forget();
+    chart.open(mine.candles);
+    draw();
+    if (from === null) chart.showNewest(bars);
+    else chart.show(from, to);
+    update({ loading: false });
+    tell();
+    live.follow(subscriptions());
+    return true;
+  } catch (failure) {
+    if (shown === mine && failure.name !== 'AbortError') fail(failure);
+    return false;
+  }
+}
+
+function around(from, to) {
+  const pad = Math.ceil((to - from) / 2);
+  return { startTime: Math.max(from - pad, 0), endTime: to + pad, limit: LARGEST };
+}
+
+function fillFirst(mine, content, from) {
+  mine.candles.rows = content.candles;
+  mine.candles.hasOlder = from !== null || content.more;
+  mine.candles.hasNewer = from !== null && (content.more || mine.range.to + (mine.range.to - from) / 2 < now());
+}
+
+async function read(mine, query, options = {}) {
+  const path = api.chartPath({ symbol: state.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
+  const answer = await api.request(path, { signal: mine.abort.signal, ...options });
+  if (answer.content) update({ clockOffset: answer.content.as_of - Date.now() });
+  return answer;
+}
+
+export function fail(failure) {
+  if (failure instanceof api.LoggedOut) update({ loading: false, loggedOut: true });
+  else update({ loading: false, failure });
+}
+
+const subscriptions = () => {
+  const { interval, zone, hasNewer, last } = shown.candles;
+  const ticks = { symbol: state.symbol, interval: 'ticks' };
+  // Without candles there is nothing to be late for; with older ones in sight, newer ones are read when they are needed.
+  const following = { symbol: state.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
+  return hasNewer ? [ticks] : [following, ticks];
+};
+
+function draw() {
+  const { candles: { interval, zone, hasNewer }, range } = shown;
+  const until = hasNewer ? shown.candles.last?.t ?? range.to : bucketOpen(now(), interval, zone);
+  chart.draw(shown.candles.first?.t ?? range.from ?? until - 100 * width(interval), until);
+}
+
+export function redraw() {
+  if (shown && !state.loading) draw();
+}
+
+// -- more of the past and of what follows ------------------------------------------------------------------------------
+
+// Called when other times are in sight: read what will be needed, before it is.
+export function prefetch(view) {
+  if (!shown || state.loading) return;
+  const ahead = Math.max(view.bars * 1.5, 300);
+  if (view.left < ahead && shown.candles.hasOlder) more('older', view);
+  if (view.right < ahead && shown.candles.hasNewer) more('newer', view);
+}
+
+async function more(side, view) {
+  const mine = shown;
+  if (mine.busy[side] || !mine.candles.last) return;
+  mine.busy[side] = true;
+  try {
+    const known = mine.candles;
+    // The more there is, the more is added at once: each addition draws everything.
+    const limit = Math.round(Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), LARGEST));
+    const { content } = await read(mine, side === 'older' ? { endTime: known.first.t - 1, limit } : { startTime: known.last.t + 1, limit });
+    if (mine !== shown) return;
+    if (side === 'older') takeOlder(known, content);
+    else takeNewer(known, content);
+    draw();
+    tell();
+    if (!known.hasNewer) live.follow(subscriptions());
+  } catch (failure) {
+    if (failure instanceof api.LoggedOut) fail(failure);
+    // Otherwise it is tried again at the next movement; the state of the connection is shown anyway.
+  } finally {
+    mine.busy[side] = false;
+    const next = mine === shown && chart.view();
+    if (next && next.left !== view.left) prefetch(next);
+  }
+}
+
+function takeOlder(known, content) {
+  known.prepend(content.candles);
+  known.hasOlder = content.more;
+  known.trim(MOST, 'newest');
+  if (known.hasNewer) live.follow(subscriptions());
+}
+
+function takeNewer(known, content) {
+  known.append(content.candles);
+  known.hasNewer = content.more;
+  known.trim(MOST, 'oldest');
+}
+
+// -- live --------------------------------------------------------------------------------------------------------------
+
+let waiting = new Map(); // the newest state of each changed candle, by t
+
+// A message of the WebSocket about candles. They are drawn together, once a frame.
+export function take(message) {
+  if (!shown || message.symbol !== state.symbol || message.interval !== shown.candles.interval) return;
+  if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
+  if (message.type === 'error') {
+    if (message.code === 'missed') revalidate();
+    return;
+  }
+  if (message.type !== 'candle') return;
+  if (!waiting.size) requestFrame();
+  waiting.set(message.candle.t, message.candle);
+}
+
+// A hidden tab has no frames; its candles still have to be taken.
+const requestFrame = () => (document.hidden ? setTimeout(takeWaiting, 200) : requestAnimationFrame(takeWaiting));
+
+function takeWaiting() {
+  const rows = [...waiting.values()].sort((one, other) => one.t - other.t);
+  waiting = new Map();
+  const known = shown.candles;
+  if (state.loading) return;
+  const first = known.first?.t ?? Infinity;
+  apply(rows.filter(({ t }) => t >= first || !known.hasOlder).filter(({ t }) => !known.hasNewer || t <= known.last.t).map((row) => known.put(row)).filter(Boolean));
+}
+
+function apply(changes) {
+  if (!changes.length) return;
+  if (changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
+  chart.flash(changes.filter((change) => change.isCorrection).map(({ t }) => t));
+  tell();
+}
+
+// Empty buckets appear as time passes.
+export function passTime() {
+  const last = chart.lastSlot();
+  if (!shown || state.loading || shown.candles.hasNewer || last === undefined) return;
+  const { interval, zone } = shown.candles;
+  const opens = [];
+  for (let open = nextOpen(last, interval, zone); open <= now() && opens.length < 100; open = nextOpen(open, interval, zone)) opens.push(open);
+  if (opens.length) chart.extend(opens);
+}
+
+// After a connection was lost: `since` brings what follows the last candle, and what is older is asked for again.
+export function resume() {
+  live.resume(shown?.candles.last?.t ?? null);
+  if (state.failure) reopen();
+  else revalidate();
+}
+
+export const reopen = () => {
+  const view = chart.view();
+  const { range: { from, to } } = shown;
+  return open(view && !view.isNewest ? view : { bars: view?.bars ?? 160, from, to });
+};
+
+// Ask for the known candles again, with the tag of the last time: 304 where nothing changed.
+async function revalidate() {
+  const mine = shown;
+  if (!mine || mine.busy.revalidation || state.loading || !mine.candles.last) return;
+  mine.busy.revalidation = true;
+  try {
+    // The newest first, as they are the likeliest in sight.
+    for (let end = mine.candles.last.t; mine === shown && end >= mine.candles.first.t;) {
+      const start = mine.candles.rows[Math.max(mine.candles.index(end) - LARGEST + 1, 0)].t;
+      const key = `${start} ${end}`;
+      const { content, tag } = await read(mine, { startTime: start, endTime: end, limit: LARGEST }, { tag: mine.tags.get(key) });
+      if (mine !== shown) return;
+      mine.tags.set(key, tag);
+      if (content && !content.more) apply(mine.candles.replace(start, end, content.candles));
+      end = start - 1;
+    }
+  } catch (failure) {
+    if (failure instanceof api.LoggedOut) fail(failure);
+  } finally {
+    mine.busy.revalidation = false;
+  }
+}

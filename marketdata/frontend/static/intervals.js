@@ -1,0 +1,54 @@
+// Intervals of candles and their buckets; the rules are those of the API (marketdata/interval.py). Times are in
+// milliseconds since 1970, the shift of a time zone in minutes.
+
+const SECOND = 1000;
+const DAY = 86_400 * SECOND;
+const ORIGIN = -360 * DAY; // Monday, 1969-01-06
+const DAYS_OF_MONTH = 30;
+
+// Seconds of each interval; null for a month, whose length varies.
+export const WIDTHS = new Map(Object.entries({
+  '1s': 1, '1m': 60, '3m': 180, '5m': 300, '15m': 900, '30m': 1800, '1h': 3600, '2h': 7200, '4h': 14_400,
+  '6h': 21_600, '8h': 28_800, '12h': 43_200, '1d': 86_400, '3d': 259_200, '1w': 604_800, '1M': null,
+}));
+
+const UNITS = { s: 'second', m: 'minute', h: 'hour', d: 'day', w: 'week', M: 'month' };
+
+// `15 minutes`
+export function inWords(interval) {
+  const count = parseInt(interval, 10);
+  return `${count} ${UNITS[interval.at(-1)]}${count === 1 ? '' : 's'}`;
+}
+
+// Milliseconds, about 30 days for a month.
+export const width = (interval) => (WIDTHS.get(interval) ?? DAYS_OF_MONTH * 86_400) * SECOND;
+
+export function bucketOpen(time, interval, shift) {
+  const ahead = shift * 60 * SECOND;
+  if (WIDTHS.get(interval) === null) {
+    const local = new Date(time + ahead);
+    return Date.UTC(local.getUTCFullYear(), local.getUTCMonth()) - ahead;
+  }
+  const length = width(interval);
+  return time - ((((time + ahead - ORIGIN) % length) + length) % length);
+}
+
+// The opening time of the bucket after the one that opens at `open`.
+export function nextOpen(open, interval, shift) {
+  if (WIDTHS.get(interval) === null) return bucketOpen(open + 31 * DAY, interval, shift);
+  return open + width(interval);
+}
+
+// What typed keys can mean, the best first: `5` is five minutes, `60` an hour, as in TradingView; `1h`, `D` and `1M`
+// are themselves. A unit may be written in either case, except m (minute) and M (month).
+export function matching(typed) {
+  const found = /^(\d*)\s*([a-zA-Z]?)$/.exec(typed.trim());
+  if (!found || !typed.trim()) return [];
+  const [, digits, letter] = found;
+  const unit = letter === 'M' ? 'M' : letter.toLowerCase();
+  const seconds = Number(digits || 1) * ({ '': 60, s: 1, m: 60, h: 3600, d: 86_400, w: 604_800 }[unit] ?? NaN);
+  const all = [...WIDTHS.keys()];
+  const exact = all.filter((each) => (unit === 'M' ? each === `${digits || 1}M` : WIDTHS.get(each) === seconds));
+  const alike = all.filter((each) => each.startsWith(digits) && (!unit || each.endsWith(unit)));
+  return [...new Set([...exact, ...alike])];
+}

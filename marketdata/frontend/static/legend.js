@@ -1,0 +1,54 @@
+// The candle under the crosshair, else the newest, in the API's own digits.
+
+import * as decimals from './decimals.js';
+import { $, element } from './dom.js';
+import * as feed from './feed.js';
+import { width } from './intervals.js';
+import * as zones from './zones.js';
+
+let pointed = null; // the time under the crosshair
+let isAsked = false; // whether the next change is announced
+
+export const time = () => pointed;
+
+export function point(at, { announce = false } = {}) {
+  pointed = at;
+  isAsked = announce;
+  draw();
+}
+
+export function draw() {
+  const known = feed.candles();
+  const row = known && (pointed === null ? known.last : known.at(pointed));
+  $('legend').hidden = !known?.rows.length;
+  if (!known?.rows.length) return;
+  $('legend-time').textContent = moment(pointed ?? row.t, known);
+  if (!row) {
+    $('legend-values').replaceChildren(element('span', { class: 'quiet' }, 'no trades'));
+    $('legend').className = '';
+    return;
+  }
+  const isUp = Number(row.c) >= Number(row.o);
+  $('legend').className = isUp ? 'up' : 'down';
+  const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
+  $('legend-values').replaceChildren(...amounts, count(row.n),
+    element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)));
+  if (isAsked) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
+}
+
+export const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');
+
+function amount(name, decimal) {
+  const [head, tail] = decimals.split(decimal);
+  return element('span', { class: 'amount' }, element('b', {}, name), element('span', { class: 'digits', title: tail ? decimal : null }, head,
+    tail && element('span', { class: 'tail' }, tail)));
+}
+
+const count = (number) => element('span', { class: 'amount' }, element('b', {}, 'n'), element('span', { class: 'digits' }, String(number)));
+
+function moment(at, { interval, zone }) {
+  const { weekday, date, minute, second } = zones.parts(at, zone);
+  const length = width(interval);
+  if (length >= 86_400_000) return `${weekday} ${date}`;
+  return `${date} ${length < 60_000 ? second : minute}`;
+}

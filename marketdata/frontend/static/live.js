@@ -1,0 +1,60 @@
+// The WebSocket /api/v1/live: candles of what is shown, and ticks of its symbol. It connects again by itself.
+
+const RETRY_MS = [500, 1000, 2000, 4000, 8000];
+// The service pings less often; a connection that carries nothing for this long while messages are due is noticed by TCP.
+let socket = null;
+let failures = 0;
+let timer = 0;
+let wanted = []; // the subscriptions
+let handlers = {};
+
+// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(): after each connect
+export function start(given) {
+  handlers = given;
+  addEventListener('online', retry);
+  connect();
+}
+
+function connect() {
+  clearTimeout(timer);
+  const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
+  const made = new WebSocket(`${scheme}://${location.host}/api/v1/live`, 'marketdata-live.v1');
+  socket = made;
+  made.onopen = () => {
+    failures = 0;
+    handlers.onState('open', 0);
+    handlers.onOpen();
+  };
+  made.onmessage = (message) => handlers.onMessage(JSON.parse(message.data));
+  made.onclose = () => {
+    if (made !== socket) return;
+    const wait = RETRY_MS[Math.min(failures, RETRY_MS.length - 1)];
+    failures += 1;
+    handlers.onState('offline', Date.now() + wait);
+    timer = setTimeout(connect, wait);
+  };
+}
+
+// Try now instead of at the end of the wait.
+export function retry() {
+  if (socket && socket.readyState > WebSocket.OPEN) connect();
+}
+
+const send = (op, subscription) => {
+  if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ op, ...subscription }));
+};
+
+// Receive these [{symbol, interval, timeZone?, since?}] and no others.
+export function follow(subscriptions) {
+  const key = ({ symbol, interval, timeZone }) => JSON.stringify([symbol, interval, timeZone]);
+  const kept = new Set(subscriptions.map(key));
+  const had = new Set(wanted.map(key));
+  for (const { since, ...each } of wanted) if (!kept.has(key(each))) send('unsubscribe', each);
+  for (const each of subscriptions) if (!had.has(key(each))) send('subscribe', each);
+  wanted = subscriptions;
+}
+
+// Subscribe again after a connect; `since` says from which time on candles are sent at once.
+export function resume(since) {
+  for (const each of wanted) send('subscribe', each.interval === 'ticks' || since === null ? each : { ...each, since });
+}

@@ -1,0 +1,69 @@
+// A login that expired is asked for again on top of the view. A browser that has the page's own prompt for it may show
+// that first.
+
+import * as api from './api.js';
+import { $, button, element } from './dom.js';
+import { state, subscribe, update } from './state.js';
+
+let onLogin = () => {};
+
+export function start(given) {
+  ({ onLogin } = given);
+  $('login').addEventListener('cancel', (event) => event.preventDefault());
+  subscribe((changed) => { if (changed.has('loggedOut')) draw(); });
+}
+
+// Ask whether the login still holds: a WebSocket that closed does not say why.
+export async function check() {
+  try {
+    const { user, auth } = await api.whoami();
+    update({ user, auth });
+  } catch (failure) {
+    if (failure instanceof api.LoggedOut) update({ loggedOut: true });
+  }
+}
+
+function draw() {
+  const dialog = $('login');
+  if (!state.loggedOut) {
+    dialog.close();
+    return;
+  }
+  const name = element('input', { id: 'login-name', autocomplete: 'username', required: true, value: state.user ?? '' });
+  const password = element('input', { id: 'login-password', type: 'password', autocomplete: 'current-password', required: true });
+  const fault = element('p', { class: 'fault', role: 'alert' });
+  const submit = element('button', { class: 'primary' }, 'Log in');
+  const form = element('form', {
+    async onsubmit(event) {
+      event.preventDefault();
+      submit.disabled = true;
+      fault.textContent = await tried(name.value, password.value);
+      submit.disabled = false;
+      if (!fault.textContent) update({ loggedOut: false });
+      else password.select();
+      if (!state.loggedOut) onLogin();
+    },
+  }, element('h2', { id: 'login-title' }, 'Log in again'), element('p', { class: 'quiet' }, 'The login has expired. The chart stays as it is.'),
+  element('label', { for: 'login-name' }, 'User'), name, element('label', { for: 'login-password' }, 'Password'), password, fault,
+  element('div', { class: 'actions' }, submit, button('Reload the page', () => location.reload())));
+  dialog.replaceChildren(form);
+  if (!dialog.open) dialog.showModal();
+  (state.user ? password : name).focus();
+}
+
+// What is wrong with these; an empty text when they are right. The browser keeps the credentials that such a request was
+// given, and sends them with all that follow.
+function tried(name, password) {
+  return new Promise((resolve) => {
+    const request = new XMLHttpRequest();
+    request.open('GET', '/whoami', true, name, password);
+    request.onload = () => {
+      if (request.status === 200) return resolve('');
+      if (request.status === 401) return resolve('Wrong user name or password.');
+      if (request.status === 429) return resolve(`Too many tries. Wait ${request.getResponseHeader('Retry-After') ?? 'some'} s.`);
+      return resolve('The service cannot check the login now.');
+    };
+    request.onerror = () => resolve('The service does not answer.');
+    request.send();
+  });
+}

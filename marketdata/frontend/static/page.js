@@ -1,0 +1,168 @@
+// The start of the page, and what a choice does.
+
+import * as address from './address.js';
+import * as api from './api.js';
+import * as chart from './chart.js';
+import * as coverage from './coverage.js';
+import { $ } from './dom.js';
+import * as exporting from './export.js';
+import * as feed from './feed.js';
+import * as keyboard from './keyboard.js';
+import * as legend from './legend.js';
+import * as live from './live.js';
+import * as login from './login.js';
+import { remember, state, update } from './state.js';
+import * as status from './status.js';
+import * as toolbar from './toolbar.js';
+import * as trades from './trades.js';
+import * as zones from './zones.js';
+
+const ADDRESS_MS = 250; // after a movement
+
+let addressTimer = 0;
+let range = { bars: address.BARS, from: null, to: null }; // what the address says of it
+
+function start() {
+  chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
+  for (const part of [status, coverage, trades]) part.start();
+  toolbar.start({ onSymbol: setSymbol, onInterval: chooseInterval, onZone: setZone, onLog: toggleLog, onNewest: newest });
+  keyboard.start({
+    newest, reset, log: toggleLog, trades: trades.toggle, csv: exporting.csv, png: exporting.png, zoom: chart.zoom, leave,
+    move: (step) => chart.scrollBy(step * Math.max(Math.round((chart.view()?.bars ?? 0) / 20), 1)),
+    read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
+  });
+  login.start({ onLogin: again });
+  feed.onCandles(() => { legend.draw(); coverage.paint(); moved(); });
+  document.addEventListener('show-newest', reset);
+  addEventListener('popstate', openAddress);
+  setInterval(feed.passTime, 1000);
+  openAddress();
+}
+
+// -- the view and its address ------------------------------------------------------------------------------------------
+
+// What the address leaves open is as it was last time, else the first symbol, hourly, in UTC.
+async function openAddress() {
+  const given = address.read(location.search);
+  const before = toolbar.wanted();
+  range = { bars: given.bars ?? address.BARS, from: given.from, to: given.to };
+  update({ interval: given.interval ?? before.interval ?? '1h', zone: given.zone ?? before.zone ?? 0, log: given.log ?? false });
+  chart.setLog(state.log);
+  const listed = readSymbols();
+  login.check();
+  let symbol = given.symbol;
+  if (!symbol) {
+    await listed;
+    const known = state.symbols.map((each) => each.symbol);
+    symbol = known.includes(before.symbol) ? before.symbol : known[0] ?? null;
+  }
+  update({ symbol });
+  if (symbol) await open();
+  live.start({ onState: connection, onMessage: message, onOpen: feed.resume });
+}
+
+async function readSymbols() {
+  try {
+    update({ symbols: await api.symbols(), loading: false });
+    noteNewest();
+  } catch (failure) {
+    feed.fail(failure);
+  }
+}
+
+function noteNewest() {
+  const found = state.symbols.find(({ symbol, aliases }) => [symbol, ...aliases].includes(state.symbol));
+  if (found && found.last > (state.newest ?? 0)) update({ newest: found.last });
+}
+
+async function open() {
+  if (!state.symbol) return;
+  legend.point(null);
+  noteNewest();
+  coverage.read();
+  if (await feed.open(range)) writeAddress();
+  legend.draw();
+}
+
+function moved() {
+  const view = chart.view();
+  if (!view || state.loading) return;
+  $('newest').disabled = view.isNewest && !feed.candles().hasNewer;
+  range = view.isNewest && !feed.candles().hasNewer ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
+  feed.prefetch(view);
+  clearTimeout(addressTimer);
+  addressTimer = setTimeout(writeAddress, ADDRESS_MS);
+}
+
+function writeAddress() {
+  const { symbol, interval, zone, log } = state;
+  history.replaceState(null, '', address.written({ symbol, interval, zone, log, ...range }));
+  for (const [name, value] of Object.entries({ symbol, interval, zone: zones.text(zone) })) remember(name, value);
+}
+
+// -- choices -----------------------------------------------------------------------------------------------------------
+
+function setSymbol(symbol) {
+  if (symbol === state.symbol) return;
+  update({ symbol, newest: null, coverage: [] });
+  open();
+}
+
+// The candles at the right edge stay in sight, as many as before.
+function chooseInterval(interval) {
+  toolbar.openSheet(false);
+  if (interval === state.interval) return;
+  update({ interval });
+  open();
+}
+
+function setZone(zone) {
+  update({ zone });
+  open();
+}
+
+function toggleLog() {
+  update({ log: !state.log });
+  chart.setLog(state.log);
+  writeAddress();
+}
+
+function newest() {
+  if (feed.candles()?.hasNewer) reset();
+  else chart.showNewest(range.bars);
+}
+
+function reset() {
+  range = { bars: address.BARS, from: null, to: null };
+  chart.autoScale();
+  open();
+}
+
+function leave() {
+  chart.clearCrosshair();
+  legend.point(null);
+}
+
+// -- live --------------------------------------------------------------------------------------------------------------
+
+function connection(kind, retryAt) {
+  update({ live: { state: kind, retryAt } });
+  if (kind === 'offline') login.check();
+}
+
+function message(given) {
+  if (given.type === 'tick') trades.take(given);
+  else feed.take(given);
+}
+
+// Logged in again: whatever did not work meanwhile is asked for again.
+function again() {
+  login.check();
+  readSymbols();
+  trades.read();
+  coverage.read();
+  if (feed.candles()?.rows.length) live.retry();
+  else openAddress();
+}
+
+start();

@@ -1,0 +1,114 @@
+// What is painted behind the candles: times that were not indexed, and a candle that was just corrected.
+
+const FADE_MS = 1200;
+const NO_MOTION = matchMedia('(prefers-reduced-motion: reduce)');
+
+// `gaps` are [{from, to, label, isFailed}] on the chart's axis (logical indexes, edges of bars).
+export class Hatching {
+  constructor() {
+    this.gaps = [];
+    this.colours = null;
+  }
+
+  attached({ chart, requestUpdate }) {
+    this.chart = chart;
+    this.requestUpdate = requestUpdate;
+  }
+
+  set(gaps, colours) {
+    this.gaps = gaps;
+    this.colours = colours;
+    this.requestUpdate?.();
+  }
+
+  paneViews() {
+    return [{ zOrder: () => 'bottom', renderer: () => ({ draw() {}, drawBackground: (target) => target.useBitmapCoordinateSpace((scope) => this.#draw(scope)) }) }];
+  }
+
+  #draw({ context, bitmapSize, horizontalPixelRatio: ratio }) {
+    const scale = this.chart.timeScale();
+    for (const { from, to, label, isFailed } of this.gaps) {
+      const [left, right] = [from, to].map((at) => Math.round(edge(scale, at) * ratio));
+      const [start, end] = [Math.max(left, 0), Math.min(right, bitmapSize.width)];
+      if (end - start < 1) continue;
+      context.save();
+      context.beginPath();
+      context.rect(start, 0, end - start, bitmapSize.height);
+      context.clip();
+      context.strokeStyle = isFailed ? this.colours.failed : this.colours.hatch;
+      context.lineWidth = ratio;
+      const step = 9 * ratio;
+      // The lines are anchored to the screen, so a pan does not make them swim.
+      context.beginPath();
+      for (let x = Math.floor((start - bitmapSize.height) / step) * step; x < end; x += step) {
+        context.moveTo(x, bitmapSize.height);
+        context.lineTo(x + bitmapSize.height, 0);
+      }
+      context.stroke();
+      this.#label(context, label, (start + end) / 2, end - start, bitmapSize.height, ratio);
+      context.restore();
+    }
+  }
+
+  #label(context, label, x, room, height, ratio) {
+    context.font = `${12 * ratio}px ${this.colours.sans}`;
+    const size = context.measureText(label).width + 16 * ratio;
+    if (size > room) return;
+    const y = height * 0.5;
+    context.fillStyle = this.colours.paper;
+    context.fillRect(x - size / 2, y - 12 * ratio, size, 24 * ratio);
+    context.fillStyle = this.colours.soft;
+    context.textAlign = 'center';
+    context.textBaseline = 'middle';
+    context.fillText(label, x, y);
+  }
+}
+
+// The x of a place between bars: half a bar left of where the index itself is.
+const edge = (scale, at) => scale.logicalToCoordinate(0) + (at - 0.5) * scale.options().barSpacing;
+
+// A band behind a corrected candle, which fades once.
+export class Corrections {
+  constructor() {
+    this.since = new Map(); // by logical index
+  }
+
+  attached({ chart, requestUpdate }) {
+    this.chart = chart;
+    this.requestUpdate = requestUpdate;
+  }
+
+  add(indexes, colour) {
+    this.colour = colour;
+    for (const index of indexes) this.since.set(index, performance.now());
+    this.#fade();
+  }
+
+  clear() { this.since.clear(); }
+
+  #fade() {
+    for (const [index, since] of this.since) if (performance.now() - since > FADE_MS) this.since.delete(index);
+    this.requestUpdate?.();
+    if (!this.since.size) return;
+    if (NO_MOTION.matches) setTimeout(() => this.#fade(), FADE_MS + 50);
+    else requestAnimationFrame(() => this.#fade());
+  }
+
+  paneViews() {
+    return [{ zOrder: () => 'bottom', renderer: () => ({ draw() {}, drawBackground: (target) => target.useBitmapCoordinateSpace((scope) => this.#draw(scope)) }) }];
+  }
+
+  #draw({ context, bitmapSize, horizontalPixelRatio: ratio }) {
+    const scale = this.chart.timeScale();
+    const least = 6; // pixels: a thin bar is marked, too
+    for (const [index, since] of this.since) {
+      const age = Math.min((performance.now() - since) / FADE_MS, 1);
+      const spread = Math.max(scale.options().barSpacing, least);
+      const middle = edge(scale, index + 0.5);
+      context.globalAlpha = NO_MOTION.matches ? 0.3 : 0.5 * (1 - age);
+      context.fillStyle = this.colour;
+      context.fillRect((middle - spread / 2) * ratio, 0, spread * ratio, bitmapSize.height);
+    }
+    context.globalAlpha = 1;
+  }
+}

@@ -1,0 +1,28 @@
+// The colours of the canvas are those of the style sheet, as they are now: dark or light.
+
+const probe = document.createElement('span');
+probe.hidden = true;
+const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
+
+// A custom property as `rgba(…)`, the one form that the chart library reads.
+function colour(name, alpha = 1) {
+  document.body.append(probe);
+  probe.style.color = `var(--${name})`;
+  const found = getComputedStyle(probe).color;
+  probe.remove();
+  context.clearRect(0, 0, 1, 1);
+  context.fillStyle = found;
+  context.fillRect(0, 0, 1, 1);
+  const [red, green, blue] = context.getImageData(0, 0, 1, 1).data;
+  return `rgba(${red}, ${green}, ${blue}, ${alpha})`;
+}
+
+export function palette() {
+  return {
+    paper: colour('paper'), ink: colour('ink'), soft: colour('ink-soft'), rule: colour('rule'), grid: colour('rule', 0.35),
+    accent: colour('accent'), current: colour('current'), hatch: colour('ink-soft', 0.3), failed: colour('bad', 0.4),
+    up: colour('up'), upOpen: colour('up', 0.45), down: colour('down'), downOpen: colour('down', 0.45),
+    upVolume: colour('up', 0.3), upVolumeOpen: colour('up', 0.16), downVolume: colour('down', 0.3), downVolumeOpen: colour('down', 0.16),
+    sans: getComputedStyle(document.body).fontFamily,
+  };
+}

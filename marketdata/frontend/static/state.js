@@ -1,0 +1,41 @@
+// What the page shows, in one place: the view that the address holds, and what is known about the service.
+
+export const state = {
+  symbol: null,
+  interval: '1h',
+  zone: 0, // minutes
+  log: false,
+  user: null,
+  auth: null,
+  symbols: [],
+  coverage: [],
+  loading: false,
+  failure: null, // why the chart could not be read
+  live: { state: 'connecting', retryAt: 0 },
+  loggedOut: false,
+  newest: null, // the time of the newest tick
+  clockOffset: 0, // the service's clock minus this browser's, ms
+};
+
+const listeners = [];
+
+// `listener` is called with the set of the names that changed.
+export const subscribe = (listener) => listeners.push(listener);
+
+export function update(changes) {
+  const changed = new Set(Object.keys(changes).filter((name) => state[name] !== changes[name]));
+  if (!changed.size) return;
+  Object.assign(state, changes);
+  for (const listener of listeners) listener(changed);
+}
+
+export const now = () => Date.now() + state.clockOffset;
+
+// Choices that outlive the page. A browser may refuse to keep them.
+export function remembered(name) {
+  try { return localStorage.getItem(`chart-${name}`); } catch { return null; }
+}
+
+export function remember(name, value) {
+  try { localStorage.setItem(`chart-${name}`, value); } catch { /* then they last as long as the page */ }
+}

@@ -1,0 +1,104 @@
+// What the page says about itself: the live dot, and over the chart why there is nothing to see.
+
+import * as api from './api.js';
+import * as coverage from './coverage.js';
+import { $, button, element } from './dom.js';
+import * as feed from './feed.js';
+import * as live from './live.js';
+import { now, state, subscribe } from './state.js';
+import * as zones from './zones.js';
+
+const QUIET_MS = 200; // what takes less is not announced
+let said = '';
+let loadingSince = 0;
+
+export function start() {
+  $('retry').onclick = live.retry;
+  setInterval(drawDot, 250);
+  subscribe((changed) => {
+    if (['live', 'newest', 'coverage'].some((name) => changed.has(name))) drawDot();
+    if (changed.has('loading')) {
+      loadingSince = performance.now();
+      if (state.loading) setTimeout(drawMessage, QUIET_MS + 10);
+    }
+    if (['loading', 'failure', 'symbols', 'symbol', 'live'].some((name) => changed.has(name))) drawMessage();
+  });
+  feed.onCandles(drawMessage);
+}
+
+// -- the live dot ------------------------------------------------------------------------------------------------------
+
+function drawDot() {
+  const [kind, text] = dot();
+  $('live').className = `live ${kind}`;
+  if ($('live-text').textContent !== text) $('live-text').textContent = text;
+  $('live').title = TITLES[kind];
+  $('retry').hidden = kind !== 'offline' || state.loggedOut;
+  // Spoken when it changes its kind, not with every tick of the age.
+  if (said !== kind && !(said === '' && kind === 'connecting')) $('said').textContent = SPOKEN[kind];
+  said = kind;
+}
+
+const TITLES = {
+  live: 'Connected. The time since the newest trade.',
+  behind: 'Connected, but the ingestor has not read the newest blocks yet.',
+  connecting: 'Connecting.',
+  offline: 'Not connected: what you see may be old.',
+};
+const SPOKEN = { live: 'Live.', behind: 'The ingestor is behind.', connecting: 'Connecting.', offline: 'Offline. The chart may be old.' };
+
+function dot() {
+  const { newest } = state;
+  if (state.live.state === 'open') {
+    if (coverage.isLate()) return ['behind', `behind ${span(coverage.lag())}`];
+    return ['live', newest === null ? 'live' : `live ${span(Math.max(now() - newest, 0))}`];
+  }
+  if (state.live.state === 'connecting') return ['connecting', 'connecting'];
+  const last = newest === null ? '' : `, last ${zones.parts(newest, state.zone).second}`;
+  if (state.loggedOut) return ['offline', `logged out${last}`];
+  const seconds = Math.max(Math.ceil((state.live.retryAt - Date.now()) / 1000), 0);
+  return ['offline', `offline${last}, ${seconds ? `trying again in ${seconds} s` : 'trying again'}`];
+}
+
+// `0.4 s`, `12 s`, `8 min`, `3 h`, `2 days`
+function span(ms) {
+  const seconds = ms / 1000;
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 100) return `${Math.round(seconds)} s`;
+  if (seconds < 6000) return `${Math.round(seconds / 60)} min`;
+  return seconds < 172_800 ? `${Math.round(seconds / 3600)} h` : `${Math.round(seconds / 86_400)} days`;
+}
+
+// -- in place of a chart -----------------------------------------------------------------------------------------------
+
+function drawMessage() {
+  const isSlow = state.loading && performance.now() - loadingSince >= QUIET_MS;
+  const hasCandles = Boolean(feed.candles()?.rows.length);
+  $('progress').hidden = !isSlow;
+  const parts = state.loading ? isSlow && !hasCandles && ['Loading …'] : message(hasCandles);
+  $('message').hidden = !parts;
+  if (parts) $('message').replaceChildren(...parts);
+}
+
+function message(hasCandles) {
+  const { failure } = state;
+  if (failure instanceof api.Offline) {
+    return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), element('p', {}, 'The page tries again by itself.'),
+      button('Try now', () => { live.retry(); feed.reopen(); }, { class: 'primary' })];
+  }
+  if (failure?.code === 'unknown_symbol') {
+    return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing was ever stored of “${state.symbol}”.`), chooser()];
+  }
+  if (failure) {
+    return [element('h2', {}, 'The chart cannot be shown'), element('p', {}, failure.message), button('Try again', feed.reopen, { class: 'primary' })];
+  }
+  if (!state.symbol) {
+    return [element('h2', {}, 'No trades yet'), element('p', {}, 'As soon as a trade is stored, its symbol is here.'),
+      element('p', {}, 'Trades come from the ingestor, or from any program that has the write token.')];
+  }
+  if (hasCandles || !feed.candles()) return null;
+  return [element('h2', {}, 'No trades in this range'), element('p', {}, `${state.symbol} has none here.`),
+    button('Show the newest', () => document.dispatchEvent(new CustomEvent('show-newest')), { class: 'primary' })];
+}
+
+const chooser = () => button('Choose another symbol', () => $('symbol').click(), { class: 'primary' });

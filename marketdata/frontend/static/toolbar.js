@@ -1,0 +1,77 @@
+// The bar: what is chosen, and on a telephone a sheet from below with the same controls.
+
+import * as chart from './chart.js';
+import { $, button, element } from './dom.js';
+import * as exporting from './export.js';
+import * as feed from './feed.js';
+import { inWords, WIDTHS } from './intervals.js';
+import * as pickers from './pickers.js';
+import { remember, remembered, state, subscribe } from './state.js';
+import * as trades from './trades.js';
+import * as zones from './zones.js';
+
+const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
+const PHONE = matchMedia('(max-width: 719px)');
+const DARK = matchMedia('(prefers-color-scheme: dark)');
+
+export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
+  $('intervals').replaceChildren(...QUICK.map((each) => button(each, () => onInterval(each), { 'aria-label': inWords(each), title: inWords(each), 'data-interval': each })));
+  $('more-intervals').onchange = (event) => onInterval(event.target.value);
+  $('zone').onchange = (event) => onZone(Number(event.target.value));
+  $('log').onclick = onLog;
+  $('newest').onclick = onNewest;
+  $('csv').onclick = exporting.csv;
+  $('png').onclick = exporting.png;
+  $('symbol').onclick = () => pickers.openSymbols();
+  $('interval').onclick = () => openSheet(true);
+  $('open-sheet').onclick = () => openSheet($('open-sheet').getAttribute('aria-expanded') !== 'true');
+  $('close-sheet').onclick = () => openSheet(false);
+  $('trades-toggle').onclick = trades.toggle;
+  $('theme').value = document.documentElement.dataset.theme ?? 'system';
+  $('theme').onchange = (event) => setTheme(event.target.value);
+  DARK.addEventListener('change', repaint);
+  PHONE.addEventListener('change', () => openSheet(false));
+  openSheet(false);
+  pickers.start({ onSymbol, onInterval });
+  subscribe((changed) => { if (['symbol', 'interval', 'zone', 'log', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
+  draw();
+}
+
+function draw() {
+  $('symbol').textContent = state.symbol ?? 'Symbol';
+  $('demo').hidden = !pickers.isDemo(state.symbol);
+  document.title = state.symbol ? `${state.symbol} ${state.interval}` : 'Chart';
+  $('interval').textContent = state.interval;
+  for (const each of $('intervals').children) each.setAttribute('aria-pressed', String(each.dataset.interval === state.interval));
+  $('more-intervals').replaceChildren(...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: each === state.interval }, each)));
+  $('more-intervals').classList.toggle('on', !QUICK.includes(state.interval));
+  const own = zones.own();
+  $('zone').replaceChildren(...zones.offered(state.zone).map((each) => element('option', { value: each, selected: each === state.zone },
+    zones.label(each) + (each === own && own ? ' (here)' : ''))));
+  $('log').setAttribute('aria-pressed', String(state.log));
+  $('user').textContent = state.user ?? '';
+  $('logout').hidden = state.auth !== 'basic';
+}
+
+export const isSheetOpen = () => PHONE.matches && $('open-sheet').getAttribute('aria-expanded') === 'true';
+
+export function openSheet(isOpen) {
+  $('controls').classList.toggle('open', isOpen);
+  $('controls').inert = PHONE.matches && !isOpen;
+  $('open-sheet').setAttribute('aria-expanded', String(isOpen));
+  if (isOpen) $('intervals').firstElementChild.focus();
+}
+
+function setTheme(chosen) {
+  if (chosen === 'system') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = chosen;
+  remember('theme', chosen);
+  repaint();
+}
+
+function repaint() {
+  chart.recolour();
+  feed.redraw();
+}
+
+export const wanted = () => ({ symbol: remembered('symbol'), interval: remembered('interval'), zone: zones.parsed(remembered('zone') ?? '') });

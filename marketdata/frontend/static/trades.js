@@ -1,0 +1,78 @@
+// The list of trades, newest first. A trade that a reorganisation removed stays in it, struck through.
+
+import * as api from './api.js';
+import * as decimals from './decimals.js';
+import { $, element } from './dom.js';
+import { remember, remembered, state, subscribe, update } from './state.js';
+import * as zones from './zones.js';
+
+const MOST = 100;
+
+let trades = []; // newest first
+let waiting = false;
+
+export function start() {
+  $('close-trades').onclick = toggle;
+  setOpen(remembered('trades') === 'open');
+  subscribe((changed) => {
+    if (changed.has('symbol')) {
+      trades = [];
+      draw();
+      read();
+    } else if (changed.has('zone')) draw();
+  });
+}
+
+const isOpen = () => !$('trades').hidden;
+
+export function toggle() {
+  setOpen(!isOpen());
+  remember('trades', isOpen() ? 'open' : 'closed');
+  if (isOpen()) read();
+}
+
+function setOpen(open) {
+  $('trades').hidden = !open;
+  $('trades-toggle').setAttribute('aria-pressed', String(open));
+}
+
+export async function read() {
+  const { symbol } = state;
+  if (!isOpen() || !symbol) return;
+  try {
+    const found = await api.ticks(symbol, MOST);
+    if (symbol !== state.symbol) return;
+    trades = found.sort(newestFirst);
+    draw();
+  } catch { /* what is wrong is said where the chart is */ }
+}
+
+const newestFirst = (one, other) => Date.parse(other.ts) - Date.parse(one.ts) || other.seq - one.seq;
+
+// A tick of the WebSocket.
+export function take(tick) {
+  if (tick.symbol !== state.symbol) return;
+  if (tick.retracted) {
+    trades = trades.map((each) => (each.id === tick.id ? { ...each, retracted: true } : each));
+  } else {
+    const time = Date.parse(tick.ts);
+    if (time > (state.newest ?? 0)) update({ newest: time });
+    trades = [tick, ...trades.filter(({ id }) => id !== tick.id)].sort(newestFirst).slice(0, MOST);
+  }
+  if (waiting) return;
+  waiting = true;
+  requestAnimationFrame(() => {
+    waiting = false;
+    draw();
+  });
+}
+
+function draw() {
+  if (!isOpen()) return;
+  $('trade-rows').replaceChildren(...trades.map(({ ts, price, size, side, retracted }) => {
+    const { date, second } = zones.parts(Date.parse(ts), state.zone);
+    return element('tr', { class: `${side ?? ''}${retracted ? ' retracted' : ''}`, title: retracted ? 'Removed by a reorganisation of the chain' : null },
+      element('td', { title: `${date} ${second}${side ? `, ${side}` : ''}` }, second), element('td', { title: price }, decimals.split(price)[0]),
+      element('td', { title: size }, decimals.split(size)[0]));
+  }));
+}
