@@ -17,7 +17,7 @@ from marketdata import secretfile
 from marketdata.errors import StateError
 from marketdata.ingest.lease import locked
 from marketdata.settings import Settings
-from marketdata.source.demo.blocks import CHAIN, HISTORY_S, POOLS, Blocks
+from marketdata.source.demo.blocks import BLOCK_S, CHAIN, HISTORY, POOLS, Blocks
 from marketdata.source.demo.node import DemoNode
 from marketdata.source.rpc_file import RpcFile
 
@@ -65,10 +65,14 @@ def _folder(settings: Settings) -> Path:
 def _blocks(path: Path) -> Blocks:
     """The chain of the file, which is written when there is none."""
     if not path.exists():
-        chain = {"seed": secrets.token_hex(_SEED_BYTES), "genesis": int(time.time()) - HISTORY_S}
+        chain = {
+            "seed": secrets.token_hex(_SEED_BYTES),
+            "genesis": int(time.time()) - HISTORY * BLOCK_S,
+            "history": HISTORY,
+        }
         secretfile.write(path, chain)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-        return Blocks(bytes.fromhex(found["seed"]), int(found["genesis"]))
+        return Blocks(bytes.fromhex(found["seed"]), int(found["genesis"]), int(found["history"]))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise StateError(f"{path} cannot be read ({error}): begin anew with bin/marketdata-demo reset") from error

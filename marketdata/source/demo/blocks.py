@@ -21,9 +21,9 @@ from marketdata.source.rpc_file import Pool
 
 CHAIN = "DEMO"
 BLOCK_S = 2
-HISTORY_S = 30 * 86_400
-HISTORY = HISTORY_S // BLOCK_S
-"""The number of blocks before the first present."""
+DAY = 86_400 // BLOCK_S
+HISTORY = 30 * DAY
+"""The number of blocks before the first present, unless told otherwise."""
 DECIMALS = (18, 6)
 """Of the base, which is token0 of both pools, and of the quote."""
 
@@ -37,8 +37,6 @@ class _Era(NamedTuple):
     size: int
 
 
-_DAY = 86_400 // BLOCK_S
-_ERAS = (_Era(HISTORY - 4 * _DAY, 150, 100), _Era(HISTORY, 15, 11), _Era(inf, 1, 1))
 _EPOCH = 150
 """One of so many blocks may be the last one before a reorganisation."""
 DEEPEST = 4
@@ -78,11 +76,13 @@ class _Trade(NamedTuple):
 
 
 class Blocks:
-    """``seed`` has 16 to 64 bytes, ``genesis`` is in seconds since 1970."""
+    """``seed`` has at most 64 bytes, ``genesis`` is in seconds since 1970, ``history`` counts blocks, a multiple
+    of 150."""
 
-    def __init__(self, seed: bytes, genesis: int) -> None:
+    def __init__(self, seed: bytes, genesis: int, history: int = HISTORY) -> None:
         self._seed = seed
         self.genesis = genesis
+        self._eras = (_Era(history - 4 * DAY, 150, 100), _Era(history, 15, 11), _Era(inf, 1, 1))
         self._trading = lru_cache(maxsize=16)(self._found_trading)  # not a method's cache, which all chains would share
         self._markets = [Market(self._digest("market", at), genesis, BLOCK_S) for at in range(len(POOLS))]
 
@@ -131,7 +131,7 @@ class Blocks:
             trading = self._trading_of_slot(number)
             if number <= trading <= last:
                 yield trading
-            spacing = _era(number).spacing
+            spacing = self._era(number).spacing
             number += spacing - number % spacing
 
     # ----------------------------------------------------------------------------------------------------------------
@@ -152,9 +152,15 @@ class Blocks:
             return "0x" + bytes(WORD).hex()
         return self.hash(number - 1, is_abandoned=is_abandoned and self._fork(number)[0] != number - 1)
 
+    def _era(self, number: int) -> _Era:
+        for era in self._eras:
+            if number < era.end:
+                break
+        return era
+
     def _trading_of_slot(self, number: int) -> int:
         """Of the blocks, as many as the era's spacing, of which this is one, the one that may have trades."""
-        spacing = _era(number).spacing
+        spacing = self._era(number).spacing
         slot = number - number % spacing
         return slot + self._digest("slot", slot)[0] % spacing if spacing > 1 else number
 
@@ -163,7 +169,7 @@ class Blocks:
         if self._trading_of_slot(number) != number:
             return []
         chance = self._digest("trading again" if is_abandoned else "trading", number)
-        least = 180 if _era(number).spacing > 1 else 80  # of 256, when nothing happens
+        least = 180 if self._era(number).spacing > 1 else 80  # of 256, when nothing happens
         return [
             at for at, market in enumerate(self._markets) if chance[at] < least + market.activity(number) // 2
         ]  # fmt: skip
@@ -171,7 +177,7 @@ class Blocks:
     def _trades(self, at: int, number: int, is_abandoned: bool) -> list[_Trade]:
         """The trades of one pool: each at the price of its own part of the time since the block before it."""
         chance = self._digest(f"{'abandoned ' if is_abandoned else ''}trades {at}", number)
-        market, era = self._markets[at], _era(number)
+        market, era = self._markets[at], self._era(number)
         activity = market.activity(number)
         count = 1 + (chance[0] < 16 + activity // 2)
         steps = [number - era.spacing + era.spacing * part // count for part in range(1, count + 1)]
@@ -179,13 +185,6 @@ class Blocks:
             _trade(POOLS[at], market.deviation(step), activity * era.size, chance[8 * part :])
             for part, step in enumerate(steps)
         ]
-
-
-def _era(number: int) -> _Era:
-    for era in _ERAS:
-        if number < era.end:
-            break
-    return era
 
 
 def _trade(pool: DemoPool, deviation: int, factor: int, chance: bytes) -> _Trade:
