@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from marketdata.demo.state import alone
+from marketdata.settings import load
 from tests.functional.session_process import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -86,12 +88,22 @@ def fetched(printed: str, words: str, path: str) -> dict[str, str]:
 
 
 def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
-    """What is printed for the market data can be pasted into a shell as it stands."""
+    """What is printed for the market data can be pasted into a shell as it stands. The demo source has its symbols."""
+    assert "It stores invented trades, those of the demo source: DEMO:ACORN-USD and DEMO:PEBBLE-USD\n" in printed
     way = printed[printed.index("    auth() {") : printed.index(READY)]
-    done = subprocess.run(["bash", "-euc", way], capture_output=True, text=True, timeout=60, check=True)
-    created, _, chart = done.stdout.partition("}")
+    store, _, newest = way.partition("The newest candle of the demo source")
+    created, _, chart = pasted(store).partition("}")
     assert '"created"' in created
     assert '"2500.25"' in chart
+    auth, newest = store.splitlines()[0], newest.partition("\n")[2]
+    eventually(lambda: '"symbol":"DEMO:ACORN-USD"' in pasted(f"{auth}\n{newest}"), seconds=30)
+
+
+def pasted(commands: str) -> str:
+    """What a shell prints for them."""
+    return subprocess.run(
+        ["bash", "-euc", commands], capture_output=True, text=True, timeout=60, check=True
+    ).stdout  # fmt: skip
 
 
 def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
@@ -157,6 +169,36 @@ def test_it_answers_and_a_signal_ends_all_of_it(
         assert process.returncode == 0
     assert left_over(card_environment) == []
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
+
+
+def test_it_goes_on_without_an_ingestor_where_another_one_runs(card_environment: dict[str, str]) -> None:
+    with alone(load(card_environment)), started(card_environment) as (process, printed):
+        assert "Another ingestor stores trades there; none was started here.\n" in printed
+        assert "DEMO:ACORN-USD" not in printed
+        assert fetched(printed, "The market data API answers at ", "/ready")
+        process.terminate()
+        assert process.wait(timeout=60) == 0
+    assert gone_soon(card_environment)
+
+
+@pytest.mark.full
+def test_with_rpc_json_its_chain_is_read_instead_of_the_demo(card_environment: dict[str, str]) -> None:
+    example = (ROOT / "etc" / "rpc.json.example").read_text(encoding="utf-8")
+    secrets = Path(card_environment["MARKET_STATE_DIR"]) / "secrets"
+    secrets.mkdir(mode=0o700)
+    with socket.create_server(("127.0.0.1", 0)) as provider:
+        url = f"http://127.0.0.1:{provider.getsockname()[1]}/"
+        path = secrets / "rpc.json"
+        path.write_text(re.sub('"url": "[^"]*"', f'"url": "{url}"', example), encoding="utf-8")
+        path.chmod(0o600)
+        with started(card_environment) as (_process, printed):
+            assert f"It stores the trades of the chain in {path}\n" in printed
+            assert "DEMO:ACORN-USD" not in printed
+            provider.settimeout(30)
+            connection, _ = provider.accept()
+            with connection:
+                assert b"POST / HTTP/1.1" in connection.recv(1000)
+    assert gone_soon(card_environment)
 
 
 def test_signals_in_a_volley_end_the_service(card_environment: dict[str, str], loops: Callable[..., int]) -> None:
