@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -91,7 +91,7 @@ class Frontend:
             return _own(environ, _logged_out())
         user, auth = self._user(environ)
         if is_for_api(target):
-            return self._proxy.answer(environ, target)
+            return self._proxy.answer(environ, target, self._standing(user))
         return _own(environ, self._page(target, user, auth, environ))
 
     def _user(self, environ: Mapping[str, Any]) -> tuple[str | None, str]:
@@ -101,6 +101,11 @@ class Frontend:
             return login.user(environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", "")), "basic"
         user = gate.remote_user(environ, self._access.trusted_proxies)
         return user, "none" if user is None else "proxy"
+
+    def _standing(self, user: str | None) -> Callable[[], bool]:
+        """Tells from now on whether the user may still read."""
+        login = self._access.login
+        return login.standing(user) if login is not None and user is not None else lambda: True
 
     def _page(self, target: Target, user: str | None, auth: str, environ: Mapping[str, Any]) -> Reply:
         if target.path == "/whoami":

@@ -41,5 +41,12 @@ def to_client(fields: Iterable[tuple[str, str]]) -> Fields:
     return [(name, value) for name, value in kept if name.lower() not in _NOT_ANSWERED and name.lower() not in named]
 
 
+def asks_for_websocket(environ: Mapping[str, Any]) -> bool:
+    """Whether a request asks for the protocol of a WebSocket (RFC 6455, section 4.1)."""
+    named = _listed(environ.get("HTTP_CONNECTION", ""))
+    is_asked = environ.get("HTTP_UPGRADE", "").strip().lower() == "websocket" and "upgrade" in named
+    return is_asked and environ["REQUEST_METHOD"] == "GET"
+
+
 def _listed(connection: str) -> set[str]:
     return {name.strip().lower() for name in connection.split(",")}

@@ -55,6 +55,18 @@ class Login:
         """The user who was verified a short while ago; None when the password has to be checked."""
         return self._known(self._current(), self._digest(authorization))
 
+    def standing(self, name: str) -> Callable[[], bool]:
+        """Tells from now on whether the user is still there, with the password of this moment."""
+        hashed = self._current().get(name)
+
+        def stands() -> bool:
+            try:
+                return hashed is not None and self._users().get(name) == hashed
+            except MarketError:
+                return False
+
+        return stands
+
     def _current(self) -> Mapping[str, bytes]:
         try:
             return self._users()

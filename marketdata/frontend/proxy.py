@@ -8,11 +8,13 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from marketdata.api.failures import MethodNotAllowed, StartResponse
+from marketdata.api.waitress_adapter import HandOver
 from marketdata.frontend import headers
 from marketdata.frontend.failures import UpstreamFailed, log
 from marketdata.frontend.response import Body, Head, MalformedResponse, body_of
 from marketdata.frontend.slots import Slots
 from marketdata.frontend.target import Target, for_api
+from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
 
 RUNNING = 32
@@ -27,6 +29,7 @@ WHOLE_BYTES = 256 * 1024
 
 _PART_BYTES = 64 * 1024
 _REFLECTING = frozenset({"TRACE", "CONNECT"})
+_TO_WEBSOCKET = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
 _PASSED_ON = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
 
@@ -45,20 +48,31 @@ class Answer(NamedTuple):
 class Proxy:
     """``token`` is asked for every request, so that a rotated one is used at once."""
 
-    def __init__(self, upstream: Upstream, token: Callable[[], str]) -> None:
+    def __init__(self, upstream: Upstream, token: Callable[[], str], tunnels: Tunnels) -> None:
         self._upstream = upstream
+        self._tunnels = tunnels
         self._token = token
         self._slots = Slots(RUNNING, WAITING, _WAIT_SECONDS)
 
-    def answer(self, environ: Mapping[str, Any], target: Target) -> Answer:
-        """The API's answer; Busy, UpstreamFailed or UpstreamSlow without one."""
+    def answer(self, environ: Mapping[str, Any], target: Target, may_stay: Callable[[], bool]) -> Answer:
+        """The API's answer; Busy, UpstreamFailed or UpstreamSlow without one.
+
+        When the API opens a WebSocket, HandOver is raised: the connection becomes a tunnel while ``may_stay`` says so.
+        """
         method, path = environ["REQUEST_METHOD"], for_api(target)
         if method in _REFLECTING:  # an answer to TRACE repeats the request, and with it the token
             raise MethodNotAllowed(f"{method} is not passed on", _PASSED_ON)
+        fields = headers.to_upstream(environ)
+        is_upgrade = headers.asks_for_websocket(environ)
+        if is_upgrade:
+            self._tunnels.check_room()
+            fields += _TO_WEBSOCKET
         with ExitStack() as held:
             held.enter_context(self._slots.entered())
             held.enter_context(self._slots.running())
-            connection, head, body = self._asked(environ, self.head(method, path, headers.to_upstream(environ)))
+            connection, head, body = self._asked(environ, self._head(method, path, fields), is_upgrade=is_upgrade)
+            if head.status == 101:
+                raise self._handed_over(connection, head, may_stay)
             held.callback(self._finished, connection, head, body)
             status, fields = _status_line(head), headers.to_client(head.fields)
             if body.length is not None and body.length <= WHOLE_BYTES:
@@ -66,7 +80,13 @@ class Proxy:
                 return Answer(status, fields, [whole] if whole else [])
             return Answer(status, fields, _Stream(connection.parts(body), held.pop_all()))
 
-    def head(self, method: str, path: str, fields: headers.Fields) -> bytes:
+    def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool]) -> HandOver:
+        lines = [f"{name}: {value}\r\n" for name, value in [*headers.to_client(head.fields), *_TO_WEBSOCKET]]
+        answer = f"HTTP/1.1 101 Switching Protocols\r\n{''.join(lines)}\r\n".encode("latin-1")
+        self._tunnels.expect(connection)
+        return HandOver(lambda client: self._tunnels.adopt(client, answer, connection, may_stay))
+
+    def _head(self, method: str, path: str, fields: headers.Fields) -> bytes:
         """The head of a request to the API, without the empty line at its end."""
         lines = (
             f"{method} {self._upstream.base}{path} HTTP/1.1",
@@ -76,11 +96,11 @@ class Proxy:
         )
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
-    def _asked(self, environ: Mapping[str, Any], head: bytes) -> tuple[Connection, Head, Body]:
+    def _asked(self, environ: Mapping[str, Any], head: bytes, *, is_upgrade: bool) -> tuple[Connection, Head, Body]:
         """A connection on which the answer has begun. The API may close a kept one at any moment; then a fresh one is
         tried, which is safe as the read token changes nothing."""
         length = int(environ.get("CONTENT_LENGTH") or 0)
-        connection = self._upstream.connection(fresh=length > 0)
+        connection = self._upstream.connection(fresh=is_upgrade or length > 0)
         if not connection.is_fresh:
             with suppress(UpstreamFailed):
                 return self._exchanged(connection, environ, head, 0)
@@ -99,6 +119,8 @@ class Proxy:
                     connection.send(part)
                     length -= len(part)
             answered = connection.head()
+            if answered.status == 101 and not headers.asks_for_websocket(environ):
+                raise UpstreamFailed("the data API switched protocols unasked")
             return connection, answered, _usable(answered, method)
         except BaseException:
             connection.close()
@@ -130,8 +152,6 @@ def _usable(head: Head, method: str) -> Body:
     if head.status == 401:
         log.error("the data API refuses the read token")
         raise UpstreamFailed("the data API refuses the read token of the frontend", code="upstream_refused")
-    if head.status == 101:
-        raise UpstreamFailed("the data API switched protocols unasked")
     try:
         return body_of(head, method)
     except MalformedResponse as error:

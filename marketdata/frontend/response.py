@@ -96,6 +96,6 @@ def body_of(head: Head, method: str) -> Body:
         raise MalformedResponse("its length is ambiguous")
     if codings and codings[0].lower() != "chunked":
         raise MalformedResponse("its transfer coding is unknown")
-    if method == "HEAD" or head.status in (204, 304):
+    if method == "HEAD" or head.status in (101, 204, 304):
         return Body(0)
     return Body(int(lengths[0]) if lengths else None, chunked=bool(codings))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import resource
 import signal
 import sys
 from collections.abc import Callable
@@ -11,17 +12,22 @@ from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.api.listener import Listener
+from marketdata.api.listener.loop import CONNECTIONS
 from marketdata.errors import StateError
 from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import Access, Frontend
 from marketdata.frontend.pages import Pages
 from marketdata.frontend.reloaded import Reloaded
+from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 WORKERS = proxy.RUNNING + proxy.WAITING + login.RUNNING + login.WAITING + 8
 """Whatever waits for the API or for a password, workers are left for all other requests. Most of them only wait."""
+
+TUNNELS_MAX = 4000
+DESCRIPTORS = 16384
 
 _TOKEN = re.compile(r"[!-~]+")
 _log = logging.getLogger("marketdata.frontend")
@@ -40,8 +46,10 @@ class Service:
             known()
             checked = login.Login(known)
         self._upstream = Upstream(settings.api_upstream, proxy.RUNNING)
+        descriptors = _descriptors()
+        self.tunnels = Tunnels(min(TUNNELS_MAX, descriptors // 4))  # each has two
         access = Access(checked, frozenset(settings.frontend_origins), settings.trusted_proxies)
-        app = Frontend(access, proxy.Proxy(self._upstream, token), Pages())
+        app = Frontend(access, proxy.Proxy(self._upstream, token, self.tunnels), Pages())
         self._listener = Listener(
             app,
             settings.frontend_host,
@@ -50,6 +58,7 @@ class Service:
             body_bytes=proxy.BODY_BYTES,
             workers=WORKERS,
             name="frontend",
+            connections=min(CONNECTIONS, descriptors // 4),
         )
 
     @property
@@ -58,11 +67,26 @@ class Service:
         return self._listener.port
 
     def start(self) -> None:
-        self._listener.start()
+        try:
+            self.tunnels.start()
+            self._listener.start()
+        except BaseException:
+            self.stop()
+            raise
 
     def stop(self, timeout: float = 5.0) -> None:
         self._listener.stop(timeout)
+        self.tunnels.stop(timeout)
         self._upstream.close()
+
+
+def _descriptors() -> int:
+    """The maximum number of open descriptors of this process, raised as far as it may be and is of use."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 def _users(path: Path) -> dict[str, bytes]:

@@ -1,0 +1,219 @@
+"""WebSockets that are passed through: bytes between a client and the data API, in both directions.
+
+One thread with a selector serves all tunnels. A tunnel keeps at most ``BUFFER_BYTES`` for each side. While a side does
+not read, nothing is read from the other one: it is the API that decides what a slow client gets.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import ssl
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from time import monotonic
+
+from marketdata.frontend.failures import Busy
+from marketdata.frontend.upstream import Connection
+
+BUFFER_BYTES = 64 * 1024
+EXPECTED_SECONDS = 10.0
+"""A connection to the API whose client is not there any more is closed after this long."""
+IDLE_SECONDS = 90.0
+"""A tunnel without any traffic for this long is closed. The API sends a ping more often than that."""
+SWEEP_SECONDS = 1.0
+
+_WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
+_log = logging.getLogger("marketdata.frontend")
+
+
+class _Side:
+    """One socket of a tunnel, and what is still to be written to it."""
+
+    def __init__(self, opened: socket.socket, unwritten: bytes) -> None:
+        opened.setblocking(False)
+        self.socket = opened
+        self.unwritten = bytearray(unwritten)
+        self.has_ended = False
+        self.events = 0
+
+    def read(self, most: int) -> bytes:
+        """What has arrived; nothing when that is nothing, or at the end."""
+        try:
+            data = self.socket.recv(most)
+        except _WOULD_BLOCK:
+            return b""
+        self.has_ended = not data
+        return data
+
+    def write(self) -> bool:
+        """Write what the kernel takes; whether that was anything."""
+        try:
+            sent = self.socket.send(self.unwritten) if self.unwritten else 0
+        except _WOULD_BLOCK:
+            return False
+        del self.unwritten[:sent]
+        return sent > 0
+
+
+class Tunnel:
+    """``may_stay`` is asked about once a second; when it says no, the tunnel is closed."""
+
+    def __init__(self, client: _Side, upstream: _Side, may_stay: Callable[[], bool]) -> None:
+        self.sides = client, upstream
+        self.may_stay = may_stay
+        self.moved_at = monotonic()
+
+    def move(self) -> bool:
+        """Read and write what is possible; whether the tunnel goes on."""
+        client, upstream = self.sides
+        has_moved = True
+        while has_moved:  # a TLS socket may hold more than the selector knows of
+            has_moved = self._passed(client, upstream) | self._passed(upstream, client)
+            if has_moved:
+                self.moved_at = monotonic()
+        return not (client.has_ended or upstream.has_ended)
+
+    def _passed(self, source: _Side, target: _Side) -> bool:
+        room = BUFFER_BYTES - len(target.unwritten)
+        data = b"" if room <= 0 or source.has_ended else source.read(room)
+        target.unwritten += data
+        return target.write() or bool(data)
+
+
+class Tunnels:
+    """Call ``start`` once; ``stop`` may be called repeatedly."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._selector = selectors.DefaultSelector()
+        self._tunnels: set[Tunnel] = set()
+        self._new: deque[Tunnel] = deque()
+        self._lock = threading.Lock()
+        self._expected: dict[Connection, float] = {}
+        self._waker, self._wakes = socket.socketpair()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="frontend-tunnels", daemon=True)
+        self._sweep_at = 0.0
+
+    def __len__(self) -> int:
+        return len(self._tunnels) + len(self._new) + len(self._expected)
+
+    def open(self) -> list[Tunnel]:
+        return list(self._tunnels)
+
+    def start(self) -> None:
+        for each in (self._waker, self._wakes):
+            each.setblocking(False)
+        self._selector.register(self._wakes, selectors.EVENT_READ)
+        self._thread.start()
+
+    def check_room(self) -> None:
+        """:class:`Busy` when there are as many tunnels as there may be."""
+        if len(self) >= self.limit:
+            raise Busy("too many live connections are open: close one of them, or try again later")
+
+    def expect(self, upstream: Connection) -> None:
+        """``adopt`` will follow, unless the client goes away before."""
+        with self._lock:
+            self._expected[upstream] = monotonic() + EXPECTED_SECONDS
+
+    def adopt(self, client: socket.socket, answer: bytes, upstream: Connection, may_stay: Callable[[], bool]) -> None:
+        """Take over both connections. The client gets ``answer``, and then what the API has sent already."""
+        with self._lock:
+            is_expected = self._expected.pop(upstream, None) is not None
+        if not is_expected:
+            client.close()
+            return
+        early, upstream.received = upstream.received, b""
+        self._new.append(Tunnel(_Side(client, answer + early), _Side(upstream.socket, b""), may_stay))
+        self._wake()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        """Close all tunnels."""
+        self._stopping.set()
+        self._wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+        for each in (self._waker, self._wakes, self._selector):
+            each.close()
+
+    def _wake(self) -> None:
+        with suppress(OSError):  # it is woken already, or has ended
+            self._waker.send(b"w")
+
+    def _run(self) -> None:
+        try:
+            while not self._stopping.is_set():
+                self._turn()
+        finally:
+            while self._new:
+                self._tunnels.add(self._new.popleft())
+            for tunnel in list(self._tunnels):
+                self._close(tunnel)
+            self._close_unadopted(float("inf"))
+
+    def _close_unadopted(self, now: float) -> None:
+        with self._lock:
+            overdue = [upstream for upstream, until in self._expected.items() if until < now]
+            for upstream in overdue:
+                del self._expected[upstream]
+        for upstream in overdue:
+            upstream.close()
+
+    def _turn(self) -> None:
+        ready = {key.data for key, _ in self._selector.select(SWEEP_SECONDS)}
+        if None in ready:
+            ready.remove(None)
+            self._wakes.recv(4096)
+        while self._new:
+            tunnel = self._new.popleft()
+            self._tunnels.add(tunnel)
+            ready.add(tunnel)
+        for tunnel in ready:
+            self._serve(tunnel)
+        if monotonic() >= self._sweep_at:
+            self._sweep_at = monotonic() + SWEEP_SECONDS
+            self._close_unadopted(monotonic())
+            for tunnel in list(self._tunnels):
+                if monotonic() - tunnel.moved_at > IDLE_SECONDS or not tunnel.may_stay():
+                    self._close(tunnel)
+
+    def _serve(self, tunnel: Tunnel) -> None:
+        try:
+            goes_on = tunnel.move()
+            if goes_on:
+                self._watch(tunnel)
+        except OSError:  # one side is gone
+            goes_on = False
+        except Exception:
+            _log.exception("internal error in a tunnel")
+            goes_on = False
+        if not goes_on:
+            self._close(tunnel)
+
+    def _watch(self, tunnel: Tunnel) -> None:
+        """Wait for what can move the tunnel: room or data, at each side."""
+        for side, other in (tunnel.sides, tunnel.sides[::-1]):
+            events = selectors.EVENT_READ if len(other.unwritten) < BUFFER_BYTES else 0
+            events |= selectors.EVENT_WRITE if side.unwritten else 0
+            if events == side.events:
+                continue
+            if not side.events:
+                self._selector.register(side.socket, events, tunnel)
+            elif events:
+                self._selector.modify(side.socket, events, tunnel)
+            else:
+                self._selector.unregister(side.socket)
+            side.events = events
+
+    def _close(self, tunnel: Tunnel) -> None:
+        self._tunnels.discard(tunnel)
+        for side in tunnel.sides:
+            if side.events:
+                self._selector.unregister(side.socket)
+                side.events = 0
+            side.socket.close()

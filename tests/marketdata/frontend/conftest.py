@@ -1,0 +1,154 @@
+"""A frontend with one user, over an API that a test scripts or over the real one."""
+
+from __future__ import annotations
+
+import base64
+import http.client
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import bcrypt
+import pytest
+
+from marketdata import secretfile
+from marketdata.frontend.serve import Service
+from marketdata.settings import load
+from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
+
+TOKEN = "md_ThisIsTheReadTokenThatNobodyMaySee00"
+USER, PASSWORD = "alice", "correct horse battery"
+ORIGIN = "https://charts.example.org"
+
+
+def basic(name: str = USER, password: str = PASSWORD) -> str:
+    return "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()
+
+
+LOGIN = {"Authorization": basic()}
+
+
+def quick_hash(password: str) -> str:
+    """Of the smallest cost, so that a test need not wait."""
+    return bcrypt.hashpw(password.encode(), bcrypt.gensalt(4)).decode()
+
+
+HASH = quick_hash(PASSWORD)
+
+
+@dataclass(frozen=True)
+class Answer:
+    status: int
+    headers: http.client.HTTPMessage
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Frontend:
+    """A running frontend; ``secrets`` is the folder of its files."""
+
+    service: Service
+    secrets: Path
+
+    @property
+    def port(self) -> int:
+        return self.service.port
+
+    def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
+        """One request on a connection of its own; underscores in the names of ``headers`` are hyphens."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)) as connection:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            return Answer(response.status, response.headers, response.read())
+
+    def get(self, path: str, **headers: str) -> Answer:
+        """With the login, unless ``Authorization`` is given."""
+        return self.ask("GET", path, **{**LOGIN, **headers})
+
+    def set_users(self, **passwords: str) -> None:
+        users = {name: quick_hash(password) for name, password in passwords.items()}
+        secretfile.write(self.secrets / secretfile.FRONTEND_USERS, {"users": users})
+
+
+@contextmanager
+def running(state: Path, upstream: str, token: str = TOKEN, **settings: str) -> Iterator[Frontend]:
+    found = load(
+        {
+            "MARKET_STATE_DIR": str(state),
+            "MARKET_FRONTEND_PORT": "0",
+            "MARKET_FRONTEND_ORIGINS": ORIGIN,
+            "API_UPSTREAM": upstream,
+            **settings,
+        }
+    )
+    found.secrets_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+    write_files(found.secrets_dir, token)
+    service = Service(found)
+    service.start()
+    try:
+        yield Frontend(service, found.secrets_dir)
+    finally:
+        service.stop()
+
+
+def write_files(folder: Path, token: str = TOKEN) -> None:
+    secretfile.write(folder / secretfile.READ_TOKEN, {"token": token, "scope": "read", "name": "read"})
+    secretfile.write(folder / secretfile.FRONTEND_USERS, {"users": {USER: HASH}})
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[Frontend, ScriptedApi]]:
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
+        scripted_api() as api,
+        running(Path(folder), f"http://127.0.0.1:{api.port}") as found,
+    ):
+        yield found, api
+
+
+@pytest.fixture
+def upstream(shared: tuple[Frontend, ScriptedApi]) -> ScriptedApi:
+    """The API of the module's frontend; it has received nothing yet."""
+    api = shared[1]
+    api.script = ScriptedApi.script
+    api.received.clear()
+    return api
+
+
+@pytest.fixture
+def frontend(shared: tuple[Frontend, ScriptedApi], upstream: ScriptedApi) -> Frontend:
+    """The module's frontend, with its files as they were."""
+    found = shared[0]
+    write_files(found.secrets)
+    return found
+
+
+@pytest.fixture
+def fresh(state_dir: Path) -> Iterator[tuple[Frontend, ScriptedApi]]:
+    """A frontend and an API of the test's own: no connection is kept yet, and no wrong password was tried."""
+    with scripted_api() as api, running(state_dir, f"http://127.0.0.1:{api.port}") as found:
+        yield found, api
+
+
+@pytest.fixture
+def frontend_with(upstream: ScriptedApi, state_dir: Path) -> Iterator[Callable[..., Frontend]]:
+    """``frontend_with(BASIC_AUTH_MODE="off")``: a frontend with these settings."""
+    contexts = []
+
+    def start(**settings: str) -> Frontend:
+        context = running(state_dir, f"http://127.0.0.1:{upstream.port}", **settings)
+        contexts.append(context)
+        return context.__enter__()
+
+    yield start
+    for context in contexts:
+        context.__exit__(None, None, None)

@@ -1,0 +1,141 @@
+"""What an attacker sends over a raw socket, and the token sought in everything that comes back."""
+
+from __future__ import annotations
+
+import logging
+import re
+import socket
+from contextlib import closing, suppress
+
+import pytest
+
+from tests.marketdata.api.wire import ask
+from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
+from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
+from tests.marketdata.frontend.test_target import HIDDEN, TRICKS
+
+LOGIN = f"Host: a\r\nAuthorization: {basic()}\r\n"
+WHO = f"Connection: close\r\n{LOGIN}"
+SMUGGLED = "GET /api/v1/smuggled HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
+
+
+def said(port: int, raw: str | bytes) -> bytes:
+    """Everything that comes back until the frontend ends the connection, as it does after a refusal."""
+    data = raw if isinstance(raw, bytes) else raw.encode("latin-1")
+    found = b""
+    with closing(socket.create_connection(("127.0.0.1", port), timeout=10)) as client:
+        client.sendall(data)
+        with suppress(ConnectionError):
+            while part := client.recv(65536):
+                found += part
+    return found
+
+
+def statuses(answer: bytes) -> list[int]:
+    """Of every answer. What cannot be parsed at all is answered as HTTP/1.0."""
+    return [int(status) for status in re.findall(rb"HTTP/1\.[01] ([0-9]{3}) ", answer)]
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        f"Content-Length: {len(SMUGGLED)}\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n5c\r\n{SMUGGLED}\r\n0\r\n\r\n",
+        f"Content-Length: 0\r\nContent-Length: {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+        f"Content-Length: {len(SMUGGLED)}, 0\r\n\r\n{SMUGGLED}",
+        f"Content-Length: +{len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+        f"Content-Length : {len(SMUGGLED)}\r\n\r\n{SMUGGLED}",
+        f"Content-Length: 0x10\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: xchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding : chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked, identity\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\nTransfer-Encoding: x\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding:\x0bchunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"X: y\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\n\r\n0\n\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\n\r\n0_2\r\nab\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\n\r\n2;a=\nb\r\nab\r\n0\r\n\r\n{SMUGGLED}",
+        f"Transfer-Encoding: chunked\r\n\r\n2\r\nabc\r\n0\r\n\r\n{SMUGGLED}",
+    ],
+)
+def test_a_smuggled_request_never_reaches_the_api(frontend: Frontend, upstream: ScriptedApi, framing: str) -> None:
+    found = said(frontend.port, f"POST /api/v1/x HTTP/1.1\r\n{WHO}{framing}")
+    assert "smuggled" not in " ".join(request.line for request in upstream.received)
+    assert statuses(found)[-1] in (400, 501), found
+    assert TOKEN.encode() not in found
+
+
+def test_a_second_request_needs_its_own_login(frontend: Frontend, upstream: ScriptedApi) -> None:
+    found = said(frontend.port, f"GET /api/v1/x HTTP/1.1\r\n{LOGIN}\r\n{SMUGGLED}")
+    assert statuses(found) == [200, 401]
+    assert len(upstream.received) == 1
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        "X: a\rAuthorization: Bearer x", "X: a\nAuthorization: Bearer x", "X: a\x00b", " X: folded", "X : a",
+        "X\x00: a", "X: a\r\n Authorization: Bearer x", ": a", "X(y): a", "Authorization: Basic x",
+        "Host: b", "X_Remote_User: root", "Authorization:\tBearer x",
+    ],
+)  # fmt: skip
+def test_no_header_is_injected(frontend: Frontend, upstream: ScriptedApi, lines: str) -> None:
+    found = said(frontend.port, f"GET /api/v1/x HTTP/1.1\r\n{WHO}{lines}\r\n\r\n")
+    assert TOKEN.encode() not in found
+    for request in upstream.received:
+        assert request.all("authorization") == [f"Bearer {TOKEN}"]
+        assert request.all("host") == [f"127.0.0.1:{upstream.port}"]
+        assert not any(character in value for _, value in request.fields for character in "\r\n\0")
+        assert "x_remote_user" not in [name.lower() for name, _ in request.fields]
+
+
+def test_a_connection_header_takes_nothing_away_that_matters(frontend: Frontend, upstream: ScriptedApi) -> None:
+    named = "Connection: authorization, host, content-length\r\n"
+    ask(frontend.port, f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}{named}Content-Length: 3\r\n\r\nabc".encode())
+    (request,) = upstream.received
+    assert request.body == b"abc"
+    assert request.all("authorization") == [f"Bearer {TOKEN}"]
+    assert len(request.all("host")) == len(request.all("content-length")) == 1
+
+
+def test_every_path_trick_over_the_wire(frontend: Frontend, upstream: ScriptedApi) -> None:
+    for raw in (*TRICKS, *HIDDEN):
+        found = said(frontend.port, f"GET {raw} HTTP/1.1\r\n{WHO}\r\n".encode())
+        assert statuses(found)[0] in (400, 404), (raw, found)
+    assert upstream.received == []
+
+
+def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: ScriptedApi) -> None:
+    for raw in ("http://127.0.0.1:1/api/v1/x", f"http://127.0.0.1:{upstream.port}/v1/x", "ws://a/api/v1/live"):
+        assert statuses(said(frontend.port, f"GET {raw} HTTP/1.1\r\n{WHO}\r\n")) == [400]
+    assert upstream.received == []
+
+
+def test_the_token_is_in_no_answer_log_or_error(
+    frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.DEBUG)
+    answers = (
+        OK, None, b"HTTP/1.1 401 x\r\nContent-Length: 0\r\n\r\n", b"nonsense",
+        answered("500 Internal Server Error", "Content-Length: 4", body=b"oops"),
+        answered("200 OK", "Content-Length: 1000000", body=b"broken off"), answered("200 OK", "X: \x00"),
+        answered("302 Found", "Location: http://elsewhere.example/", "Content-Length: 0"),
+    )  # fmt: skip
+    heard = b""
+    for each in answers:
+
+        def script(_request: Received, connection: socket.socket, each: bytes | None = each) -> None:
+            if each is not None:
+                connection.sendall(each)
+
+        upstream.script = script
+        for line in ("GET /api/v1/x", "POST /api/v1/x", "OPTIONS /api/v1/x", "TRACE /api/v1/x", "GET /api/metrics"):
+            heard += said(frontend.port, f"{line} HTTP/1.1\r\n{WHO}Content-Length: 0\r\nExpect: x\r\n\r\n")
+    for path in ("/", "/whoami", "/logout", "/healthz", "/static/read.json", "/static/../secrets/read.json"):
+        heard += said(frontend.port, f"GET {path} HTTP/1.1\r\n{WHO}\r\n")
+    printed = "".join(capfd.readouterr())
+    assert len(upstream.received) > 20
+    assert all(request.all("authorization") == [f"Bearer {TOKEN}"] for request in upstream.received)
+    for place in (heard.decode("latin-1"), caplog.text, printed, repr(frontend.service)):
+        assert TOKEN not in place
+        assert TOKEN[3:] not in place

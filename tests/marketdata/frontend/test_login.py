@@ -1,0 +1,228 @@
+"""Logging in: what is asked, remembered and slowed."""
+
+from __future__ import annotations
+
+import statistics
+import threading
+import time
+
+import bcrypt
+import pytest
+
+from marketdata.errors import StateError
+from marketdata.frontend import throttle
+from marketdata.frontend.failures import LoginRequired, LoginUnavailable, TooManyTries
+from marketdata.frontend.login import REMEMBERED_SECONDS, Login
+from marketdata.frontend.throttle import IN_HAND, SECONDS_EACH, Throttle
+from tests.marketdata.frontend.conftest import PASSWORD, USER, Frontend, basic, quick_hash
+from tests.marketdata.frontend.scripted_api import ScriptedApi
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+class Checks:
+    """Counts what bcrypt is asked for."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count = 0
+        real = bcrypt.hashpw
+
+        def counted(password: bytes, salt: bytes) -> bytes:
+            self.count += 1
+            return real(password, salt)
+
+        monkeypatch.setattr(bcrypt, "hashpw", counted)
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def users() -> dict[str, bytes]:
+    return {USER: quick_hash(PASSWORD).encode()}
+
+
+@pytest.fixture
+def login(users: dict[str, bytes], clock: Clock) -> Login:
+    return Login(lambda: users, clock)
+
+
+def test_bcrypt_is_paid_once_a_minute(login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = Checks(monkeypatch)
+    for _ in range(20):
+        assert login.user(basic(), "a") == USER
+    clock.now += REMEMBERED_SECONDS - 1
+    assert login.user(basic(), "b") == USER
+    assert checks.count == 1
+    clock.now += 2
+    assert login.user(basic(), "a") == USER
+    assert checks.count == 2
+
+
+def test_requests_at_once_share_one_check(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+    checks, found = Checks(monkeypatch), []
+    threads = [threading.Thread(target=lambda: found.append(login.user(basic(), "a"))) for _ in range(20)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (found, checks.count) == ([USER] * 20, 1)
+
+
+def test_who_is_removed_or_gets_another_password_is_out_at_once(login: Login, users: dict[str, bytes]) -> None:
+    login.user(basic(), "a")
+    users[USER] = quick_hash("another password").encode()
+    with pytest.raises(LoginRequired):
+        login.user(basic(), "a")
+    assert login.user(basic(USER, "another password"), "a") == USER
+    stands = login.standing(USER)
+    assert stands()
+    del users[USER]
+    assert not stands()
+    with pytest.raises(LoginRequired):
+        login.user(basic(USER, "another password"), "a")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [None, "", "Basic", "Basic !", "Basic YWxpY2U=", "Bearer x", "Digest username=alice", "Basic gICA",
+     basic(USER, ""), basic(USER, PASSWORD + " "), basic(USER, PASSWORD[:-1]), basic(USER.upper(), PASSWORD),
+     basic("", PASSWORD), basic(USER, "\0"), basic(USER, "x" * 73), basic("bob", PASSWORD), "Basic " + "A" * 9000],
+)  # fmt: skip
+def test_what_is_no_login(login: Login, header: str | None) -> None:
+    with pytest.raises(LoginRequired):
+        login.user(header, "a")
+
+
+def test_no_more_of_a_password_than_bcrypt_reads(users: dict[str, bytes], login: Login) -> None:
+    users["long"] = quick_hash("é" * 36).encode()
+    assert login.user(basic("long", "é" * 36), "a") == "long"
+    with pytest.raises(LoginRequired):
+        login.user(basic("long", "é" * 36 + "x"), "a")
+
+
+def test_the_same_time_for_an_unknown_user(clock: Clock) -> None:
+    """Users of different costs, as htpasswd makes them: neither says by its time that it exists."""
+    users = {f"user{n}": bcrypt.hashpw(b"right", bcrypt.gensalt(5)) for n in range(3)}
+    login = Login(lambda: users, clock)
+
+    def seconds(name: str) -> float:
+        took = []
+        for _ in range(15):
+            clock.now += 1000
+            began = time.perf_counter()
+            with pytest.raises(LoginRequired):
+                login.user(basic(name, "wrong"), "a")
+            took.append(time.perf_counter() - began)
+        return statistics.median(took)
+
+    known, unknown = seconds("user1"), seconds("nobody")
+    assert 0.5 < known / unknown < 2
+
+
+def test_an_unknown_user_does_not_get_in_with_the_password_of_another(login: Login) -> None:
+    for n in range(20):
+        with pytest.raises(LoginRequired):
+            login.user(basic(f"nobody{n}", PASSWORD), f"address {n}")
+
+
+def test_without_users_nobody_gets_in(clock: Clock) -> None:
+    with pytest.raises(LoginRequired):
+        Login(dict, clock).user(basic(), "a")
+
+
+def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(IN_HAND):
+        with pytest.raises(LoginRequired):
+            login.user(basic(f"user{n}", "wrong"), "a")
+    checks = Checks(monkeypatch)
+    with pytest.raises(TooManyTries) as refused:
+        login.user(basic(), "a")
+    assert (checks.count, refused.value.retry_after) == (0, SECONDS_EACH)
+    assert login.user(basic(), "b") == USER  # of another address
+    clock.now += SECONDS_EACH
+    with pytest.raises(LoginRequired):
+        login.user(basic("x", "wrong"), "a")
+    with pytest.raises(TooManyTries):
+        login.user(basic("x", "wrong"), "a")
+
+
+@pytest.mark.parametrize("name", [USER, "nobody"])
+def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str) -> None:
+    login.user(basic(), "home")
+    for n in range(IN_HAND):
+        with pytest.raises(LoginRequired):
+            login.user(basic(name, "wrong"), f"address {n}")
+    with pytest.raises(TooManyTries):
+        login.user(basic(name, "wrong"), "a new address")
+    assert login.user(basic(), "home") == USER  # who is in stays in
+
+
+def test_the_addresses_of_one_ipv6_network_count_as_one(login: Login) -> None:
+    for n in range(IN_HAND):
+        with pytest.raises(LoginRequired):
+            login.user(basic(f"user{n}", "wrong"), f"2001:db8::{n}")
+    with pytest.raises(TooManyTries):
+        login.user(basic("x", "wrong"), "2001:db8::ffff:1")
+
+
+def test_right_tries_use_none_up(login: Login, users: dict[str, bytes], clock: Clock) -> None:
+    for _ in range(3 * IN_HAND):
+        clock.now += REMEMBERED_SECONDS + 1
+        assert login.user(basic(), "a") == USER
+
+
+def test_the_table_of_tries_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(throttle, "KEYS_MAX", 10)
+    table = Throttle(clock)
+    for n in range(100):
+        assert table.take(n) == 0
+    assert len(table._whole_at) == 10
+
+
+def test_a_file_that_cannot_be_used_lets_nobody_in(clock: Clock) -> None:
+    def broken() -> dict[str, bytes]:
+        raise StateError("broken")
+
+    with pytest.raises(LoginUnavailable):
+        Login(broken, clock).user(basic(), "a")
+
+
+def test_over_http(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    frontend, _ = fresh
+    for authorization in ({}, {"Authorization": basic(USER, "wrong")}, {"Authorization": "Bearer x"}):
+        answer = frontend.ask("GET", "/api/v1/chart", **authorization)
+        assert (answer.status, answer.json["code"]) == (401, "login_required")
+        assert answer.headers["WWW-Authenticate"] == 'Basic realm="marketdata", charset="UTF-8"'
+        assert answer.headers["Content-Type"] == "application/problem+json"
+    assert frontend.get("/api/v1/chart").status == 200
+
+
+def test_the_files_changes_are_seen_at_once(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    frontend, _ = fresh
+    assert frontend.get("/whoami").status == 200
+    frontend.set_users(bob="the password of bob")
+    assert frontend.get("/whoami").status == 401
+    bob = {"Authorization": basic("bob", "the password of bob")}
+    assert frontend.get("/whoami", **bob).json["user"] == "bob"
+    (frontend.secrets / "frontend.json").write_text("{")
+    answer = frontend.get("/whoami", **bob)
+    assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "login_unavailable", "5")
+
+
+def test_tries_over_http_are_slowed(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    frontend, _ = fresh
+
+    def tried(name: str) -> int:
+        return frontend.get("/", Authorization=basic(name, "wrong")).status
+
+    assert [tried(f"user{n}") for n in range(IN_HAND + 1)] == [401] * IN_HAND + [429]
+    answer = frontend.get("/", Authorization=basic("x", "wrong"))
+    assert (answer.json["code"], answer.headers["Retry-After"]) == ("too_many_tries", "6")

@@ -1,0 +1,93 @@
+"""The page, its files, and the paths of the frontend's own."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from marketdata.errors import NotFound
+from marketdata.frontend.app import SECURITY_HEADERS
+from marketdata.frontend.pages import FOLDER, Pages
+from tests.marketdata.frontend.conftest import LOGIN, Frontend
+
+CSP = ("script-src 'self'", "style-src 'self' 'unsafe-inline'", "img-src 'self' data: blob:", "connect-src 'self'")
+
+
+def test_the_page_needs_the_login_and_is_revalidated(frontend: Frontend) -> None:
+    assert frontend.ask("GET", "/").status == 401
+    page = frontend.get("/")
+    assert (page.status, page.body) == (200, (FOLDER / "index.html").read_bytes())
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert page.headers["Cache-Control"] == "private, no-cache"
+    again = frontend.get("/", If_None_Match=page.headers["ETag"])
+    assert (again.status, again.body, again.headers["ETag"]) == (304, b"", page.headers["ETag"])
+    assert frontend.ask("GET", "/", If_None_Match=page.headers["ETag"]).status == 401
+    assert frontend.get("/", If_None_Match='"another"').status == 200
+    head = frontend.ask("HEAD", "/", **LOGIN)
+    assert (head.status, head.body, head.headers["Content-Length"]) == (200, b"", str(len(page.body)))
+
+
+def test_files_as_they_are_now(tmp_path: Path) -> None:
+    pages = Pages(tmp_path)
+    (tmp_path / "vendor").mkdir()
+    file = tmp_path / "vendor" / "chart.min.js"
+    file.write_text("one")
+    first = pages.reply("/static/vendor/chart.min.js")
+    assert (first.body, first.media_type) == (b"one", "text/javascript; charset=utf-8")
+    file.write_text("another")
+    os.utime(file, ns=(1, 1))
+    second = pages.reply("/static/vendor/chart.min.js")
+    assert second.body == b"another"
+    assert second.headers != first.headers
+
+
+@pytest.mark.parametrize(
+    "name", ["", "a/", ".hidden.js", "sub/.git/x.js", "../x.js", "x.py", "none.js", "a//x.js", "x"]
+)
+def test_what_is_not_served(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "static"
+    for each in ("a", "sub/.git"):
+        (folder / each).mkdir(parents=True)
+    for each in (".hidden.js", "sub/.git/x.js", "../x.js", "x.py", "a/x.js", "x"):
+        (folder / each).write_text("secret")
+    with pytest.raises(NotFound):
+        Pages(folder).reply(f"/static/{name}")
+
+
+@pytest.mark.parametrize("authorization", [{}, LOGIN])
+def test_every_answer_has_the_security_headers(frontend: Frontend, authorization: dict[str, str]) -> None:
+    for path in ("/", "/healthz", "/whoami", "/logout", "/api/v1/chart", "/api/metrics", "/static/none.js", "/nothing"):
+        answer = frontend.ask("GET", path, **authorization)
+        for name, value in SECURITY_HEADERS:
+            assert answer.headers.get_all(name) == [value]
+        assert all(rule in answer.headers["Content-Security-Policy"] for rule in CSP)
+
+
+def test_health_needs_no_login(frontend: Frontend) -> None:
+    answer = frontend.ask("GET", "/healthz")
+    assert (answer.status, answer.json) == (200, {"status": "ok"})
+
+
+def test_who_is_logged_in(frontend: Frontend) -> None:
+    answer = frontend.get("/whoami")
+    assert (answer.status, answer.json) == (200, {"user": "alice", "auth": "basic"})
+    assert answer.headers["Cache-Control"] == "no-store"
+
+
+def test_logout_refuses_every_password_in_a_new_realm(frontend: Frontend) -> None:
+    found = [frontend.get("/logout") for _ in range(2)]
+    assert [each.status for each in found] == [401, 401]
+    realms = {re.fullmatch(r'Basic realm="(marketdata, [^"]+)", charset="UTF-8"', each.headers["WWW-Authenticate"])[1]
+              for each in found}  # type: ignore[index]  # fmt: skip
+    assert len(realms) == 2
+    assert b"logged out" in found[0].body
+    assert frontend.get("/whoami").status == 200  # it depends on the browser alone
+
+
+def test_the_frontends_own_paths_take_no_other_method(frontend: Frontend) -> None:
+    for path in ("/", "/healthz", "/whoami", "/logout"):
+        answer = frontend.ask("POST", path, **LOGIN)
+        assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")

@@ -1,0 +1,182 @@
+"""WebSockets through the frontend to an API that a test scripts: bytes in both directions, bounded and ended."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+
+import pytest
+
+from marketdata.frontend import tunnels
+from tests.functional.serving import until
+from tests.marketdata.frontend.conftest import ORIGIN, TOKEN, Frontend, basic
+from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
+
+SWITCHED = answered("101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: x")
+
+
+def opened(port: int, authorization: str | None = None, path: str = "/api/v1/live") -> tuple[socket.socket, bytes]:
+    """A connection and the head of the answer to its handshake."""
+    client = socket.create_connection(("127.0.0.1", port), timeout=20)
+    client.sendall(
+        f"GET {path} HTTP/1.1\r\nHost: a\r\nAuthorization: {authorization or basic()}\r\nOrigin: {ORIGIN}\r\n"
+        "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Key: eHh4\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Protocol: marketdata-live.v1\r\n\r\n".encode()
+    )
+    head = b""
+    while not head.endswith(b"\r\n\r\n"):
+        head += client.recv(1)
+    return client, head
+
+
+@pytest.fixture
+def peers(upstream: ScriptedApi) -> list[socket.socket]:
+    """The API's ends of the tunnels, in the order of their opening; each stays open until ``upstream`` ends."""
+    found: list[socket.socket] = []
+
+    def script(_request: Received, connection: socket.socket) -> bytes:
+        connection.settimeout(20)
+        connection.sendall(SWITCHED + b"early")
+        found.append(connection)
+        ended.wait(30)
+        return b""
+
+    ended = threading.Event()
+    upstream.script = script
+    return found
+
+
+def received(connection: socket.socket, size: int) -> bytes:
+    data = b""
+    while len(data) < size:
+        part = connection.recv(min(65536, size - len(data)))
+        assert part, "closed"
+        data += part
+    return data
+
+
+def test_bytes_go_both_ways(frontend: Frontend, upstream: ScriptedApi, peers: list[socket.socket]) -> None:
+    client, head = opened(frontend.port)
+    with closing(client):
+        assert head.startswith(b"HTTP/1.1 101 Switching Protocols\r\n")
+        assert b"Sec-WebSocket-Accept: x\r\n" in head
+        assert received(client, 5) == b"early"
+        (request,) = upstream.received
+        assert request.line == "GET /v1/live HTTP/1.1"
+        assert request.all("authorization") == [f"Bearer {TOKEN}"]
+        assert (request.all("connection"), request.all("upgrade")) == (["Upgrade"], ["websocket"])
+        assert request.all("sec-websocket-protocol") == ["marketdata-live.v1"]
+        assert TOKEN.encode() not in head
+        data = bytes(range(256)) * 20_000
+        for source, target in ((client, peers[0]), (peers[0], client)):
+            writing = threading.Thread(target=source.sendall, args=(data,))
+            writing.start()
+            assert received(target, len(data)) == data
+            writing.join()
+
+
+@pytest.mark.parametrize("closes", ["client", "api"])
+def test_the_end_of_one_side_ends_the_other(frontend: Frontend, peers: list[socket.socket], closes: str) -> None:
+    client, _ = opened(frontend.port)
+    received(client, 5)
+    first, other = (client, peers[0]) if closes == "client" else (peers[0], client)
+    first.sendall(b"last words")
+    first.shutdown(socket.SHUT_RDWR)
+    assert received(other, 10) == b"last words"
+    assert other.recv(1) == b""
+    until(lambda: len(frontend.service.tunnels) == 0)
+    client.close()
+
+
+def test_an_answer_that_opens_nothing_is_passed_on(frontend: Frontend, upstream: ScriptedApi) -> None:
+    upstream.script = lambda _request, _connection: answered("426 Upgrade Required", "Content-Length: 2", body=b"no")
+    client, head = opened(frontend.port)
+    with closing(client):
+        assert head.startswith(b"HTTP/1.1 426 ")
+        assert received(client, 2) == b"no"
+    assert len(frontend.service.tunnels) == 0
+
+
+@pytest.mark.parametrize(("authorization", "path", "status"), [
+    (basic("alice", "wrong"), "/api/v1/live", 401), (None, "/api/v1/../metrics", 400), (None, "/api/metrics", 404),
+    (None, "/whoami", 200),
+])  # fmt: skip
+def test_the_gate_comes_first(
+    frontend: Frontend, upstream: ScriptedApi, authorization: str | None, path: str, status: int
+) -> None:
+    client, head = opened(frontend.port, authorization, path)
+    client.close()
+    assert head.startswith(b"HTTP/1.1 %d " % status)
+    assert upstream.received == []
+
+
+def test_who_is_removed_loses_the_tunnel(frontend: Frontend, peers: list[socket.socket]) -> None:
+    client, _ = opened(frontend.port)
+    with closing(client):
+        received(client, 5)
+        frontend.set_users(bob="the password of bob")
+        assert client.recv(1) == b""  # within the 20 s of the socket; about one
+
+
+def test_a_silent_tunnel_ends(frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tunnels, "IDLE_SECONDS", 0.1)
+    client, _ = opened(frontend.port)
+    with closing(client):
+        received(client, 5)
+        assert client.recv(1) == b""
+
+
+def test_more_tunnels_than_there_may_be(
+    frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(frontend.service.tunnels, "limit", 2)
+    clients = [opened(frontend.port) for _ in range(3)]
+    assert [head.split()[1] for _, head in clients] == [b"101", b"101", b"503"]
+    for client, _ in clients:
+        client.close()
+    until(lambda: len(frontend.service.tunnels) == 0)
+
+
+def takes(peer: socket.socket) -> int:
+    """How many bytes can be sent before the frontend does not take any more for a while."""
+    peer.settimeout(0.02)
+    sent = 0
+    with suppress(TimeoutError):
+        while True:
+            sent += peer.send(b"x" * 65536)
+    return sent
+
+
+@pytest.fixture
+def many(frontend: Frontend, peers: list[socket.socket], loops: Callable[..., int]) -> Iterator[list[socket.socket]]:
+    clients = [opened(frontend.port)[0] for _ in range(loops(quick=40, full=1000))]
+    yield clients
+    for client in clients:
+        client.close()
+    until(lambda: len(frontend.service.tunnels) == 0, seconds=60)
+
+
+def test_slow_clients_hold_little_and_nobody_up(
+    frontend: Frontend, peers: list[socket.socket], many: list[socket.socket]
+) -> None:
+    """Half of the clients read nothing. What the frontend keeps for each is bounded, and the others go on."""
+    until(lambda: len(peers) == len(many))
+    part = b"x" * 65536
+    slow, quick = many[::2], many[1::2]
+    for client in many:
+        received(client, 5)
+    by_port = {}
+    for number, peer in enumerate(peers):
+        peer.sendall(b"%8d" % number)
+    for client in many:
+        by_port[client] = peers[int(received(client, 8))]
+    for client in slow:
+        assert takes(by_port[client]) < 16 * 1024 * 1024  # what the kernel and the frontend keep
+    held = [len(side.unwritten) for tunnel in frontend.service.tunnels.open() for side in tunnel.sides]
+    assert max(held) <= tunnels.BUFFER_BYTES
+    for client in quick:
+        by_port[client].sendall(part)
+    for client in quick:
+        assert received(client, len(part)) == part
