@@ -31,7 +31,8 @@ fi
 CARD_PROGRAMS=(nvim:neovim gdb:gdb tmux:tmux gcc:gcc make:make)
 
 # Only tests use these. Without one of them, the tests that need it are skipped.
-TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils)
+# nginx is not on the PATH of every account.
+TEST_PROGRAMS=(chromium:chromium lualatex:texlive-luatex pdftotext:poppler-utils /usr/sbin/nginx:nginx)
 
 # What a card's PDF needs beside lualatex: a file of each Debian package. Only tests look for them.
 LATEX_FILES=(

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "stat", "true")
 NOBODY = 65534
 FOR_TESTS = (
-    "chromium", "texlive-luatex", "poppler-utils", "texlive-pictures", "texlive-latex-recommended", "lmodern",
+    "chromium", "texlive-luatex", "poppler-utils", "nginx", "texlive-pictures", "texlive-latex-recommended", "lmodern",
     "fonts-noto-core", "fonts-noto-mono",
 )  # fmt: skip
 PROGRAMS = ("nvim", "gdb", "tmux", "gcc", "make")
@@ -78,9 +78,10 @@ class Machine:
             "setup.cfg",
         ):
             shutil.copy(ROOT / name, self.root / name)
-        # The one place that is looked at beside PATH.
+        # The places that are looked at beside PATH.
         setup = self.root / "etc" / "setup.sh"
-        setup.write_text(setup.read_text().replace("=/usr/lib/postgresql\n", f'="{folder}/postgresql"\n'))
+        text = setup.read_text().replace("=/usr/lib/postgresql\n", f'="{folder}/postgresql"\n')
+        setup.write_text(text.replace("/usr/sbin/nginx", f"{self.bin}/nginx"))
         self.postgresql = folder / "postgresql"
         self.add_postgresql(15)
         self.bin.mkdir()
@@ -269,7 +270,7 @@ def test_what_only_tests_drive_is_installed_for_them_and_never_demanded(machine:
     shutil.rmtree(machine.root / ".venv" / ".parts")
     machine.set_up("card")
     assert not any("chromium" in line or "texlive" in line for line in machine.log)
-    machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext kpsewhich"
+    machine.environment["STUB_APT_BRINGS"] = "chromium lualatex pdftotext nginx kpsewhich"
     assert "skipped" not in machine.set_up("test").stderr
     assert f"apt-get -qq install -y --no-install-recommends {' '.join(FOR_TESTS)}" in machine.log
 

@@ -1,0 +1,91 @@
+"""The real nginx with the site that ships in ``etc/nginx``, on a free port."""
+
+from __future__ import annotations
+
+import shutil
+import socket
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import bcrypt
+
+from tests.functional.serving import until
+
+ROOT = Path(__file__).resolve().parents[3]
+SITE = ROOT / "etc" / "nginx" / "marketdata.conf"
+PROGRAM = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+
+MAIN = """
+daemon off;
+master_process off;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log info;
+events {{ worker_connections 1024; }}
+http {{
+    access_log {folder}/access.log;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/site.conf;
+}}
+"""
+
+
+@dataclass(frozen=True)
+class Nginx:
+    port: int
+    folder: Path
+
+    def log(self) -> str:
+        return "".join((self.folder / name).read_text() for name in ("error.log", "access.log"))
+
+
+def password_file(file: Path, users: Mapping[str, str], cost: int = 4) -> None:
+    """As ``htpasswd -B`` writes it."""
+    hashes = {name: bcrypt.hashpw(password.encode(), bcrypt.gensalt(cost)).decode() for name, password in users.items()}
+    file.write_text("".join(f"{name}:{value.replace('$2b$', '$2y$', 1)}\n" for name, value in hashes.items()))
+
+
+def replaced(text: str, changes: Mapping[str, str]) -> str:
+    for old, new in changes.items():
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@contextmanager
+def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *, tls: bool = False) -> Iterator[Nginx]:
+    """``tls`` takes the certificate ``marketdata.crt`` and its key from the folder."""
+    assert PROGRAM is not None
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    password_file(folder / "marketdata.htpasswd", users)
+    password_file(folder / "marketdata-graphql.htpasswd", {"admin": "the password of admin"})
+    changes = {
+        "127.0.0.1:8081": f"127.0.0.1:{frontend}",
+        "127.0.0.1:8088": f"127.0.0.1:{graphql}",
+        "/etc/nginx/marketdata": f"{folder}/marketdata",
+    }
+    tls_changes = {"    listen 80;\n": "", "#tls ": "", "listen 443 ssl": f"listen 127.0.0.1:{port} ssl"}
+    changes |= tls_changes if tls else {"listen 80": f"listen 127.0.0.1:{port}"}
+    (folder / "site.conf").write_text(replaced(SITE.read_text(), changes))
+    (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
+    command = [PROGRAM, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+    with subprocess.Popen(command) as process:
+        try:
+            until(lambda: process.poll() is not None or _listens(port))
+            yield Nginx(port, folder)
+        finally:
+            process.terminate()
+    assert process.returncode == 0, (folder / "error.log").read_text()
+
+
+def _listens(port: int) -> bool:
+    with suppress(OSError), socket.create_connection(("127.0.0.1", port)):
+        return True
+    return False

@@ -1,0 +1,276 @@
+"""The real API, the frontend before it, and the real nginx before that."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import ssl
+import subprocess
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.api.serve import Service
+from tests.marketdata.api import live_client
+from tests.marketdata.api.conftest import new_token, prepare
+from tests.marketdata.api.live_client import LiveClient
+from tests.marketdata.frontend.conftest import ORIGIN, Answer, Frontend, basic, running
+from tests.marketdata.frontend.nginx import PROGRAM, Nginx, nginx
+from tests.marketdata.frontend.scripted_api import ScriptedApi, scripted_api
+
+CHART = "/api/v1/chart?symbol=TEST:A&interval=1m"
+ANN = basic("ann", "the password of ann")
+HANDSHAKE = live_client.handshake
+
+needs_nginx = pytest.mark.skipif(PROGRAM is None, reason="there is no nginx here (Debian package nginx)")
+
+
+class Market:
+    """The API over PostgreSQL, with a tick in it; ``read`` is the token that nobody may see."""
+
+    def __init__(self, folder: Path, database: str) -> None:
+        self.service = Service(prepare(folder, database))
+        self.service.start()
+        self.read = new_token(database, "read", "frontend")
+        self._write = new_token(database, "write")
+        self.store("a")
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.service.port}"
+
+    def store(self, name: str) -> None:
+        tick = {"symbol": "TEST:A", "id": name, "ts": 1_700_000_000_000, "price": "1.5", "size": "2"}
+        headers = {"Authorization": f"Bearer {self._write}", "Content-Type": "application/json"}
+        answer = asked(self.service.port, "POST", "/v1/ingest/tick", json.dumps(tick).encode(), **headers)
+        assert answer.status == 201
+
+
+def asked(
+    port: int, method: str, path: str, body: bytes | None = None, *, source: str = "127.0.0.1", **headers: str
+) -> Answer:
+    sent = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=30, source_address=(source, 0))
+    with closing(connection):
+        connection.request(method, path, body, sent)
+        response = connection.getresponse()
+        return Answer(response.status, response.headers, response.read())
+
+
+@pytest.fixture(scope="module")
+def market(database: str) -> Iterator[Market]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder:
+        found = Market(Path(folder), database)
+        yield found
+        found.service.stop()
+
+
+@pytest.fixture(scope="module")
+def open_frontend(market: Market) -> Iterator[Frontend]:
+    """One that asks for no login."""
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
+        running(Path(folder), market.url, market.read, BASIC_AUTH_MODE="off") as found,
+    ):
+        yield found
+
+
+@pytest.fixture(scope="module")
+def console() -> Iterator[ScriptedApi]:
+    """What a GraphQL backend would be."""
+    with scripted_api() as api:
+        yield api
+
+
+@pytest.fixture(scope="module")
+def ingress(open_frontend: Frontend, console: ScriptedApi) -> Iterator[Nginx]:
+    if PROGRAM is None:
+        pytest.skip("there is no nginx here (Debian package nginx)")
+    users = {f"user{n}": f"the password of {n}" for n in range(50)} | {"ann": "the password of ann"}
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp") as folder,
+        nginx(Path(folder), open_frontend.port, console.port, users) as found,
+    ):
+        yield found
+
+
+def live(port: int, monkeypatch: pytest.MonkeyPatch, **fields: str) -> LiveClient:
+    """A client of ``/api/v1/live``, with these header fields instead of a token."""
+
+    def handshake(_token: str | None) -> bytes:
+        return HANDSHAKE(None, **fields).replace(b"GET /v1/live ", b"GET /api/v1/live ")
+
+    monkeypatch.setattr(live_client, "handshake", handshake)
+    return LiveClient(port, "")
+
+
+# -- the frontend alone ----------------------------------------------------------------------------------------------
+
+
+def test_candles_reach_whoever_is_logged_in(market: Market, state_dir: Path) -> None:
+    with running(state_dir, market.url, market.read) as frontend:
+        answer = frontend.get(CHART)
+        assert (answer.status, answer.json["candles"][0]["o"]) == (200, "1.5")
+        assert frontend.ask("GET", CHART).status == 401
+        again = frontend.get(CHART, If_None_Match=answer.headers["ETag"])
+        assert (again.status, again.body) == (304, b"")
+        lines = frontend.get("/api/v1/ticks?symbol=TEST:A&format=ndjson").body.splitlines()
+        assert json.loads(lines[0])["id"] == "a"
+
+
+def test_the_read_token_writes_nothing(open_frontend: Frontend) -> None:
+    for method, path in (("POST", "/api/v1/ingest/tick"), ("PUT", "/api/v1/coverage"), ("DELETE", "/api/v1/lease/x")):
+        answer = open_frontend.ask(method, path, b"{}", Content_Type="application/json")
+        assert (answer.status, answer.json["code"]) == (403, "insufficient_scope")
+
+
+def test_dialects_that_have_an_api_of_their_own(open_frontend: Frontend) -> None:
+    assert open_frontend.ask("GET", "/api/v1/udf/config").status == 200
+    assert open_frontend.ask("GET", "/api/openapi.json").status == 200
+    assert open_frontend.ask("GET", "/api/nothing").json["code"] == "not_found"
+
+
+def test_ticks_are_pushed_through_the_frontend(
+    market: Market, open_frontend: Frontend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = f"http://127.0.0.1:{open_frontend.port}"
+    fields = {"Host": own.removeprefix("http://"), "Origin": own}
+    with live(open_frontend.port, monkeypatch, **fields) as client:
+        assert market.read not in client.head
+        assert client.subscribe("TEST:A", "1m")["type"] == "subscribed"
+        market.store("pushed")
+        assert client.candles()[0]["n"] >= 2
+
+
+# -- behind nginx ----------------------------------------------------------------------------------------------------
+
+
+@needs_nginx
+def test_many_users_log_in_at_nginx(ingress: Nginx, loops: Callable[..., int]) -> None:
+    """Each from an address of its own, at once: 200, then 304 with the entity tag; 401 with a wrong password."""
+    count = loops(quick=6, full=50)
+    found: dict[int, list[Any]] = {}
+
+    def visit(n: int) -> None:
+        login = {"Authorization": basic(f"user{n}", f"the password of {n}"), "Host": "charts.example.org"}
+        source = f"127.0.1.{n + 1}"
+        page = asked(ingress.port, "GET", "/", source=source, **login)
+        tag = page.headers["ETag"]
+        chart = asked(ingress.port, "GET", CHART, source=source, **login)
+        found[n] = [
+            page.status,
+            asked(ingress.port, "GET", "/", source=source, **login, If_None_Match=tag).status,
+            chart.status,
+            asked(ingress.port, "GET", CHART, source=source, **login, If_None_Match=chart.headers["ETag"]).status,
+            asked(ingress.port, "GET", "/whoami", source=source, **login).json,
+            asked(ingress.port, "GET", "/", source=source, Authorization=basic(f"user{n}", "wrong")).status,
+            asked(ingress.port, "GET", "/", source=source).status,
+        ]
+
+    threads = [threading.Thread(target=visit, args=(n,)) for n in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert found == {n: [200, 304, 200, 304, {"user": f"user{n}", "auth": "proxy"}, 401, 401] for n in range(count)}
+
+
+@needs_nginx
+def test_nobody_chooses_who_they_are(ingress: Nginx, market: Market) -> None:
+    fields = {"Authorization": ANN, "Host": "charts.example.org", "X_Remote_User": "root", "Origin": ORIGIN}
+    assert asked(ingress.port, "GET", "/whoami", **fields).json == {"user": "ann", "auth": "proxy"}
+    assert asked(ingress.port, "POST", "/api/v1/x", b"", **fields).status == 404
+    foreign = fields | {"Origin": "https://evil.example"}
+    assert asked(ingress.port, "POST", "/api/v1/x", b"", **foreign).status == 403
+    assert asked(ingress.port, "GET", "/whoami", Authorization=ANN, Host="evil.example").status == 421
+    assert asked(ingress.port, "GET", "/healthz", Host="charts.example.org").status == 200
+    assert market.read not in ingress.log()
+
+
+@needs_nginx
+@pytest.mark.parametrize(
+    "path", ["/api/metrics", "/api/v1/admin/tokens", "/api/v1/../metrics", "/api/%2e%2e/api/metrics", "/api//metrics",
+             "/graphql/../api/metrics", "/api/v1/%61dmin/tokens", "/api%2fmetrics"],
+)  # fmt: skip
+def test_path_tricks_behind_nginx(ingress: Nginx, path: str) -> None:
+    assert asked(ingress.port, "GET", path, Authorization=ANN, Host="charts.example.org").status in (400, 404)
+
+
+@needs_nginx
+def test_logout_behind_nginx(ingress: Nginx) -> None:
+    answer = asked(ingress.port, "GET", "/logout", Authorization=ANN, Host="charts.example.org")
+    assert answer.status == 401
+    assert "logged out" in answer.headers["WWW-Authenticate"]
+
+
+@needs_nginx
+def test_the_console_has_a_login_of_its_own(ingress: Nginx, console: ScriptedApi) -> None:
+    console.received.clear()
+    admin = basic("admin", "the password of admin")
+    for wrong in ({}, {"Authorization": ANN}):
+        answer = asked(ingress.port, "GET", "/graphql/console", **wrong)
+        assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'Basic realm="GraphQL console"')
+    assert asked(ingress.port, "GET", "/whoami", Authorization=admin, Host="charts.example.org").status == 401
+    assert console.received == []
+    assert asked(ingress.port, "GET", "/graphql/console", Authorization=admin).status == 200
+    (request,) = console.received
+    assert request.line == "GET /console HTTP/1.1"
+    assert request.all("authorization") == []
+
+
+@needs_nginx
+def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypatch: pytest.MonkeyPatch) -> None:
+    fields = {"Host": "charts.example.org", "Origin": ORIGIN, "Authorization": ANN}
+    with live(ingress.port, monkeypatch, **fields) as client:
+        assert client.subscribe("TEST:A", "1h")["type"] == "subscribed"
+        market.store("through-nginx")
+        assert client.candles()[0]["t"] == 1_699_999_200_000
+    foreign = fields | {"Origin": "https://evil.example", "Connection": "Upgrade", "Upgrade": "websocket"}
+    assert asked(ingress.port, "GET", "/api/v1/live", **foreign).status == 403
+
+
+@needs_nginx
+def test_one_address_is_slowed(ingress: Nginx) -> None:
+    with closing(http.client.HTTPConnection("127.0.0.1", ingress.port, source_address=("127.0.2.1", 0))) as client:
+        found = []
+        for _ in range(200):
+            client.request("GET", "/healthz", headers={"Host": "charts.example.org"})
+            response = client.getresponse()
+            response.read()
+            found.append(response.status)
+    assert set(found[:100]) == {200}
+    assert 429 in found
+
+
+@needs_nginx
+def test_with_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
+    """The lines for TLS, as they are when the marks before them are taken away."""
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",
+         "-addext", "subjectAltName=DNS:charts.example.org",
+         "-keyout", tmp_path / "marketdata.key", "-out", tmp_path / "marketdata.crt"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    context = ssl.create_default_context(cafile=str(tmp_path / "marketdata.crt"))
+    users = {"ann": "the password of ann"}
+    with (
+        nginx(tmp_path, open_frontend.port, console.port, users, tls=True) as found,
+        socket.create_connection(("127.0.0.1", found.port), timeout=10) as plain,
+        context.wrap_socket(plain, server_hostname="charts.example.org") as client,
+    ):
+        client.sendall(
+            f"GET /whoami HTTP/1.1\r\nHost: charts.example.org\r\nAuthorization: {ANN}\r\nConnection: close\r\n\r\n"
+            .encode()
+        )  # fmt: skip
+        answer = b""
+        while part := client.recv(65536):
+            answer += part
+    assert answer.startswith(b"HTTP/1.1 200 OK\r\n")
+    assert b"Strict-Transport-Security: max-age=31536000\r\n" in answer
+    assert answer.endswith(b'{"user":"ann","auth":"proxy"}')
