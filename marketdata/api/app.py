@@ -36,7 +36,7 @@ ROUTES: tuple[Route, ...] = (
     Route("GET", "/v1/coverage", symbols.show_coverage, "The indexed time ranges", "Coverage", scope="any",
           query="SymbolQuery", problems=(404,), revalidated=True),
     Route("GET", "/v1/live", live, "Candles and ticks as they change (WebSocket)", scope="read", statuses=(101,),
-          problems=(426, 429)),
+          problems=(426, 429), websocket=("LiveRequest", "LiveMessage")),
     # -- TradingView's charts --------------------------------------------------------------------------------------
     Route("GET", "/v1/udf/config", udf.config, "Capabilities of the feed", "UdfConfig", scope="read", revalidated=True),
     Route("GET", "/v1/udf/time", udf.clock, "Seconds since 1970", scope="read", produces=(TEXT,), database=False),

@@ -41,7 +41,7 @@ def metrics(request: Request) -> Reply:
     """Prometheus' text format. Figures from the database are left out while it does not answer."""
     services = request.services
     pool = services.pool.stats()
-    gauges: dict[str, tuple[str, float | Mapping[str, float]]] = {
+    figures: dict[str, tuple[str, float | Mapping[str, float]]] = {
         "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.ingestion.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
@@ -49,9 +49,11 @@ def metrics(request: Request) -> Reply:
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
         "marketdata_database_up": ("1 while the database answers.", int(services.revocation_listener.reason is None)),
         "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
+        "marketdata_live_connections": ("Open WebSocket connections.", services.live.connections),
+        "marketdata_live_messages_total": ("Candles and ticks sent over WebSockets.", services.live.sent_messages),
         "marketdata_backfill_lag_seconds": ("Time since the end of the newest indexed range.", _lags(services)),
     }
-    return Reply(services.metrics.render(gauges).encode(), media_type=PROMETHEUS)
+    return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 
 def _lags(services: Services) -> Mapping[str, float]:

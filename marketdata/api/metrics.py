@@ -40,8 +40,9 @@ class Metrics:
         with self._lock:
             self._ingested[outcome] += count
 
-    def render(self, gauges: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
-        """All counters as text. ``gauges`` maps a name to its help text and its value, or its value by symbol."""
+    def render(self, figures: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
+        """All counters as text. ``figures`` maps a name to its help text and its value, or its value by symbol. Those
+        whose name ends with ``_total`` are counters, the others gauges."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
             latency = {key: (list(each.counts), each.seconds) for key, each in self._latency.items()}
@@ -60,12 +61,12 @@ class Metrics:
             "# TYPE marketdata_ingested_total counter",
         ]
         lines += [f'marketdata_ingested_total{{outcome="{name}"}} {n}' for name, n in sorted(ingested.items())]
-        for name, (about, value) in gauges.items():
-            lines += [f"# HELP {name} {about}", f"# TYPE {name} gauge"]
+        for name, (about, value) in figures.items():
+            lines += [f"# HELP {name} {about}", f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
             if isinstance(value, Mapping):
                 lines += [f'{name}{{symbol="{_escaped(symbol)}"}} {each:.3f}' for symbol, each in value.items()]
             else:
-                lines.append(f"{name} {value:g}")
+                lines.append(f"{name} {value:.12g}")
         return "\n".join(lines) + "\n"
 
 

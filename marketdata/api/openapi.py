@@ -10,6 +10,7 @@ from marketdata import __version__
 from marketdata.api import schemas
 from marketdata.api.failures import problem_types
 from marketdata.api.http import JSON, NDJSON, PROBLEM
+from marketdata.api.live.frames import SUBPROTOCOL
 from marketdata.api.route import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -64,6 +65,10 @@ def _operation(route: Route) -> dict[str, Any]:
         operation["parameters"] = parameters
     if route.body is not None:
         operation["requestBody"] = _request_body(route)
+    if route.websocket is not None:
+        # OpenAPI describes HTTP alone.
+        sent, received = map(_reference, route.websocket)
+        operation["x-websocket"] = {"subprotocol": SUBPROTOCOL, "client": sent, "service": received}
     operation["responses"] = {str(status): _response(route, status) for status in route.documented()}
     return operation
 

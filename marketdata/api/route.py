@@ -28,7 +28,8 @@ class Route:
     ``scope`` is None where no credential is required. ``problems`` are the error statuses that only this route has;
     those of authentication, validation and the database are implied. ``revalidated``: the answer has an ETag, unless it
     is a stream, and a matching ``If-None-Match`` gets 304. ``headers``: names and descriptions of further fields of a
-    success. ``database``: whether the handler queries the database.
+    success. ``database``: whether the handler queries the database. ``websocket``: the schemas of the messages that a
+    client sends and receives after the upgrade.
     """
 
     method: str
@@ -45,6 +46,7 @@ class Route:
     revalidated: bool = False
     headers: Headers = ()
     database: bool = True
+    websocket: tuple[str, str] | None = None
 
     @property
     def parameters(self) -> tuple[str, ...]:

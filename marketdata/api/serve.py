@@ -12,8 +12,8 @@ from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.ingestion import Ingestion
-from marketdata.api.listener import Listener
-from marketdata.api.live.server import Live
+from marketdata.api.listener import Listener, descriptors
+from marketdata.api.live.server import CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.response_cache import ResponseCache
@@ -52,7 +52,8 @@ class Service:
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
         # Reads of the primary: a replica may lag behind the notification of a change.
-        self._live = Live(self._pool, self._served)
+        live_connections = min(CONNECTIONS, descriptors() // 4)
+        self._live = Live(self._pool, self._served, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(
             pool=self._pool,
@@ -70,7 +71,7 @@ class Service:
         )
         app = make_app(self.services)
         host, port = settings.api_host, settings.api_port
-        self._listener = Listener(app, host, port, admit=app.admit, body_bytes=BODY_BYTES)
+        self._listener = Listener(app, host, port, admit=app.admit, body_bytes=BODY_BYTES, reserved=live_connections)
 
     @property
     def port(self) -> int:

@@ -32,6 +32,8 @@ _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('market
 
 UPGRADES = (("rollups", "json_prefix"), ("symbols", "final_until"), ("rollups", "buy_volume"))
 """Columns that earlier releases lack, oldest first. Each has a script, ``upgrade_<column>.sql``, that adds it."""
+_NEWEST_FUNCTION = "changed"
+"""The function that the release before this one lacks. Functions need no script: an upgrade replaces them all."""
 
 # Readers and the functions that write use symbols first, then ticks, then rollups; in another order an upgrade beside
 # them could end in a deadlock. Readers may hold rollups already and need ticks next, so they pass the lock on ticks. A
@@ -41,6 +43,7 @@ _LOCK_TABLES = """
     LOCK TABLE {ticks} IN SHARE ROW EXCLUSIVE MODE;
     LOCK TABLE {rollups} IN ACCESS EXCLUSIVE MODE;
 """
+_HAS_FUNCTION = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = %s AND pg_function_is_visible(oid))"
 _HAS_COLUMN = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s)"
 
 _PARTS = (
@@ -125,9 +128,9 @@ class Version:
     def upgrade(self, conn: Connection[Any]) -> bool:
         """Bring a version of an earlier release up to date in one transaction; False when it is. The data stay."""
         with conn.transaction():
-            columns = self._lacking(conn)
-            if not columns:
+            if self._is_up_to_date(conn):
                 return False
+            columns = self._lacking(conn)
             scripts = "\n".join([_LOCK_TABLES, *(_read(f"upgrade_{column}.sql") for column in columns)])
             functions = "\n".join(map(_read, FUNCTIONS))
             replaced = re.sub(r"^CREATE (?=FUNCTION|TRIGGER)", "CREATE OR REPLACE ", functions, flags=re.MULTILINE)
@@ -137,12 +140,10 @@ class Version:
     def _lacking(self, conn: Connection[Any]) -> list[str]:
         """The columns of :data:`UPGRADES` that the version does not have."""
 
-        def has(part: str, column: str) -> bool:
-            row = conn.execute(_HAS_COLUMN, (self.name(part), column)).fetchone()
-            assert row is not None
-            return bool(row[0])
+        return [column for part, column in UPGRADES if not _is_true(conn, _HAS_COLUMN, self.name(part), column)]
 
-        return [column for part, column in UPGRADES if not has(part, column)]
+    def _is_up_to_date(self, conn: Connection[Any]) -> bool:
+        return _is_true(conn, _HAS_FUNCTION, self.name(_NEWEST_FUNCTION)) and not self._lacking(conn)
 
     def _own_query(self, script: LiteralString) -> bytes:
         own = Version.of(self.prefix, self.n)
@@ -165,7 +166,7 @@ class Version:
         ).fetchone()
         assert row is not None
         self._check(*row)
-        if self._lacking(conn):
+        if not self._is_up_to_date(conn):
             raise VersionMissing(
                 f"{self.ticks_table} was created by an earlier release: upgrade it with bin/marketdata-version {self.n}"
             )
@@ -191,6 +192,11 @@ class Version:
                 f"{self.ticks_table} was created by an earlier release and cannot be upgraded: create a new version "
                 f"with bin/marketdata-version {self.n + 1} and fill it from the source"
             )
+
+
+def _is_true(conn: Connection[Any], query: LiteralString, *arguments: str) -> bool:
+    row = conn.execute(query, arguments).fetchone()
+    return row is not None and bool(row[0])
 
 
 def _read(script: str) -> LiteralString:

@@ -54,8 +54,8 @@ class Listener:
     """Serves ``app`` on one address.
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
-    is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``name`` is part of the names of the
-    threads and of the settings for the address.
+    is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
+    connections that were handed over. ``name`` is part of the names of the threads and of the settings for the address.
     """
 
     def __init__(
@@ -70,6 +70,7 @@ class Listener:
         arrival_seconds: float = ARRIVAL_SECONDS,
         connections: int = CONNECTIONS,
         workers: int | None = None,
+        reserved: int = 0,
         name: str = "api",
     ) -> None:
         self._app = app
@@ -79,7 +80,7 @@ class Listener:
         self._connect = partial(Channel, self._bodies, body_bytes, admit)
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
-        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * self._worker_count))
+        self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))
         self._name = name
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
@@ -214,7 +215,7 @@ def _bind(host: str, port: int, name: str) -> socket.socket:
     return bound
 
 
-def _descriptors() -> int:
+def descriptors() -> int:
     """The maximum number of open descriptors of this process."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft

@@ -80,6 +80,8 @@ class Client:
 
     def push(self, subscription: Subscription, frames: Frames) -> None:
         """Replace what is pending of these candles or ticks."""
+        if self.closing_since is not None:
+            return
         pending = self.pending
         for at, frame in frames.items():
             pending[subscription, at] = frame
@@ -89,8 +91,7 @@ class Client:
                 del pending[key]
 
     def drop(self, subscription: Subscription) -> None:
-        """Remove a subscription and what is pending of it."""
-        self.subscriptions.pop(subscription.feed.key, None)
+        """Drop what is pending of a subscription that has ended."""
         self.lacking.discard(subscription)
         self.pending = {key: frame for key, frame in self.pending.items() if key[0] is not subscription}
 

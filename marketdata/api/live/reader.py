@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
+from marketdata.api.failures import internal_error
 from marketdata.api.live import readings
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.readings import Reading
@@ -64,10 +65,13 @@ class Reader:
 
     def changed(self, changes: list[Change]) -> None:
         """Read what these changes mean for the feeds."""
-        version = self._version
+        if not self._feeds or not changes:
+            return
+        version = self._served.version()
+        self._serve(version)
         with self._changed:
             for change in changes:
-                if version is not None and change.is_of(version):
+                if change.is_of(version):
                     for feed in self._feeds.get(change.symbol, {}).values():
                         feed.mark(change)
                         self._marked[feed] = None
@@ -80,6 +84,12 @@ class Reader:
             feeds = [feed for feeds in self._feeds.values() for feed in feeds.values()]
         for feed in feeds:
             self._push(feed, Reading(is_partial=True))
+
+    def _serve(self, version: Version) -> None:
+        """Candles of another version may differ."""
+        earlier, self._version = self._version, version
+        if earlier not in (None, version):
+            self.resync()
 
     def submit(self, job: Job, failed: Callable[[MarketError], None]) -> None:
         """Call ``job`` in this thread; ``failed`` if it raises."""
@@ -140,20 +150,18 @@ class Reader:
         try:
             version = self._served.version()
             with self._pool.connection() as connection:
-                if version != self._version:
-                    is_other = self._version is not None
-                    self._version = version
-                    if is_other:
-                        self.resync()
+                self._serve(version)
                 for job, failed in jobs:
                     _call(job, connection, version, failed)
+                    jobs = jobs[1:]
                 while due:
-                    self._read_feed(connection, version, due[-1])
-                    due.pop()
+                    self._read_feed(connection, version, due[0])
+                    due = due[1:]
         except MarketError as error:
             _log.warning("live connections wait for the database: %s", error.detail)
             for _, failed in jobs:
                 failed(error)
+        finally:
             with self._changed:
                 for feed in due:
                     self._mark_again(feed)
@@ -163,7 +171,7 @@ class Reader:
             spans = feed.take()
         try:
             reading = readings.changed(connection, version, feed, spans)
-        except MarketError:
+        except Exception:
             with self._changed:
                 for span in spans:
                     feed.add(span)
@@ -202,3 +210,6 @@ def _call(job: Job, connection: Connection, version: Version, failed: Callable[[
         job(connection, version)
     except MarketError as error:
         failed(error)
+    except Exception:
+        _log.exception("internal error in a request of a live connection")
+        failed(internal_error())

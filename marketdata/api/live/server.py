@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 
 from marketdata.api.caller import Caller
-from marketdata.api.live.client import RECEIVE_BYTES, Client
+from marketdata.api.live.client import BATCH_BYTES, RECEIVE_BYTES, Client
 from marketdata.api.live.feed import Feed
 from marketdata.api.live.frames import GOING_AWAY, POLICY, Violation
 from marketdata.api.live.reader import Reader
@@ -47,20 +47,23 @@ class Live:
         self._room = connections
         self._reader = Reader(pool, served, lambda feed, reading: self._post(partial(self._push, feed, reading)))
         self._subscribing = Subscribing(self._reader, self._post, self._attend)
-        self._selector = selectors.DefaultSelector()
         self._clients: dict[socket.socket, Client] = {}
         self._later: dict[Client, float] = {}
         self._actions: deque[Callable[[], None]] = deque()
-        self._wake_reader, self._wake_writer = socket.socketpair()
-        self._wake_reader.setblocking(False)
-        self._wake_writer.setblocking(False)
-        self._selector.register(self._wake_reader, selectors.EVENT_READ)
+        self._selector: selectors.BaseSelector
+        self._wake_reader: socket.socket
+        self._wake_writer: socket.socket
         self._sweep_at = self._tokens_at = 0.0
         self._ending_at: float | None = None
         self._thread: threading.Thread | None = None
         self._sent_messages = 0
 
     def start(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._wake_reader, self._wake_writer = socket.socketpair()
+        for each in (self._wake_reader, self._wake_writer):
+            each.setblocking(False)
+        self._selector.register(self._wake_reader, selectors.EVENT_READ)
         self._reader.start()
         self._thread = threading.Thread(target=self._run, name="api-live", daemon=True)
         self._thread.start()
@@ -91,6 +94,9 @@ class Live:
     def adopt(self, sock: socket.socket, caller: Caller, response: bytes) -> None:
         """Send ``response`` and serve the connection. Does not block."""
         sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        # What the kernel has accepted cannot be replaced by a newer state, so it accepts little.
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BATCH_BYTES)
         self._post(partial(self._open, Client(sock, caller, response)))
 
     def changed(self, changes: list[Change]) -> None:
@@ -119,8 +125,9 @@ class Live:
     def _post(self, action: Callable[[], None]) -> None:
         """Call ``action`` in the server's thread."""
         self._actions.append(action)
-        with suppress(BlockingIOError, OSError):  # it is woken already, or has ended
-            self._wake_writer.send(b".")
+        if self._thread is not None:
+            with suppress(OSError):  # it is woken already, or has ended
+                self._wake_writer.send(b".")
 
     # -- in the server's thread ----------------------------------------------------------------------------------------
 
@@ -211,13 +218,11 @@ class Live:
             self._selector.modify(client.socket, events, client.socket)
 
     def _push(self, feed: Feed, reading: Reading) -> None:
-        for client in list(self._clients.values()):
-            subscription = client.subscriptions.get(feed.key)
-            if subscription is not None and client.closing_since is None:
-                client.push(subscription, reading.frames)
-                if reading.is_partial:
-                    client.lacking.add(subscription)
-                self._attend(client)
+        for client, subscription in self._subscribing.subscribers(feed):
+            client.push(subscription, reading.frames)
+            if reading.is_partial:
+                client.lacking.add(subscription)
+            self._attend(client)
 
     def _sweep(self, now: float) -> None:
         for client in list(self._clients.values()):

@@ -9,7 +9,7 @@ from typing import Any
 from marketdata.api.http import encode
 from marketdata.api.live import readings
 from marketdata.api.live.client import Client, Subscription
-from marketdata.api.live.feed import TICKS, Key
+from marketdata.api.live.feed import TICKS, Feed, Key
 from marketdata.api.live.reader import Reader
 from marketdata.api.live.readings import Page
 from marketdata.api.request_validation import checked, decoded
@@ -32,6 +32,11 @@ class Subscribing:
         self._reader = reader
         self._post = post
         self._attend = attend
+        self._subscribers: dict[Feed, dict[Client, Subscription]] = {}
+
+    def subscribers(self, feed: Feed) -> list[tuple[Client, Subscription]]:
+        """The clients that subscribed to ``feed``."""
+        return list(self._subscribers.get(feed, {}).items())
 
     def handle(self, client: Client) -> None:
         """Handle what the client has sent, one message after the other."""
@@ -53,13 +58,12 @@ class Subscribing:
         paged = next((each for each in client.subscriptions.values() if each.is_paged), None)
         if paged is not None:
             client.is_waiting = True
-            self._reader.submit(partial(self._read_page, client, paged), partial(self._retry, client))
+            self._reader.submit(partial(self._read_page, client, paged), partial(self._give_up, client, paged))
 
     def forget(self, client: Client) -> None:
         """The client has gone."""
-        for subscription in client.subscriptions.values():
-            self._reader.release(subscription.feed)
-        client.subscriptions.clear()
+        for subscription in list(client.subscriptions.values()):
+            self._remove(client, subscription)
 
     def _subscribe(self, client: Client, request: Mapping[str, Any]) -> None:
         if len(client.subscriptions) >= SUBSCRIPTIONS_MAX and _found(client, request) is None:
@@ -77,9 +81,17 @@ class Subscribing:
         subscription = _found(client, request)
         if subscription is None:
             raise NotFound("there is no such subscription on this connection", code="not_subscribed")
-        client.drop(subscription)
-        self._reader.release(subscription.feed)
+        self._remove(client, subscription)
         client.reply(subscription.feed.message("unsubscribed"))
+
+    def _remove(self, client: Client, subscription: Subscription) -> None:
+        feed = subscription.feed
+        del client.subscriptions[feed.key]
+        client.drop(subscription)
+        del self._subscribers[feed][client]
+        if not self._subscribers[feed]:
+            del self._subscribers[feed]
+        self._reader.release(feed)
 
     # -- in the reader's thread ----------------------------------------------------------------------------------------
 
@@ -100,8 +112,9 @@ class Subscribing:
         page = readings.page(connection, version, feed, start, following)
         self._post(partial(self._paged, client, subscription, page))
 
-    def _retry(self, client: Client, _error: MarketError) -> None:
-        self._post(partial(self._released, client))
+    def _give_up(self, client: Client, subscription: Subscription, error: MarketError) -> None:
+        subscription.is_paged = False
+        self._post(partial(self._answer, client, _error(error, subscription.feed.key.members)))
 
     # -- in the server's thread again ----------------------------------------------------------------------------------
 
@@ -113,9 +126,9 @@ class Subscribing:
             return
         earlier = client.subscriptions.get(feed.key)
         if earlier is not None:
-            client.drop(earlier)
-            self._reader.release(earlier.feed)
+            self._remove(client, earlier)
         client.subscriptions[feed.key] = subscription
+        self._subscribers.setdefault(feed, {})[client] = subscription
         alias = {"alias": subscription.name} if subscription.name != feed.key.symbol else {}
         self._answer(client, feed.message("subscribed", **alias))
 
@@ -129,9 +142,6 @@ class Subscribing:
         subscription.is_paged = page.following is not None
         if client.subscriptions.get(subscription.feed.key) is subscription:
             client.push(subscription, page.frames)
-        self._released(client)
-
-    def _released(self, client: Client) -> None:
         client.is_waiting = False
         self._attend(client)
 

@@ -82,6 +82,9 @@ class LiveClient:
         self.send(op="subscribe", symbol=symbol, interval=interval, **more)
         return self.receive()
 
+    def subscribe_unanswered(self, symbol: str, interval: str) -> None:
+        self.send(op="subscribe", symbol=symbol, interval=interval)
+
     def receive(self, seconds: float = SECONDS) -> dict[str, Any]:
         """The next message; TimeoutError when none arrives, ConnectionError when the service closes."""
         until = monotonic() + seconds
