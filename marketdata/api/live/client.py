@@ -115,6 +115,10 @@ class Client:
             if not self._unsent:
                 self._unsent, again = self._batch()
                 if not self._unsent:
+                    if self.closing_since is not None:
+                        self.socket.shutdown(
+                            socket.SHUT_WR
+                        )  # the client ends the connection, or the server after a while
                     return again
             try:
                 sent = self.socket.sendmsg(self._unsent[:_VECTOR])

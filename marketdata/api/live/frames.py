@@ -14,7 +14,7 @@ from typing import Any
 
 from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
-from wsproto.utilities import LocalProtocolError, RemoteProtocolError
+from wsproto.utilities import LocalProtocolError
 
 from marketdata.api.failures import BadRequest, UpgradeRequired
 
@@ -23,7 +23,8 @@ SUBPROTOCOL = "marketdata-live.v1"
 MESSAGE_CHARACTERS = 4096
 """Longest message of a client; a subscription is about a hundred."""
 
-GOING_AWAY, PROTOCOL_ERROR, UNSUPPORTED, POLICY, TOO_BIG, INTERNAL = 1001, 1002, 1003, 1008, 1009, 1011
+GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG = 1001, 1003, 1008, 1009
+"""Codes of close frames."""
 
 _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
@@ -76,6 +77,7 @@ class Protocol:
         self._connection = Connection(ConnectionType.SERVER)
         self._parts: list[str] = []
         self._characters = 0
+        self._is_broken = False
         self.answers: list[bytes] = []
         """Control frames to send: pongs, and the answer to a close frame."""
 
@@ -86,22 +88,21 @@ class Protocol:
 
     def received(self, data: bytes) -> Iterator[str]:
         """The messages that are complete with ``data``; raises :class:`Violation`."""
-        try:
-            self._connection.receive_data(data)
-            for event in self._connection.events():
-                match event:
-                    case TextMessage():
-                        yield from self._text(event.data, is_last=event.message_finished)
-                    case BytesMessage():
-                        raise Violation(UNSUPPORTED, "send text messages")
-                    case Ping():
-                        self.answers.append(self._connection.send(event.response()))
-                    case CloseConnection() if not self.is_closed:
-                        self.answers.append(self._connection.send(event.response()))
-        except RemoteProtocolError as error:
-            hint = error.event_hint
-            code = int(hint.code) if isinstance(hint, CloseConnection) else PROTOCOL_ERROR
-            raise Violation(code, "the message violates the WebSocket protocol") from error
+        if self.is_closed or self._is_broken:
+            return
+        self._connection.receive_data(data)
+        for event in self._connection.events():
+            match event:
+                case TextMessage():
+                    yield from self._text(event.data, is_last=event.message_finished)
+                case BytesMessage():
+                    raise self._violation(UNSUPPORTED, "send text messages")
+                case Ping():
+                    self.answers.append(self._connection.send(event.response()))
+                case CloseConnection() if self._connection.state is ConnectionState.REMOTE_CLOSING:
+                    self.answers.append(self._connection.send(event.response()))
+                case CloseConnection() if not self.is_closed:  # not from the client: wsproto cannot parse what it sent
+                    raise self._violation(event.code, "the WebSocket protocol is violated")
 
     def close(self, code: int, reason: str) -> bytes:
         """The close frame; empty when one was sent already."""
@@ -110,11 +111,15 @@ class Protocol:
         except LocalProtocolError:
             return b""
 
+    def _violation(self, code: int, reason: str) -> Violation:
+        self._is_broken = True
+        return Violation(code, reason)
+
     def _text(self, part: str, *, is_last: bool) -> Iterator[str]:
         self._parts.append(part)
         self._characters += len(part)
         if self._characters > MESSAGE_CHARACTERS:
-            raise Violation(TOO_BIG, f"a message has at most {MESSAGE_CHARACTERS} characters")
+            raise self._violation(TOO_BIG, f"a message has at most {MESSAGE_CHARACTERS} characters")
         if is_last:
             text = "".join(self._parts)
             self._parts, self._characters = [], 0

@@ -362,15 +362,6 @@ def test_a_lost_connection_to_the_database_is_said(
     assert client.candles() == chart(api, "LIVE:LOST")
 
 
-def test_the_end_of_the_service_closes_connections_as_going_away(service_settings: Settings, database: str) -> None:
-    token = new_token(database, "read")
-    service = Service(service_settings)
-    service.start()
-    with LiveClient(service.port, token) as client:
-        service.stop()
-        assert client.until_closed() == 1001
-
-
 def test_what_ticks_wrote_in_sql_is_pushed_too(
     api: Api, client: LiveClient, tick: Make, admin: psycopg.Connection[Any]
 ) -> None:
@@ -384,23 +375,6 @@ def test_what_ticks_wrote_in_sql_is_pushed_too(
     assert client.candles()[0]["c"] == "4"
     admin.execute("DELETE FROM md_ticks_v1 WHERE symbol = 'LIVE:SQL'")
     assert client.candles() == [{"t": T, "n": 0}]
-
-
-def test_two_services_on_one_database_both_push(
-    api: Api, service_settings: Settings, client: LiveClient, read_token: str, tick: Make
-) -> None:
-    api.ingest(tick(symbol="LIVE:TWO", id="1", ts=T))
-    second = Service(service_settings)
-    second.start()
-    try:
-        with LiveClient(second.port, read_token) as other:
-            for each in (client, other):
-                each.subscribe("LIVE:TWO", "1m")
-                settle(api, each, tick)
-            api.ingest(tick(symbol="LIVE:TWO", id="2", ts=T))
-            assert client.candles() == other.candles() == chart(api, "LIVE:TWO")
-    finally:
-        second.stop()
 
 
 def test_metrics_count_connections_and_messages(api: Api, client: LiveClient, tick: Make) -> None:

@@ -1,0 +1,148 @@
+"""The WebSocket protocol of ``/v1/live`` on a real listener: the handshake, and what ends a connection."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import struct
+from collections.abc import Callable
+from contextlib import closing
+from typing import Any
+
+import pytest
+from wsproto.connection import Connection, ConnectionType
+from wsproto.events import BytesMessage, TextMessage
+
+from marketdata.api.live.frames import MESSAGE_CHARACTERS, text_frame
+from marketdata.api.serve import Service
+from tests.marketdata.api.conftest import Api, check_shape, eventually
+from tests.marketdata.api.live_client import LiveClient, handshake
+
+T = 1_700_000_040_000
+
+
+def answer(service: Service, request: bytes) -> tuple[int, dict[str, Any]]:
+    """Status and problem of the response to a handshake that is refused."""
+    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
+        client.sendall(request)
+        data = b""
+        while b"\r\n\r\n" not in data or not data.endswith(b"}"):
+            part = client.recv(65536)
+            assert part, data
+            data += part
+    head, _, body = data.partition(b"\r\n\r\n")
+    problem = json.loads(body)
+    check_shape("Problem", problem)
+    return int(head[9:12]), problem
+
+
+@pytest.mark.parametrize(
+    ("changed", "status", "code"),
+    [
+        ({"Authorization": ""}, 401, "unauthorized"),
+        ({"Authorization": "Bearer md_nothing"}, 401, "invalid_token"),
+        ({"Authorization": "Basic YTpi"}, 400, "invalid_request"),
+        ({"Upgrade": ""}, 426, "upgrade_required"),
+        ({"Upgrade": "h2c"}, 426, "upgrade_required"),
+        ({"Sec_WebSocket_Version": "8"}, 426, "upgrade_required"),
+        ({"Connection": "keep-alive"}, 400, "bad_request"),
+        ({"Sec_WebSocket_Key": "c2hvcnQ="}, 400, "bad_request"),
+        ({"Sec_WebSocket_Key": "not base64"}, 400, "bad_request"),
+        ({"Sec_WebSocket_Protocol": ""}, 400, "bad_request"),
+        ({"Sec_WebSocket_Protocol": "chat, marketdata-live.v2"}, 400, "bad_request"),
+    ],
+)
+def test_a_handshake_that_is_refused(
+    service: Service, read_token: str, changed: dict[str, str], status: int, code: str
+) -> None:
+    found, problem = answer(service, handshake(read_token, **changed))
+    assert (found, problem["code"]) == (status, code)
+
+
+def test_a_write_token_is_refused(service: Service, write_token: str) -> None:
+    assert answer(service, handshake(write_token))[0] == 403
+
+
+def test_a_full_service_says_so(service: Service, read_token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service.services.live, "_room", 0)
+    assert answer(service, handshake(read_token)) == (429, answer(service, handshake(read_token))[1])
+
+
+def test_the_handshake_names_the_subprotocol_and_no_extension(service: Service, read_token: str) -> None:
+    request = handshake(read_token, Sec_WebSocket_Extensions="permessage-deflate")
+    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
+        client.sendall(request)
+        head = client.recv(65536).decode()
+    assert "Sec-WebSocket-Protocol: marketdata-live.v1\r\n" in head
+    assert "extensions" not in head.lower()
+
+
+def test_frames_before_the_handshake_is_accepted_are_refused(service: Service, read_token: str) -> None:
+    early = Connection(ConnectionType.CLIENT).send(TextMessage(data="{}"))
+    with closing(socket.create_connection(("127.0.0.1", service.port), timeout=20)) as client:
+        client.sendall(handshake(read_token) + early)
+        assert not client.recv(65536).startswith(b"HTTP/1.1 101")
+
+
+def masked(first: int, payload: bytes) -> bytes:
+    assert len(payload) < 126
+    return bytes([first, 0x80 | len(payload), 0, 0, 0, 0]) + payload
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [
+        (Connection(ConnectionType.CLIENT).send(BytesMessage(data=b"{}")), 1003),
+        (Connection(ConnectionType.CLIENT).send(TextMessage(data="x" * (MESSAGE_CHARACTERS + 1))), 1009),
+        (struct.pack("!BBQ", 0x81, 0xFF, 1 << 40) + b"\0\0\0\0" + b"x" * (MESSAGE_CHARACTERS + 1), 1009),
+        (masked(0x81, b"\xff\xfe"), 1007),
+        (masked(0x83, b""), 1002),
+        (masked(0xC1, b"{}"), 1002),
+        (masked(0x80, b"{}"), 1002),
+        (b"\x81\x02{}", 1002),
+        (masked(0x88, struct.pack("!H", 1000)), 1000),
+    ],
+    ids=["binary", "long", "huge", "not UTF-8", "opcode", "reserved bit", "continuation", "unmasked", "close"],
+)
+def test_what_ends_a_connection(service: Service, read_token: str, data: bytes, code: int) -> None:
+    with LiveClient(service.port, read_token) as client:
+        client.socket.sendall(data)
+        assert client.until_closed() == code
+
+
+def test_a_ping_is_answered_and_a_message_may_come_in_parts(
+    api: Api, service: Service, read_token: str, tick: Callable[..., dict[str, Any]]
+) -> None:
+    api.ingest(tick(symbol="LIVE:PARTS", id="1", ts=T))
+    text = '{"op": "subscribe", "symbol": "LIVE:PARTS", "interval": "1m"}'
+    with LiveClient(service.port, read_token) as client:
+        client.socket.sendall(masked(0x01, text[:20].encode()) + masked(0x89, b"are you there"))
+        pong = b"\x8a\x0dare you there"
+        assert client.socket.recv(len(pong), socket.MSG_WAITALL) == pong
+        for each in masked(0x80, text[20:].encode()):
+            client.socket.sendall(bytes([each]))
+        assert client.receive()["type"] == "subscribed"
+
+
+@pytest.mark.parametrize("size", [0, 125, 126, 65535, 65536, 100_000])
+def test_a_message_of_any_size_is_framed(size: int) -> None:
+    client = Connection(ConnectionType.CLIENT)
+    client.receive_data(text_frame(b"x" * size))
+    parts = [event for event in client.events() if isinstance(event, TextMessage)]
+    assert "".join(part.data for part in parts) == "x" * size
+    assert parts[-1].message_finished
+
+
+def test_connections_leave_nothing_behind(service: Service, read_token: str, loops: Callable[..., int]) -> None:
+    live = service.services.live
+    with LiveClient(service.port, read_token):
+        eventually(lambda: live.connections == 1)
+        before = len(os.listdir("/proc/self/fd"))
+    for number in range(loops(quick=50, full=3000)):
+        client = LiveClient(service.port, read_token)
+        if number % 2:
+            client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        client.close()
+    eventually(lambda: live.connections == 0)
+    eventually(lambda: len(os.listdir("/proc/self/fd")) <= before)
