@@ -1,7 +1,7 @@
 // The picture: the chart library with our candles. Its time axis gets local times, shifted by the zone, so that its days
 // begin where the zone's do.
 
-import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
 import { $ } from './dom.js';
 import { width } from './intervals.js';
@@ -36,7 +36,7 @@ export function start({ onRange, onCrosshair }) {
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
-  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), borderVisible: true });
+  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   series.attachPrimitive(hatching);

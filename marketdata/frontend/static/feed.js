@@ -15,18 +15,19 @@ const LARGEST = 10_000; // a limit of the API
 const MOST = 50_000; // candles that are kept
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
 
-let shown = null; // {candles, abort, range, tags}
+let shown = null; // {candles, abort, range, busy, tags, corrected}
 const listeners = [];
 export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
 
 export const candles = () => shown?.candles ?? null;
+export const isCorrected = (t) => shown.corrected.has(t);
 
 // Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`.
 // True when it was shown; state.failure says why it was not.
 export async function open({ bars, from = null, to = null }) {
   shown?.abort.abort();
-  const mine = { candles: new Candles(state.interval, state.zone), abort: new AbortController(), range: { from, to }, busy: {}, tags: new Map() };
+  const mine = { candles: new Candles(state.interval, state.zone), abort: new AbortController(), range: { from, to }, busy: {}, tags: new Map(), corrected: new Set() };
   shown = mine;
   live.follow([]);
   update({ loading: true, failure: null });
@@ -171,7 +172,9 @@ function takeWaiting() {
 function apply(changes) {
   if (!changes.length) return;
   if (changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
-  chart.flash(changes.filter((change) => change.isCorrection).map(({ t }) => t));
+  const corrected = changes.filter((change) => change.isCorrection).map(({ t }) => t);
+  for (const t of corrected) shown.corrected.add(t);
+  chart.flash(corrected);
   tell();
 }
 

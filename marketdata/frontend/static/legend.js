@@ -1,5 +1,6 @@
-// The candle under the crosshair, else the newest, in the API's own digits.
+// The candle under the crosshair, else the last one in sight, in the API's own digits.
 
+import * as chart from './chart.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import * as feed from './feed.js';
@@ -19,7 +20,7 @@ export function point(at, { announce = false } = {}) {
 
 export function draw() {
   const known = feed.candles();
-  const row = known && (pointed === null ? known.last : known.at(pointed));
+  const row = known && (pointed === null ? lastInSight(known) : known.at(pointed));
   $('legend').hidden = !known?.rows.length;
   if (!known?.rows.length) return;
   $('legend-time').textContent = moment(pointed ?? row.t, known);
@@ -32,8 +33,14 @@ export function draw() {
   $('legend').className = isUp ? 'up' : 'down';
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((name) => amount(name.toUpperCase(), row[name]));
   $('legend-values').replaceChildren(...amounts, count(row.n),
-    element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)));
+    element('span', { class: 'change' }, decimals.change(row.o, row.c)), element('span', { class: 'finality' }, finality(row)),
+    feed.isCorrected(row.t) ? element('span', { class: 'corrected', title: 'A correction or a reorganisation changed it while this page was open.' }, 'corrected') : '');
   if (isAsked) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
+}
+
+function lastInSight(known) {
+  const view = chart.view();
+  return (view && known.rows[known.index(view.to + 1) - 1]) ?? known.last;
 }
 
 export const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');

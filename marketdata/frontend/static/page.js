@@ -32,7 +32,7 @@ function start() {
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   });
   login.start({ onLogin: again });
-  feed.onCandles(() => { legend.draw(); coverage.paint(); moved(); });
+  feed.onCandles(() => { coverage.paint(); moved(); });
   document.addEventListener('show-newest', reset);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
@@ -87,8 +87,9 @@ async function open() {
 function moved() {
   const view = chart.view();
   if (!view || state.loading) return;
-  $('newest').disabled = view.isNewest && !feed.candles().hasNewer;
+  $('newest').hidden = view.isNewest && !feed.candles().hasNewer;
   range = view.isNewest && !feed.candles().hasNewer ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
+  legend.draw();
   feed.prefetch(view);
   clearTimeout(addressTimer);
   addressTimer = setTimeout(writeAddress, ADDRESS_MS);

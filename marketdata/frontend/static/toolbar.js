@@ -30,8 +30,8 @@ export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
   $('theme').value = document.documentElement.dataset.theme ?? 'system';
   $('theme').onchange = (event) => setTheme(event.target.value);
   DARK.addEventListener('change', repaint);
-  PHONE.addEventListener('change', () => openSheet(false));
-  openSheet(false);
+  PHONE.addEventListener('change', place);
+  place();
   pickers.start({ onSymbol, onInterval });
   subscribe((changed) => { if (['symbol', 'interval', 'zone', 'log', 'user', 'auth'].some((name) => changed.has(name))) draw(); });
   draw();
@@ -51,6 +51,13 @@ function draw() {
   $('log').setAttribute('aria-pressed', String(state.log));
   $('user').textContent = state.user ?? '';
   $('logout').hidden = state.auth !== 'basic';
+}
+
+// On a telephone the user and the logout are in the sheet.
+function place() {
+  if (PHONE.matches) $('controls').append($('who'));
+  else $('live').after($('who'));
+  openSheet(false);
 }
 
 export const isSheetOpen = () => PHONE.matches && $('open-sheet').getAttribute('aria-expanded') === 'true';
