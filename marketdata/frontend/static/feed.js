@@ -13,6 +13,7 @@ const FIRST = 600; // candles that are read at first
 const PAGE = 1000; // and when more are needed, at least
 const LARGEST = 10_000; // a limit of the API
 const MOST = 50_000; // candles that are kept
+const FRESH_MS = 3000; // what was read less than this ago needs no second look after the first connect
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
 
 let shown = null; // {candles, abort, range, busy, tags, corrected}
@@ -41,6 +42,7 @@ export async function open({ bars, from = null, to = null }) {
     draw();
     if (from === null) chart.showNewest(bars);
     else chart.show(from, to);
+    mine.openedAt = performance.now();
     update({ loading: false });
     tell();
     live.follow(subscriptions());
@@ -188,11 +190,11 @@ export function passTime() {
   if (opens.length) chart.extend(opens);
 }
 
-// After a connection was lost: `since` brings what follows the last candle, and what is older is asked for again.
-export function resume() {
+// Connected: `since` brings what follows the last candle. What is older is asked for again, unless it was just read.
+export function resume(isAgain) {
   live.resume(shown?.candles.last?.t ?? null);
   if (state.failure) reopen();
-  else revalidate();
+  else if (isAgain || performance.now() - (shown?.openedAt ?? 0) > FRESH_MS) revalidate();
 }
 
 export const reopen = () => {

@@ -1,14 +1,14 @@
 // The WebSocket /api/v1/live: candles of what is shown, and ticks of its symbol. It connects again by itself.
 
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
-// The service pings less often; a connection that carries nothing for this long while messages are due is noticed by TCP.
 let socket = null;
 let failures = 0;
+let wasOpen = false; // at any time
 let timer = 0;
 let wanted = []; // the subscriptions
 let handlers = {};
 
-// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(): after each connect
+// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(isAgain): after each connect
 export function start(given) {
   handlers = given;
   addEventListener('online', retry);
@@ -23,7 +23,8 @@ function connect() {
   made.onopen = () => {
     failures = 0;
     handlers.onState('open', 0);
-    handlers.onOpen();
+    handlers.onOpen(wasOpen);
+    wasOpen = true;
   };
   made.onmessage = (message) => handlers.onMessage(JSON.parse(message.data));
   made.onclose = () => {

@@ -17,7 +17,7 @@ import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './zones.js';
 
-const ADDRESS_MS = 250; // after a movement
+const ADDRESS_MS = 250; // after the first of some movements
 
 let addressTimer = 0;
 let range = { bars: address.BARS, from: null, to: null }; // what the address says of it
@@ -56,14 +56,14 @@ async function openAddress() {
     const known = state.symbols.map((each) => each.symbol);
     symbol = known.includes(before.symbol) ? before.symbol : known[0] ?? null;
   }
-  update({ symbol });
+  update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
   live.start({ onState: connection, onMessage: message, onOpen: feed.resume });
 }
 
 async function readSymbols() {
   try {
-    update({ symbols: await api.symbols(), loading: false });
+    update({ symbols: await api.symbols() });
     noteNewest();
   } catch (failure) {
     feed.fail(failure);
@@ -91,11 +91,12 @@ function moved() {
   range = view.isNewest && !feed.candles().hasNewer ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
   legend.draw();
   feed.prefetch(view);
-  clearTimeout(addressTimer);
-  addressTimer = setTimeout(writeAddress, ADDRESS_MS);
+  addressTimer ||= setTimeout(writeAddress, ADDRESS_MS);
 }
 
 function writeAddress() {
+  clearTimeout(addressTimer);
+  addressTimer = 0;
   const { symbol, interval, zone, log } = state;
   history.replaceState(null, '', address.written({ symbol, interval, zone, log, ...range }));
   for (const [name, value] of Object.entries({ symbol, interval, zone: zones.text(zone) })) remember(name, value);

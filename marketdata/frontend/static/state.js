@@ -9,7 +9,7 @@ export const state = {
   auth: null,
   symbols: [],
   coverage: [],
-  loading: false,
+  loading: true,
   failure: null, // why the chart could not be read
   live: { state: 'connecting', retryAt: 0 },
   loggedOut: false,

@@ -1,0 +1,1 @@
+"""The chart page in the system's Chromium."""

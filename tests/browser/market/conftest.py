@@ -1,0 +1,122 @@
+"""The chart page in the system's Chromium, over the real frontend, API and PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request
+
+from tests.browser.market.stage import ROOT, Stage, minutes, now, running_stage
+from tests.functional.conftest import browser  # noqa: F401
+from tests.functional.serving import until
+
+LIBRARY = ROOT / "marketdata" / "frontend" / "static" / "vendor" / "lightweight-charts.mjs"
+SYMBOL = "DEMO:ETH-USDC"
+SIZE = {"width": 1280, "height": 720}
+
+# Pixels of the chart's own canvas in a part of its width, whose channels differ from a colour by at most `near`.
+PIXELS = """([colour, from, to, near]) => {
+  const probe = document.createElement('i');
+  document.body.append(probe);
+  probe.style.color = colour;
+  const dot = document.createElement('canvas').getContext('2d');
+  dot.fillStyle = getComputedStyle(probe).color;
+  dot.fillRect(0, 0, 1, 1);
+  const wanted = dot.getImageData(0, 0, 1, 1).data;
+  probe.remove();
+  let found = 0;
+  for (const canvas of document.querySelectorAll('#chart td:nth-child(2) canvas')) {
+    const [start, end] = [from, to].map((share) => Math.round(share * canvas.width));
+    const { data } = canvas.getContext('2d').getImageData(start, 0, end - start, canvas.height);
+    for (let at = 0; at < data.length; at += 4)
+      if (data[at + 3] > 250 && [0, 1, 2].every((channel) => Math.abs(data[at + channel] - wanted[channel]) <= near)) found += 1;
+  }
+  return found;
+}"""
+
+
+@dataclass
+class ChartPage:
+    """A tab, what went wrong in it, and the candles that it asked for."""
+
+    page: Page
+    stage: Stage
+    faults: list[str] = field(default_factory=list)
+    chart_requests: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("request", self._note)
+        self.page.set_default_timeout(20_000)
+
+    def _note(self, request: Request) -> None:
+        if "/api/v1/chart?" in request.url:
+            self.chart_requests.append(request.url)
+
+    def go(self, query: str = "") -> ChartPage:
+        self.page.goto(self.stage.address + query)
+        return self
+
+    def drawn(self) -> ChartPage:
+        """Wait until there are candles, and live ones follow."""
+        self.page.locator("#legend-values .digits").first.wait_for()
+        self.page.locator("#live.live, #live.behind").wait_for()
+        return self
+
+    def legend(self) -> dict[str, str]:
+        """Its amounts by name, with every digit and without spaces."""
+        texts = self.page.locator("#legend-values .amount").all_text_contents()
+        return {text[0]: text[1:].replace("\u202f", "") for text in texts}
+
+    @property
+    def url(self) -> str:
+        """Asked of the page: while a test only waits, Playwright learns of no change."""
+        found: str = self.page.evaluate("location.href")
+        return found
+
+    def becomes(self, condition: Callable[[], Any]) -> Any:
+        return until(condition, 20)
+
+    def pixels(self, colour: str, start: float = 0, end: float = 1, near: int = 6) -> int:
+        found: int = self.page.evaluate(PIXELS, [colour, start, end, near])
+        return found
+
+    def has_pixels(self, colour: str, start: float = 0, end: float = 1, near: int = 6) -> int:
+        found: int = self.becomes(lambda: self.pixels(colour, start, end, near))
+        return found
+
+
+@pytest.fixture(scope="module")
+def stage() -> Iterator[Stage]:
+    """With four hundred minutes of trades."""
+    if not LIBRARY.exists():
+        pytest.skip("not run: the set-up could not fetch the chart library")
+    with running_stage() as stage:
+        stage.write(*minutes(SYMBOL, now(), 400))
+        yield stage
+
+
+@pytest.fixture
+def context(browser: Browser, stage: Stage) -> Iterator[BrowserContext]:  # noqa: F811
+    credentials: Any = {"username": stage.user, "password": stage.password}
+    made = browser.new_context(viewport=SIZE, http_credentials=credentials, reduced_motion="reduce")  # type: ignore[arg-type]
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def tab(context: BrowserContext, stage: Stage) -> Iterator[Callable[[str], ChartPage]]:
+    """Opens the page at an address below it; in the end nothing may have gone wrong in any of its scripts."""
+    opened: list[ChartPage] = []
+
+    def open_tab(query: str = "") -> ChartPage:
+        found = ChartPage(context.new_page(), stage)
+        opened.append(found)
+        return found.go(query)
+
+    yield open_tab
+    for each in opened:
+        assert each.faults == []

@@ -1,0 +1,197 @@
+"""The chart: what it draws, live and of the past, and what the address, the keys and the exports do."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import parse_qs, quote, urlsplit
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.market.conftest import SYMBOL, ChartPage
+from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
+
+pytestmark = pytest.mark.functional
+
+Tab = Callable[[str], ChartPage]
+
+
+def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
+    return "?" + "&".join(f"{name}={value}" for name, value in {"symbol": symbol, "interval": interval, **more}.items())
+
+
+def test_candles_with_every_digit_and_who_is_logged_in(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:LONG-DIGITS"
+    price = "2503.123456789012345678901234567891"
+    stage.write(tick(symbol, now() - HOUR, "0.000000000000000001"), tick(symbol, now(), price, "0.000000000000000007"))
+    opened = tab(query(symbol, "1h")).drawn()
+    last = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=1")["candles"][0]
+    assert opened.legend() == {name.upper(): last[name] for name in "ohlcv"} | {"n": "1"}
+    assert last["c"] == price
+    assert opened.page.locator("#user").text_content() == stage.user
+    assert opened.page.locator("#demo").is_visible()
+    assert opened.page.get_by_role("link", name="Apache License 2.0").is_visible()
+    assert opened.page.locator("#chart a[href*='tradingview.com']").is_visible(), "the library's own attribution"
+
+
+def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:LIVE"
+    start = now()
+    stage.write(tick(symbol, start - 1000, "100", block=1))
+    opened = tab(query(symbol, "1d")).drawn()
+    opened.page.keyboard.press("Alt+t")
+    opened.page.locator("#trade-rows tr").wait_for()
+    before = opened.legend()
+    stage.write(tick(symbol, start, "120.5", "2", block=2))
+    opened.becomes(lambda: opened.legend()["C"] == "120.5")
+    assert (opened.legend()["n"], opened.legend()["V"]) == ("2", "3")
+    assert opened.page.locator("#trade-rows tr").first.text_content() == (
+        opened.page.locator("#trade-rows tr td").first.text_content() or ""
+    ) + "120.52"
+    stage.write({"retract": {"symbol": symbol, "block_hash": "0x2"}})
+    opened.becomes(lambda: opened.legend() == before)
+    opened.page.locator("#legend .corrected").wait_for()
+    opened.page.locator("#trade-rows tr.retracted").wait_for()
+    assert opened.page.locator("#trade-rows tr").count() == 2
+
+
+def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> None:
+    symbol, start = "DEMO:FINALITY", now() // MINUTE * MINUTE - 200 * MINUTE
+    stage.write(
+        *(tick(symbol, start + at * MINUTE + part, str(100 + at % 7 + part), block=at + 1, at=part)
+          for at in range(200) for part in (0, 1)),
+        {"finalize": {"symbol": symbol, "block": 100}},
+    )  # fmt: skip
+    opened = tab(query(symbol, bars=220)).drawn()
+    final, open_ones = (0.05, 0.4), (0.55, 0.9)
+    assert opened.has_pixels("var(--up)", *final)
+    assert opened.pixels("var(--up)", *open_ones) == 0, "nothing there is final"
+    stage.write({"finalize": {"symbol": symbol, "block": 190}})
+    assert opened.has_pixels("var(--up)", *open_ones), "finality arrives live"
+
+
+def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:PAST"
+    stage.write(*minutes(symbol, now(), 4000))
+    opened = tab(query(symbol, bars=500)).drawn()
+    oldest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1m&startTime=0&limit=1")["candles"][0]["t"]
+
+    def reach_the_left() -> bool:
+        opened.page.keyboard.press("ArrowLeft")
+        assert opened.pixels("var(--up)", 0, 0.5), "a pan shows an empty screen"
+        shown = parse_qs(urlsplit(opened.url).query).get("from")
+        return bool(shown) and opened.page.evaluate("(text) => Date.parse(text)", shown[0]) < oldest + 700 * MINUTE
+
+    opened.becomes(reach_the_left)
+    asked = [parse_qs(urlsplit(each).query) for each in opened.chart_requests]
+    assert len(asked) >= 4
+    ends = [int(each["endTime"][0]) for each in asked if "endTime" in each]
+    assert ends == sorted(set(ends), reverse=True), "each part is asked for once"
+    assert all("startTime" not in each for each in asked), "nothing that was known is asked for again"
+
+
+def test_what_was_not_indexed_is_hatched_and_what_had_no_trades_is_not(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:GAPS", now() // MINUTE * MINUTE
+    start = end - 200 * MINUTE
+    traded = [*range(0, 40), *range(80, 120), *range(160, 200)]
+    stage.write(*(tick(symbol, start + at * MINUTE, str(100 + at % 5)) for at in traded))
+    stage.cover(symbol, start, start + 120 * MINUTE)
+    stage.cover(symbol, start + 160 * MINUTE, end + HOUR)
+    time = "(ms) => new Date(ms).toISOString()"
+    page = tab("").page
+    opened = tab(query(symbol, **{"from": page.evaluate(time, start), "to": page.evaluate(time, end)})).drawn()
+    hatch = ("color-mix(in srgb, var(--ink-soft) 30%, var(--paper))", 40)
+    opened.becomes(lambda: hatched(opened, 0.62, 0.78, hatch) > 500)
+    assert hatched(opened, 0.24, 0.36, hatch) < hatched(opened, 0.62, 0.78, hatch) / 4
+    opened.page.mouse.move(300, 300)
+    x = opened.page.locator("#chart").bounding_box()
+    assert x
+    opened.page.mouse.move(x["width"] * 0.28, 300)
+    opened.page.locator("#legend", has_text="no trades").wait_for()
+
+
+def hatched(opened: ChartPage, start: float, end: float, colour: tuple[str, int]) -> int:
+    return opened.pixels(colour[0], start, end, colour[1])
+
+
+def test_the_address_reproduces_the_view(tab: Tab, stage: Stage) -> None:
+    last = now() // HOUR * HOUR
+    opened = tab(query(interval="5m", zone="+05:30", scale="log")).drawn()
+    page = opened.page
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    page.keyboard.press("ArrowLeft")
+    opened.becomes(lambda: "from=" in opened.url)
+    address, legend = opened.url, opened.legend()
+    page.reload()
+    opened.drawn()
+    opened.becomes(lambda: opened.legend() == legend)
+    assert opened.url == address
+    shown = parse_qs(urlsplit(address.replace("+", "%2B")).query)
+    assert (shown["symbol"], shown["interval"], shown["zone"], shown["scale"]) == ([SYMBOL], ["5m"], ["+05:30"], ["log"])
+    assert page.locator("#log").get_attribute("aria-pressed") == "true"
+    assert page.evaluate("(text) => Date.parse(text)", shown["from"][0]) < last
+
+
+def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(interval="1d")).drawn()
+    opened.page.select_option("#zone", label="UTC+05:30")
+    path = f"/v1/chart?symbol={quote(SYMBOL)}&interval=1d&timeZone=%2B05:30&limit=1"
+    candle = stage.read(path)["candles"][0]
+    opened.becomes(lambda: opened.legend().get("n") == str(candle["n"]))
+    local = opened.page.evaluate("(ms) => new Date(ms + 330 * 60000).toISOString().slice(0, 10)", candle["t"])
+    assert local in (opened.page.locator("#legend-time").text_content() or "")
+
+
+def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:WBTC-ETH", now(), "38.5"))
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.keyboard.type("wbtc")
+    page.get_by_role("option", name="DEMO:WBTC-ETH").wait_for()
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: "symbol=DEMO:WBTC-ETH" in opened.url)
+    for typed, interval in (("15", "15m"), ("240", "4h"), ("1d", "1d"), ("1M", "1M"), (",w", "1w"), ("1h", "1h")):
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+        opened.becomes(lambda interval=interval: f"interval={interval}&" in opened.url)
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+l")
+    opened.becomes(lambda: "scale=log" in opened.url)
+    page.keyboard.press("Shift+ArrowLeft")
+    assert "close 38.5" in (page.locator("#spoken").text_content() or "")
+
+
+def test_what_is_saved(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(bars=50)).drawn()
+    with opened.page.expect_download() as saving:
+        opened.page.keyboard.press("Alt+c")
+    rows = list(csv.DictReader(io.StringIO(Path(saving.value.path()).read_text())))
+    stored = {str(row["t"]): row for row in stage.read(f"/v1/chart?symbol={quote(SYMBOL)}&interval=1m")["candles"]}
+    assert 30 < len(rows) <= 50
+    assert all(row[name] == stored[row["t"]][name] for row in rows[:-1] for name in ("o", "h", "l", "c", "v", "q"))
+    with opened.page.expect_download() as saving:
+        opened.page.keyboard.press("Alt+s")
+    assert Path(saving.value.path()).read_bytes().startswith(b"\x89PNG\r\n")
+
+
+def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> None:
+    opened = tab(query()).drawn()
+
+    def paper(page: Page) -> str:
+        found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    light = paper(opened.page)
+    opened.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    opened.becomes(lambda: paper(opened.page) != light)
+    assert opened.has_pixels("var(--paper)") > 100_000
+    opened.page.select_option("#theme", "light")
+    opened.page.reload()
+    opened.drawn()
+    assert paper(opened.page) == light
