@@ -19,6 +19,7 @@ from marketdata.demo import cli as demo
 from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
 from marketdata.frontend import cli as frontend
 from marketdata.ingest import cli as ingestor
+from marketdata.ingest.backfill import cli as backfill
 from marketdata.postgres.client import database
 from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
@@ -78,6 +79,7 @@ def _parser() -> argparse.ArgumentParser:
     tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION))
     tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN))
     ingestor.add_commands(_command(commands, "ingestor", ingestor.run, ingestor.ABOUT))
+    backfill.add_commands(_command(commands, "backfill", backfill.run, backfill.ABOUT))
     demo.add_commands(_command(commands, "demo", demo.run, demo.ABOUT), tasks.initialised)
     _command(commands, "frontend", frontend.run, frontend.ABOUT)
     frontend.add_user_commands(_command(commands, "user", frontend.list_users, frontend.USER_ABOUT))

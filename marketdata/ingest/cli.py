@@ -18,6 +18,7 @@ from marketdata.errors import StateError
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
+    from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.loop import Connect
     from marketdata.source.node import Node
     from marketdata.source.rpc_file import RpcFile
@@ -43,8 +44,8 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest.lease import locked
 
-    file = _rpc_file(settings)
-    path = _outbox_path(settings)
+    file = rpc_file(settings)
+    path = outbox_path(settings)
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
     with locked(path.with_suffix(".lock")):
         about = f"{file.chain}: {len(file.pools)} pools"
@@ -54,7 +55,6 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
 def ingest(file: RpcFile, connect: Connect, path: Path, about: str, settings: Settings, *, is_quiet: bool) -> None:
     """Through the outbox at ``path``; the caller holds its lock. The first line printed says what is ingested."""
     from marketdata.ingest import loop
-    from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.outbox import Outbox
 
     logging.basicConfig(
@@ -62,14 +62,8 @@ def ingest(file: RpcFile, connect: Connect, path: Path, about: str, settings: Se
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
-
-    def token() -> str:
-        return secretfile.read_token(token_file, scope="write").token
-
-    token()  # says at once what is wrong with it
+    api = api_client(settings)
     with closing(Outbox(path)) as outbox:
-        api = ApiClient(settings.api_upstream, token)
         print(f"{about}, into {api.url}, through {path}", flush=True)
         loop.run(file, connect, outbox, api, settings.ticks_table, settings.ingestor_metrics_port)
 
@@ -86,7 +80,7 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.source.node import Node
     from marketdata.source.rpc import Rpc
 
-    file = _rpc_file(settings)
+    file = rpc_file(settings)
     rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=threading.Event())
     node = Node(rpc, file.chain_id)
     with closing(rpc):
@@ -126,7 +120,7 @@ def _retry(_options: argparse.Namespace, settings: Settings) -> None:
         )
 
 
-def _rpc_file(settings: Settings) -> RpcFile:
+def rpc_file(settings: Settings) -> RpcFile:
     from marketdata.source.rpc_file import load
 
     return load(
@@ -134,13 +128,26 @@ def _rpc_file(settings: Settings) -> RpcFile:
     )
 
 
-def _outbox_path(settings: Settings) -> Path:
+def api_client(settings: Settings) -> ApiClient:
+    """A client with the write token, which must be usable now."""
+    from marketdata.ingest.api_client import ApiClient
+
+    token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
+
+    def token() -> str:
+        return secretfile.read_token(token_file, scope="write").token
+
+    token()  # says at once what is wrong with it
+    return ApiClient(settings.api_upstream, token)
+
+
+def outbox_path(settings: Settings) -> Path:
     """Each table of ticks has its own outbox; ``current`` is that of an ingestor that no table was named for."""
     return settings.state_dir / "ingestor" / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
 
 
 def _existing_outbox(settings: Settings) -> Path:
-    path = _outbox_path(settings)
+    path = outbox_path(settings)
     if not path.exists():
         raise StateError(f"{path} does not exist: no ingestor ran with these settings")
     return path

@@ -9,7 +9,7 @@ import logging
 import time
 from collections.abc import Sequence
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from marketdata.errors import StateError
 from marketdata.ingest.api_client import NDJSON, Answer, ApiClient, ApiUnavailable
@@ -29,6 +29,32 @@ _LATER = frozenset({401, 403, 404, 408, 429})
 _log = logging.getLogger("marketdata.ingestor")
 
 
+class Sent(NamedTuple):
+    """What the API answered for items; ``rejected`` has the index, the code and the detail of each refused one."""
+
+    accepted: int
+    duplicates: int
+    rejected: list[tuple[int, str, str]]
+
+
+def send(api: ApiClient, items: Sequence[str]) -> Sent:
+    """Have the API store items, which are JSON. ApiUnavailable: try again later."""
+    answer = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
+    body = answer.body if isinstance(answer.body, dict) else {}
+    if answer.status == 200 and "rejected" in body:
+        rejected = [(each["index"], each["code"], each["detail"]) for each in body["rejected"]]
+        return Sent(body["accepted"], body["duplicates"], rejected)
+    if answer.status == 200 or _says_nothing(answer):
+        raise ApiUnavailable(f"{api.url} stored nothing: {answer.detail}", answer.retry_after)
+    if len(items) == 1:
+        return Sent(0, 0, [(0, str(body.get("code") or answer.status), answer.detail)])
+    # The whole request was refused: find the item.
+    middle = len(items) // 2
+    first, second = send(api, items[:middle]), send(api, items[middle:])
+    later = [(middle + index, code, detail) for index, code, detail in second.rejected]
+    return Sent(first.accepted + second.accepted, first.duplicates + second.duplicates, first.rejected + later)
+
+
 class _Answered(NamedTuple):
     """The first and the last item of a batch that the API answered for, without their bodies."""
 
@@ -43,7 +69,6 @@ class Delivery:
         self._outbox = outbox
         self._api = api
         self._lease = lease
-        self._most = BATCH
         self._cover_at = 0.0
         self._answered: list[_Answered] = []
         """What is still to be removed from the outbox."""
@@ -55,9 +80,9 @@ class Delivery:
         try again later."""
         self._lease.keep()
         after = self._answered[-1].items[-1].id if self._answered else 0
-        items = _within(self._outbox.first(self._most, after), _BYTES)
+        items = _within(self._outbox.first(BATCH, after), _BYTES)
         if items:
-            self._deliver(items)
+            self._finish(items, send(self._api, [item.body for item in items]))
         try:
             self._remove_answered()
         except StateError:  # the disk may be full: what is on it can be delivered nevertheless
@@ -82,26 +107,13 @@ class Delivery:
         if collected:
             self._outbox.recorded(collected)
 
-    def _deliver(self, items: Sequence[Held]) -> None:
-        answer = self._api.request("POST", "/v1/ingest/tick", "\n".join(item.body for item in items).encode(), NDJSON)
-        if answer.status == 200 and isinstance(answer.body, dict):
-            self._finish(items, [_rejection(items, each) for each in answer.body["rejected"]], answer)
-            self._most = min(BATCH, self._most * 2)
-        elif answer.status == 200 or _says_nothing(answer):
-            raise ApiUnavailable(f"{self._api.url} stored nothing: {answer.detail}", answer.retry_after)
-        elif len(items) > 1:
-            self._most = len(items) // 2  # the whole request was refused: find the item
-        else:
-            code = answer.body.get("code") if isinstance(answer.body, dict) else None
-            self._finish(items, [Rejection(items[0], str(code or answer.status), answer.detail)], answer)
-
-    def _finish(self, items: Sequence[Held], rejections: Sequence[Rejection], answer: Answer) -> None:
+    def _finish(self, items: Sequence[Held], sent: Sent) -> None:
+        rejections = [Rejection(items[index], code, detail) for index, code, detail in sent.rejected]
         self._answered.append(_Answered((items[0]._replace(body=""), items[-1]._replace(body="")), rejections))
         self.delivered += len(items)
-        body: dict[str, Any] = answer.body if answer.status == 200 else {"accepted": 0, "duplicates": 0}
         _log.info(
             "delivered %d items: %d new, %d known, %d refused; %s",
-            len(items), body["accepted"], body["duplicates"], len(rejections), _lag(items),
+            len(items), sent.accepted, sent.duplicates, len(rejections), _lag(items),
         )  # fmt: skip
 
     def _remove_answered(self) -> None:
@@ -132,10 +144,6 @@ def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
             newest[each.symbol] = len(found)
             found.append(each)
     return found
-
-
-def _rejection(items: Sequence[Held], refused: dict[str, Any]) -> Rejection:
-    return Rejection(items[refused["index"]], refused["code"], refused["detail"])
 
 
 def _within(items: list[Held], size: int) -> list[Held]:

@@ -1,4 +1,7 @@
-"""One ingestor for each table of ticks: a lock file on this machine, and a lease through the API for all machines."""
+"""One ingestor for each table of ticks: a lock file on this machine, and a lease through the API for all machines.
+
+The backfill has a lock file of its own.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ _TRIES, _TRY_S = 50, 0.01
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[None]:
+def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
     """Hold the lock file; AlreadyRunning, with the process id of its holder, when another process does."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -31,7 +34,7 @@ def locked(path: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AlreadyRunning(f"another ingestor, process {_holder(file)}, holds {path}") from error
+            raise AlreadyRunning(f"another {name}, process {_holder(file)}, holds {path}") from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -67,7 +70,7 @@ class Lease:
         if monotonic() < self._renew_at:
             return
         if self._name is None:
-            self._name = self._find_name()
+            self._name = f"ingestor-{served_table(self._api, self._expected)}"
         body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
         answer = self._api.request("PUT", f"/v1/lease/{self._name}", body)
         # Without a holder it was released between the API's two looks, and can be had with the next try.
@@ -83,14 +86,16 @@ class Lease:
             self._renew_at = 0.0
             self._api.request("DELETE", f"/v1/lease/{self._name}", json.dumps({"holder": self._holder}).encode())
 
-    def _find_name(self) -> str:
-        answer = self._api.request("GET", "/ready")
-        table = answer.body.get("ticks_table") if isinstance(answer.body, dict) else None
-        if answer.status != 200 or not isinstance(table, str):
-            raise ApiUnavailable(f"{self._api.url} is not ready: {answer.detail}")
-        if self._expected not in (None, table):
-            raise UsageError(
-                f"TICKS_TABLE is {self._expected}, but the API at {self._api.url} writes to {table}: "
-                "set API_UPSTREAM to the API of that version"
-            )
-        return f"ingestor-{table}"
+
+def served_table(api: ApiClient, expected: str | None) -> str:
+    """The table that the API writes to. UsageError if another one is ``expected``, ApiUnavailable if it cannot say."""
+    answer = api.request("GET", "/ready")
+    table = answer.body.get("ticks_table") if isinstance(answer.body, dict) else None
+    if answer.status != 200 or not isinstance(table, str):
+        raise ApiUnavailable(f"{api.url} is not ready: {answer.detail}")
+    if expected not in (None, table):
+        raise UsageError(
+            f"TICKS_TABLE is {expected}, but the API at {api.url} writes to {table}: "
+            "set API_UPSTREAM to the API of that version"
+        )
+    return table

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
 from time import monotonic
 
-from marketdata.errors import AlreadyRunning, MarketError, ProviderError, StateError, Stopped, UsageError
+from marketdata.errors import AlreadyRunning, MarketError, StateError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.chain import Counts, Follower
 from marketdata.ingest.delivery import Delivery
@@ -25,7 +25,7 @@ from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
 from marketdata.ingest.place import Place
 from marketdata.source import check
 from marketdata.source.provider import Provider
-from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.rpc_file import RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -191,21 +191,9 @@ class Ingestor:
         return 0.0 if self._is_behind else self._file.poll_s
 
     def _check_pools(self) -> None:
-        """UsageError when ``rpc.json`` does not fit the chain. The provider has to say so twice: it may be mistaken."""
         while self._unchecked:
-            pool = self._unchecked[-1]
-            faults = self._faults(pool)
-            if faults:
-                again = self._faults(pool)
-                about = f"{pool.symbol} ({pool.address}): {'; '.join(faults)}"
-                if again == faults:
-                    raise UsageError(f"rpc.json does not fit the chain. {about}")
-                raise ProviderError(f"{self._node.name} contradicts itself. {about}")
+            check.require(self._node, self._unchecked[-1])
             self._unchecked.pop()
-
-    def _faults(self, pool: Pool) -> tuple[str, ...]:
-        self._node.check_chain()
-        return check.pool(self._node, pool).faults
 
     def _deliver(self) -> float:
         return 0.0 if self.delivery.step() else _IDLE_S

@@ -51,6 +51,14 @@ _MIGRATIONS = (
     CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
                            until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
     """,
+    """
+    -- Where the ingestor began with a pool, which an earlier release did not note.
+    ALTER TABLE pools ADD COLUMN first_block INTEGER;
+    -- The blocks of a pool that the backfill stored. Ranges that touch are one.
+    CREATE TABLE backfilled (ticks_table TEXT NOT NULL, symbol TEXT NOT NULL, address TEXT NOT NULL,
+                             first INTEGER NOT NULL, last INTEGER NOT NULL,
+                             PRIMARY KEY (ticks_table, symbol, address, first)) WITHOUT ROWID;
+    """,
 )
 
 
@@ -151,10 +159,7 @@ class Outbox:
                     again += 1
                 elif fate == "dead":
                     dead += 1
-                    connection.execute(
-                        "INSERT INTO dead_letters (body, code, detail, at) VALUES (?, ?, ?, ?)",
-                        (item.body, code, detail, time.time()),
-                    )
+                    bury(connection, item.body, code, detail)
             connection.execute("DELETE FROM items WHERE id BETWEEN ? AND ?", (items[0].id, items[-1].id))
         return dead, again
 
@@ -222,6 +227,13 @@ def put_coverage(connection: Transaction, symbol: str, since: int, until: int, s
         "INSERT INTO coverage (symbol, since, until, state, after_item) "
         "VALUES (?, ?, ?, ?, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'items'), 0))",
         (symbol, since, until, state),
+    )
+
+
+def bury(connection: Transaction, body: str, code: str, detail: str) -> None:
+    """Add a dead letter, within a transaction."""
+    connection.execute(
+        "INSERT INTO dead_letters (body, code, detail, at) VALUES (?, ?, ?, ?)", (body, code, detail, time.time())
     )
 
 

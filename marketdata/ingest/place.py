@@ -43,14 +43,21 @@ class Place:
         with self.transaction() as transaction:
             for pool in pools:
                 transaction.execute(
-                    "INSERT INTO pools (symbol, address, next_block) VALUES (?1, ?2, ?3) ON CONFLICT DO UPDATE "
-                    "SET address = ?2, next_block = ?3, covered_from = NULL, covered_to = NULL WHERE address <> ?2",
+                    "INSERT INTO pools (symbol, address, next_block, first_block) VALUES (?1, ?2, ?3, ?3) "
+                    "ON CONFLICT DO UPDATE SET address = ?2, next_block = ?3, first_block = ?3, "
+                    "covered_from = NULL, covered_to = NULL WHERE address <> ?2",
                     (pool.symbol, pool.address, pool.start_block),
                 )
 
     def next_blocks(self) -> dict[str, int]:
         """The next block of each symbol, also of those that are no longer in ``rpc.json``."""
         return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
+
+    def first_block(self, pool: Pool) -> int | None:
+        """Where the ingestor began with the pool; None when it never did, or an earlier release did not note it."""
+        statement = "SELECT first_block FROM pools WHERE symbol = ? AND address = ?"
+        found = self._outbox.rows(statement, pool.symbol, pool.address)
+        return found[0][0] if found else None
 
     def advance(self, transaction: Transaction, symbols: Iterable[str], next_block: int) -> None:
         transaction.executemany(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from marketdata.errors import ProviderError, UsageError
 from marketdata.source.evm import WORD
 from marketdata.source.pools import KINDS
 from marketdata.source.provider import Provider
@@ -39,6 +40,21 @@ def pool(node: Provider, of: Pool) -> Finding:
         if decimals != expected:
             faults.append(f"token{at} has {decimals} decimals, and rpc.json says {expected}")
     return Finding(f"{of.symbol} {of.address} {of.kind}: {', '.join(tokens)}", tuple(faults))
+
+
+def require(node: Provider, of: Pool) -> None:
+    """UsageError when the pool is not what ``rpc.json`` says. The provider has to say so twice: it may be mistaken."""
+    faults = _faults(node, of)
+    if faults:
+        about = f"{of.symbol} ({of.address}): {'; '.join(faults)}"
+        if _faults(node, of) == faults:
+            raise UsageError(f"rpc.json does not fit the chain. {about}")
+        raise ProviderError(f"{node.name} contradicts itself. {about}")
+
+
+def _faults(node: Provider, of: Pool) -> tuple[str, ...]:
+    node.check_chain()
+    return pool(node, of).faults
 
 
 def _name(answer: bytes) -> str:

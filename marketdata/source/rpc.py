@@ -14,6 +14,8 @@ import socket
 import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from copy import copy
+from functools import partial
 from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -55,6 +57,23 @@ class _CallRefused(Exception):
     """An error for one call, which nothing in the table explains."""
 
 
+class Budget:
+    """Calls per second, for all connections to one provider."""
+
+    def __init__(self, per_second: float) -> None:
+        self._interval = 1 / per_second
+        self._free_at = monotonic()
+        self._lock = threading.Lock()
+
+    def spend(self, calls: int) -> float:
+        """How many seconds to wait before the calls; up to one second of unused budget is kept."""
+        with self._lock:
+            now = monotonic()
+            start = max(self._free_at, now - 1)
+            self._free_at = start + calls * self._interval
+        return start - now
+
+
 class Rpc:
     """``stopping`` interrupts every wait with :class:`Stopped`; ``interrupt`` also ends a request that is under way."""
 
@@ -69,7 +88,8 @@ class Rpc:
     ) -> None:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
+        self._connect = partial(kind, parts.hostname or "", parts.port, timeout=timeout)
+        self._connection = self._connect()
         self.name = f"{parts.hostname}:{self._connection.port}"
         self._target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._headers = {"Content-Type": "application/json", "Accept": "application/json", **headers}
@@ -79,11 +99,17 @@ class Rpc:
         named = [*re.split(r"[/?&=]", self._target), parts.username, parts.password, *headers.values()]
         self._secrets = sorted({each for each in named if each and len(each) >= _SECRET_LENGTH}, key=len, reverse=True)
         self._stopping = stopping
-        self._interval = 1 / per_second
-        self._free_at = monotonic()
+        self._budget = Budget(per_second)
         self._batch = _BATCH
         self._answered = 0
         self.requests = 0
+
+    def beside(self) -> Rpc:
+        """One more connection to the provider, for another thread, within the same budget."""
+        other = copy(self)
+        other._connection = self._connect()
+        other.requests = 0
+        return other
 
     def call(self, method: str, *params: Any) -> Any:
         return self.batch([Call(method, params)])[0]
@@ -118,7 +144,9 @@ class Rpc:
 
     def _persistent(self, calls: Sequence[Call]) -> list[Any]:
         for tried in range(1, _TRIES + 1):
-            self._spend(len(calls))
+            wait = self._budget.spend(len(calls))
+            if wait > 0:
+                self._wait(wait)
             try:
                 return self._once(calls)
             except _TryAgain as error:
@@ -131,14 +159,6 @@ class Rpc:
             except _CallRefused as error:
                 raise ProviderError(f"{self.name}: {self._shown(str(error))}", code="call_refused") from None
         raise AssertionError  # the last try returns or raises
-
-    def _spend(self, calls: int) -> None:
-        """Wait until the budget has room for the calls; up to one second of unused budget is kept."""
-        now = monotonic()
-        self._free_at = max(self._free_at, now - 1)
-        if self._free_at > now:
-            self._wait(self._free_at - now)
-        self._free_at += calls * self._interval
 
     def _wait(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
