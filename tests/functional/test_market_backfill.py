@@ -1,0 +1,288 @@
+"""The backfill on a real node with the real contracts of Uniswap, alone and beside the ingestor."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import pty
+import re
+import shutil
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import closing, suppress
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.functional.anvil import Anvil, EvmPackages
+from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.market_process import ROOT, SECONDS, Client
+from tests.functional.serving import until
+from tests.functional.test_market_ingestor import Market
+from tests.marketdata.source.provider import Provider, Raw, error
+
+pytestmark = pytest.mark.functional
+
+CONFIRMATIONS = 12
+MOST_BLOCKS = 7
+"""That the gated provider answers for at once."""
+BAR = re.compile(r"TEST \[(#*) *\] +(\d+)%  ([\d,]+) of ([\d,]+) blocks  ([\d,]+) ticks/s  (--:--|\d+:\d\d) left")
+
+
+class BackfillProcess(IngestorProcess):
+    """``bin/marketdata-backfill`` without its launcher."""
+
+    def _command(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "marketdata", "backfill", *arguments]
+
+    def run_on_terminal(self) -> tuple[int, str, str]:
+        """Its exit code, its standard output, and what a terminal on its standard error gets."""
+        terminal, end = pty.openpty()
+        process = subprocess.Popen(
+            self._command(), cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, stderr=end, text=True
+        )
+        os.close(end)
+        shown = b""
+        with suppress(OSError):  # nobody has the other end any more
+            while part := os.read(terminal, 1 << 16):
+                shown += part
+        os.close(terminal)
+        said, _ = process.communicate(timeout=SECONDS)
+        return process.returncode, said, shown.decode()
+
+
+class GatedProvider(Provider):
+    """Passes requests on to the chain. It answers for few blocks at once and as many ranges as allowed, which it
+    notes."""
+
+    def __init__(self, chain: Anvil) -> None:
+        super().__init__(lambda request, _: self._pass_on(request))
+        self._port = chain.port
+        self._gate = threading.Condition()
+        self._allowed = self._generation = 0
+        self.ranges: list[tuple[int, int]] = []
+
+    def allow(self, ranges: int) -> None:
+        with self._gate:
+            self._allowed = ranges
+            self._gate.notify_all()
+
+    def forget(self) -> None:
+        """Close the gate, for another process: who still waits gets no answer."""
+        with self._gate:
+            self._allowed = 0
+            self._generation += 1
+            self.ranges = []
+            self._gate.notify_all()
+
+    def _pass_on(self, request: Any) -> Any:
+        for call in request if isinstance(request, list) else [request]:
+            if call["method"] == "eth_getLogs":
+                first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
+                if last - first >= MOST_BLOCKS:
+                    return error(request, f"range {last - first + 1} exceeds limit of {MOST_BLOCKS}", -32602)
+                if not self._may_pass(first, last):
+                    return Raw(b"", 500)
+        with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:
+            connection.request("POST", "/", json.dumps(request), {"Content-Type": "application/json"})
+            return json.loads(connection.getresponse().read())
+
+    def _may_pass(self, first: int, last: int) -> bool:
+        with self._gate:
+            generation = self._generation
+            self._gate.wait_for(lambda: self._allowed or self._generation != generation, SECONDS)
+            if self._generation != generation:
+                return False
+            self._allowed -= 1
+            self.ranges.append((first, last))
+            return True
+
+
+class Past(Market):
+    """A chain and a store, with the backfill beside the ingestor."""
+
+    def __init__(self, packages: EvmPackages, state_dir: Path) -> None:
+        super().__init__(packages, state_dir)
+        self.backfill = BackfillProcess(self.api, self.chain.url, self.pools)
+        self._folder = state_dir / "ingestor"
+
+    def trade_and_bury(self, blocks: int) -> None:
+        """Blocks with swaps, and as many behind them as make them final."""
+        self.trade(blocks)
+        self.chain.mine(CONFIRMATIONS + 1)
+
+    @property
+    def newest_final(self) -> int:
+        return int(self.chain("eth_blockNumber"), 16) - CONFIRMATIONS
+
+    def time_of(self, block: int) -> int:
+        """In milliseconds."""
+        return int(self.chain("eth_getBlockByNumber", hex(block), False)["timestamp"], 16) * 1000
+
+    def assert_covered(self, first: int, after: int) -> None:
+        """The times of the blocks from ``first`` to the one before ``after`` are indexed, without a gap."""
+        with closing(Client(self.api.port, self.api.token("read"))) as read:
+            for pool in self.pools:
+                _, answer = read("GET", f"/v1/coverage?symbol=TEST:{pool.name}")
+                ranges = answer["ranges"]
+                assert (ranges[0]["from"], ranges[-1]["to"]) == (self.time_of(first), self.time_of(after))
+                assert all(one["to"] == other["from"] for one, other in pairwise(ranges))
+                assert {each["state"] for each in ranges} <= {"indexed", "no_trades"}
+
+    def finished(self) -> list[tuple[int, int]]:
+        """The ranges that the state file has of the first pool; none while it is not there."""
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._folder / "md-current.sqlite")) as state:
+            rows = state.execute(
+                "SELECT first, last FROM backfilled WHERE symbol = ?", (f"TEST:{self.pools[0].name}",)
+            ).fetchall()
+            return [(first, last) for first, last in rows]
+        return []
+
+    def forget(self) -> None:
+        """As if neither had run here; the store keeps what it has."""
+        shutil.rmtree(self._folder)
+
+
+@pytest.fixture(scope="module")
+def past() -> Iterator[Past]:
+    """The tests share a chain and a store: each goes on where the one before it ended."""
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as npm,
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+    ):
+        found = Past(EvmPackages.install(Path(npm)), Path(folder))
+        found.api.start()
+        yield found
+        found.backfill.kill()
+        found.close()
+
+
+def test_live_and_backfill_together_are_the_receipts(past: Past) -> None:
+    past.trade_and_bury(25)
+    began = int(past.chain("eth_blockNumber"), 16) + 1
+    entries = [pool.entry() for pool in past.pools]
+    past.ingestor.configure(pools=[each | {"start_block": began} for each in entries])
+    past.ingestor.start()
+    past.trade(15)
+    until(lambda: "delivered" in past.ingestor.said())
+    past.backfill.configure(pools=entries)
+    done = past.backfill.run()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert re.fullmatch(
+        rf"TEST: {began} blocks up to block {began - 1} read in \d+\.\d s: (\d+) ticks, \1 new, 0 known, "
+        r"0 refused \(dead letters\)\n",
+        done.stdout,
+    )
+    past.assert_complete()
+    past.assert_covered(0, began)
+    past.ingestor.stop()
+    again = past.backfill.run()
+    assert (again.returncode, again.stdout, again.stderr) == (
+        0, f"TEST: nothing left to read up to block {began - 1}\n", ""
+    )  # fmt: skip
+    # What the ingestor read can be asked for.
+    done = past.backfill.run("--from-block", str(began), "--to-block", str(began + 2))
+    assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
+
+
+def test_killed_and_started_again(past: Past, loops: Callable[..., int]) -> None:
+    past.forget()
+    past.trade_and_bury(40)
+    provider = GatedProvider(past.chain)
+    past.backfill.configure(url=provider.url)
+    try:
+        past.backfill.start()
+        for number in range(loops(quick=2, full=100)):
+            enough = past.random.randint(2, 4)
+            provider.allow(enough)
+            until(lambda enough=enough: len(provider.ranges) >= enough)
+            if number == 0:
+                second = past.backfill.run()
+                assert second.returncode == 4
+                assert f"another backfill, process {past.backfill.pid}, holds" in second.stderr
+            threading.Event().wait(past.random.random() * 0.05)
+            past.backfill.kill()
+            kept = past.finished()
+            provider.forget()
+            past.trade_and_bury(20)
+            past.backfill.start()
+            provider.allow(1)
+            until(lambda: provider.ranges)
+            assert not [one for one in provider.ranges for other in kept if one[0] <= other[1] and other[0] <= one[1]]
+        began = time.monotonic()
+        assert past.backfill.stop() == 128 + 15
+        assert time.monotonic() - began < 5
+        stopped = past.backfill.said().splitlines()[-1]
+        goes_on = re.search(r"; SIGTERM ended it; the next run goes on at block (\d+)$", stopped)
+        assert goes_on is not None, stopped
+        assert past.finished()[0] == (0, int(goes_on[1]) - 1)
+        provider.allow(10**6)
+        code, said, shown = past.backfill.run_on_terminal()
+    finally:
+        past.backfill.kill()
+        provider.forget()
+        provider.close()
+        past.backfill.configure(url=past.chain.url)
+    assert (code, said.count("\n")) == (0, 1), said + shown
+    assert BAR.search(shown), shown
+    assert shown.endswith("\r\x1b[K")
+    past.assert_complete()
+    past.assert_covered(0, past.newest_final + 1)
+    assert past.finished() == [(0, past.newest_final)]
+
+
+def test_final_candles(past: Past) -> None:
+    """Those that end at or before the newest final block."""
+    final = past.time_of(past.newest_final)
+    with closing(Client(past.api.port, past.api.token("read"))) as read:
+        for pool in past.pools:
+            path = f"/v1/chart?symbol=TEST:{pool.name}&interval=1m&limit=10000&startTime=1600000000000"
+            rows = read("GET", path)[1]["candles"]
+            assert {row["finalized"] for row in rows if row["T"] < final} == {True}
+            assert not any(row["finalized"] for row in rows if row["T"] >= final)
+
+
+def test_what_the_api_refuses(past: Past) -> None:
+    """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
+    known = len(past.uniswap.ticks(*past.pools))
+    past.trade_and_bury(5)
+    other, *_, last = past.uniswap.ticks(*past.pools)[known:]
+    assert other["block"] != last["block"]
+    retract = {"retract": {"symbol": last["symbol"], "block_hash": last["block"]["hash"]}}
+    with closing(Client(past.api.port, past.api.token("alg"))) as write:
+        assert write("POST", "/v1/ingest/tick", {"ticks": [other | {"price": "7"}, retract]})[0] == 200
+        done = past.backfill.run()
+        assert done.returncode == 0, done.stderr
+        assert "1 refused (dead letters)" in done.stdout
+        listed = past.ingestor.run("dead-letters", "list").stdout
+        assert "tick_conflict" in listed
+        assert other["id"] in listed
+        assert listed.endswith("\n1 dead letters\n")
+        # Without the other one it can be stored.
+        block = {"symbol": other["symbol"], "block_hash": other["block"]["hash"]}
+        gone = [each for each in past.uniswap.ticks(*past.pools) if each["block"] == other["block"]]
+        again = [each for each in gone if each["symbol"] == other["symbol"]]
+        assert write("POST", "/v1/ingest/tick", {"ticks": [{"retract": block}, {"restore": block}, *again]})[0] == 200
+    past.assert_complete()
+
+
+def test_clear_errors(past: Past) -> None:
+    past.backfill.configure(chain_id=5)
+    wrong = past.backfill.run()
+    assert wrong.returncode == 1
+    assert "is on the chain 31337, and rpc.json says chain_id 5" in wrong.stderr
+    past.backfill.configure(chain_id=31337, pools=[past.pools[0].entry() | {"decimals": [1, 1]}])
+    wrong = past.backfill.run()
+    assert wrong.returncode == 2
+    assert "rpc.json does not fit the chain" in wrong.stderr
+    past.backfill.configure(pools=[pool.entry() for pool in past.pools])
+    wrong = past.backfill.run("--from-block", "7", "--to-block", "6")
+    assert (wrong.returncode, wrong.stdout) == (2, "")
