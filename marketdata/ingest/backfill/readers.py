@@ -6,6 +6,7 @@ import queue
 import threading
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import closing
 from dataclasses import dataclass, field
 from time import monotonic
 
@@ -43,18 +44,16 @@ class Readers:
 
     def __init__(self, file: RpcFile) -> None:
         self._stopping = threading.Event()
-        first = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=self._stopping)
-        self._rpcs = [first, *(first.beside() for _ in range(THREADS))]
-        self.node = Node(first, file.chain_id)
-        """For the thread that submits."""
+        self._chain_id = file.chain_id
+        self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=self._stopping)
+        """For the thread that submits, which closes it."""
+        self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
         self._pools = {pool.symbol: pool for pool in file.pools}
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
         self._readings: queue.SimpleQueue[Reading] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(
-                target=self._run, args=(Node(rpc, file.chain_id),), name=f"backfill-reader-{number}", daemon=True
-            )
-            for number, rpc in enumerate(self._rpcs[1:], start=1)
+            threading.Thread(target=self._run, args=(rpc,), name=f"backfill-reader-{number}", daemon=True)
+            for number, rpc in enumerate(self._rpcs, start=1)
         ]
 
     def start(self) -> None:
@@ -63,7 +62,7 @@ class Readers:
 
     def stop(self, timeout: float) -> None:
         self._stopping.set()
-        for rpc in self._rpcs:
+        for rpc in (self.rpc, *self._rpcs):
             rpc.interrupt()
         for _ in self._threads:
             self._spans.put(None)
@@ -82,7 +81,11 @@ class Readers:
         except queue.Empty:
             return None
 
-    def _run(self, node: Node) -> None:
+    def _run(self, rpc: Rpc) -> None:
+        with closing(rpc):
+            self._work(Node(rpc, self._chain_id))
+
+    def _work(self, node: Node) -> None:
         while (span := self._spans.get()) is not None and not self._stopping.is_set():
             try:
                 self._readings.put(self._read(node, span))

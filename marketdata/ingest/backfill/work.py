@@ -28,6 +28,7 @@ from marketdata.ingest.lease import served_table
 from marketdata.ingest.outbox import Outbox, encoded
 from marketdata.ingest.place import Place
 from marketdata.source import check
+from marketdata.source.node import Node
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
 
@@ -68,6 +69,7 @@ class Backfill:
         self._first, self._last = first, last
         self._patience = patience
         self._readers = Readers(file)
+        self._node = Node(self._readers.rpc, file.chain_id)
         self._range = AdaptiveRange()
         self._most = self._range.size
         self._handed_out: set[Span] = set()
@@ -109,7 +111,7 @@ class Backfill:
 
     def _run(self) -> None:
         try:
-            with closing(Outbox(self._path)) as outbox:
+            with closing(self._readers.rpc), closing(Outbox(self._path)) as outbox:
                 state = self._prepare(outbox)
                 self._readers.start()
                 self._work(state)
@@ -121,14 +123,13 @@ class Backfill:
             self.error = MarketError(f"a defect of this program: {error!r}")
 
     def _prepare(self, outbox: Outbox) -> Backfilled:
-        node = self._readers.node
-        head, final = node.head(with_finalized=self._file.confirmations is None)
+        head, final = self._node.head(with_finalized=self._file.confirmations is None)
         if self._file.confirmations is not None:
             final = head.number - self._file.confirmations
         # A range ends at the time of the block after it.
         final = min(final, head.number - 1)
         for pool in self._file.pools:
-            check.require(node, pool)
+            check.require(self._node, pool)
         table = self._persistently(lambda: served_table(self._api, self._expected_table))
         state = Backfilled(outbox, table, self._file.pools)
         place = Place(outbox)
@@ -241,7 +242,7 @@ class Backfill:
     def _finalize(self) -> None:
         """Everything up to the end of each symbol is final. The API ignores it where it knows of a later block."""
         ends = sorted({end for end in self.ends.values() if end >= 0})
-        times = {header.number: header.time for header in self._readers.node.headers(ends)}
+        times = {header.number: header.time for header in self._node.headers(ends)}
         self._send_once(
             [
                 encoded({"finalize": {"symbol": symbol, "block": end, "ts": _instant(times[end])}})

@@ -1,0 +1,139 @@
+"""The backfill's plan against a brute-force one, and its failures over real HTTP."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.backfill import plan
+from marketdata.ingest.backfill.plan import Plan
+from marketdata.ingest.backfill.work import Backfill
+from marketdata.ingest.outbox import Outbox
+from marketdata.source import rpc_file
+from tests.functional.serving import until
+from tests.marketdata.source.provider import Provider, Raw
+from tests.marketdata.source.synthetic_chain import SyntheticChain
+
+_BLOCK = st.integers(0, 30)
+_RANGES = st.lists(st.tuples(_BLOCK, _BLOCK).map(sorted).map(tuple), max_size=4)
+
+
+@given(st.dictionaries(st.sampled_from("abc"), st.tuples(_BLOCK, _BLOCK, _RANGES)), st.integers(1, 9))
+def test_every_missing_block_is_handed_out_once(pools: dict[str, Any], most: int) -> None:
+    wanted, gaps = set(), {}
+    for symbol, (first, last, done) in pools.items():
+        blocks = set(range(first, last + 1)).difference(*(range(low, high + 1) for low, high in done))
+        wanted |= {(block, symbol) for block in blocks}
+        gaps[symbol] = plan.gaps(first, last, sorted(done))
+    left = Plan(plan.spans(gaps))
+    assert left.blocks == len({block for block, _ in wanted})
+    found: list[tuple[int, str]] = []
+    again = True
+    while (span := left.take(most)) is not None:
+        assert span.blocks <= most
+        if again := not again:
+            left.give_back(span)
+            assert left.first() == span.first
+        else:
+            found += [(block, symbol) for block in range(span.first, span.last + 1) for symbol in span.symbols]
+    assert sorted(found) == sorted(wanted)
+
+
+class Api(Provider):
+    """Stores everything, or does what ``failure`` says."""
+
+    def __init__(self) -> None:
+        super().__init__(lambda *_: None)
+        self.failure: Raw | None = None
+        self.ids: list[str] = []
+        self.covered: list[tuple[str, str]] = []
+        self.finalized: list[int] = []
+
+    def respond(self, method: str, path: str, body: bytes) -> Any:
+        if path == "/ready":
+            return {"ready": True, "ticks_table": "t"}
+        if self.failure is not None:
+            return self.failure
+        if path == "/v1/coverage":
+            found = json.loads(body)
+            self.covered.append((found["from"], found["to"]))
+            return found
+        items = [json.loads(line) for line in body.splitlines()]
+        self.ids += [each["id"] for each in items if "id" in each]
+        self.finalized += [each["finalize"]["block"] for each in items if "finalize" in each]
+        return {"accepted": len(items), "duplicates": 0, "rejected": []}
+
+
+@pytest.fixture
+def api() -> Iterator[Api]:
+    with closing(Api()) as found:
+        yield found
+
+
+@pytest.fixture
+def chain() -> Iterator[SyntheticChain]:
+    with closing(SyntheticChain(head=202, swaps=1, most=30)) as found:
+        yield found
+
+
+def backfill(folder: Path, chain: SyntheticChain, api: Api, patience: float = 10) -> Backfill:
+    """A finished one."""
+    (folder / "rpc.json").write_text(json.dumps(chain.rpc_file()))
+    (folder / "rpc.json").chmod(0o600)
+    file = rpc_file.load(folder / "rpc.json", warn=print)
+    Outbox(folder / "o.sqlite").close()
+    with closing(ApiClient(api.url, lambda: "token")) as client:
+        work = Backfill(file, folder / "o.sqlite", client, None, patience=patience)
+        work.start()
+        until(lambda: work.finished)
+        work.stop()
+    return work
+
+
+def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    work = backfill(tmp_path, chain, api)
+    assert work.error is None
+    assert (work.counts.blocks, work.counts.stored, work.next_block) == (201, 201, None)
+    assert len(api.ids) == len(set(api.ids)) == 201
+    assert api.finalized == [200]
+    covered = sorted(api.covered)
+    assert all(one[1] >= other[0] for one, other in pairwise(covered))
+    assert (covered[0][0], covered[-1][1]) == ("2020-09-13T12:26:40Z", "2020-09-13T13:06:52Z")
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(
+    tmp_path: Path, chain: SyntheticChain, api: Api, status: int
+) -> None:
+    api.failure = Raw(b'{"detail": "not now"}', status)
+    work = backfill(tmp_path, chain, api, patience=0.6)
+    assert work.error is not None
+    assert f"HTTP status {status}: not now" in work.error.detail
+    assert work.next_block == 0
+    api.failure = None
+    assert backfill(tmp_path, chain, api).error is None
+    assert len(api.ids) == len(set(api.ids)) == 201
+
+
+def test_it_goes_on_when_the_api_is_back(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    api.failure = Raw(b"", 503)
+
+    def answer(method: str, path: str, body: bytes, respond: Any = api.respond) -> Any:
+        found = respond(method, path, body)
+        if found is api.failure and api.failure is not None:
+            api.failure = None
+        return found
+
+    api.respond = answer  # type: ignore[method-assign]
+    work = backfill(tmp_path, chain, api)
+    assert work.error is None
+    assert len(api.ids) == 201
