@@ -24,6 +24,7 @@ Transaction = sqlite3.Connection
 OUTBOX_UNUSABLE = "outbox"
 """The code of the error when the file cannot be read or written, for example because the disk is full."""
 _BUSY_MS = 30_000
+_JSON = json.JSONEncoder(separators=(",", ":"))
 _MIGRATIONS = (
     """
     CREATE TABLE identity (id TEXT NOT NULL);
@@ -238,7 +239,7 @@ def bury(connection: Transaction, body: str, code: str, detail: str) -> None:
 
 
 def encoded(item: Item) -> str:
-    return json.dumps(item, separators=(",", ":"))
+    return _JSON.encode(item)
 
 
 def _fate(connection: Transaction, item: Held, code: str) -> str:

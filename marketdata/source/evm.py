@@ -6,6 +6,7 @@ Every function raises ValueError for text that is not what it must be: it came f
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from marketdata.source.keccak import keccak256
 WORD = 32
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
-_DATA = re.compile(r"0x(?:[0-9a-fA-F]{2})*")
 _HASH = re.compile(r"0x[0-9a-f]{64}")
 _BLOOM_BYTES = 256
 _LATEST = 32_503_680_000
@@ -53,16 +53,18 @@ def quantity(value: Any) -> int:
 
 def data(value: Any) -> bytes:
     """The bytes of ``0x00ff``."""
-    if not isinstance(value, str) or not _DATA.fullmatch(value):
-        raise ValueError("is not hexadecimal data")
-    return bytes.fromhex(value[2:])
+    # fromhex skips white space.
+    if isinstance(value, str) and value[:2] == "0x" and (value[2:].isalnum() or len(value) == 2):
+        with suppress(ValueError):
+            return bytes.fromhex(value[2:])
+    raise ValueError("is not hexadecimal data")
 
 
 def hash_text(value: Any) -> str:
     """A hash of 32 bytes, in lower case."""
-    if not isinstance(value, str) or not _HASH.fullmatch(value.lower()):
+    if not isinstance(value, str) or not _HASH.fullmatch(lower := value.lower()):
         raise ValueError("is not a hash of 32 bytes")
-    return value.lower()
+    return lower
 
 
 def address(value: Any) -> str:

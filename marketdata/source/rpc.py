@@ -26,7 +26,8 @@ from marketdata.source.wordings import Kind, meaning
 TIMEOUT = 20.0
 """Seconds without a byte from the provider."""
 ANSWER_BYTES = 256 << 20
-_BATCH = 20
+_BATCH, _LARGEST_BATCH = 20, 100
+"""Calls in one request; more than 20 where the provider allows more in a second."""
 _FORGET = 500
 """After this many answered batches a larger one is tried again: what refused it may have been a proxy's bad hour."""
 _TRIES = 6
@@ -100,7 +101,8 @@ class Rpc:
         self._secrets = sorted({each for each in named if each and len(each) >= _SECRET_LENGTH}, key=len, reverse=True)
         self._stopping = stopping
         self._budget = Budget(per_second)
-        self._batch = _BATCH
+        self._largest = max(_BATCH, min(_LARGEST_BATCH, int(per_second)))
+        self._batch = self._largest
         self._answered = 0
         self.requests = 0
 
@@ -131,7 +133,7 @@ class Rpc:
         self._answered = self._answered + 1 if most == self._batch else 0
         self._batch = most
         if self._answered >= _FORGET:
-            self._answered, self._batch = 0, min(_BATCH, most * 2)
+            self._answered, self._batch = 0, min(self._largest, most * 2)
         return results
 
     def interrupt(self) -> None:

@@ -200,7 +200,7 @@ def test_killed_and_started_again(past: Past, loops: Callable[..., int]) -> None
     past.backfill.configure(url=provider.url)
     try:
         past.backfill.start()
-        for number in range(loops(quick=2, full=100)):
+        for number in range(loops(quick=1, full=100)):
             enough = past.random.randint(2, 4)
             provider.allow(enough)
             until(lambda enough=enough: len(provider.ranges) >= enough)
@@ -274,6 +274,7 @@ def test_what_the_api_refuses(past: Past) -> None:
     past.assert_complete()
 
 
+@pytest.mark.full
 def test_clear_errors(past: Past) -> None:
     past.backfill.configure(chain_id=5)
     wrong = past.backfill.run()

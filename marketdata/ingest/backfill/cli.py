@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import signal
 import sys
 from contextlib import closing
@@ -22,6 +23,7 @@ ABOUT = "Read the past of the pools of rpc.json, up to where the ingestor began,
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _LOOK_S = 0.1
 _DIGITS = 15
+_COLLECT_AT = 100_000
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +49,8 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
     file = rpc_file(settings)
+    # Decoding makes many objects and no cycles: looking for these at every 700th one takes a tenth of the time.
+    gc.set_threshold(_COLLECT_AT)
     path = outbox_path(settings)
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
     # As in the API: blocked before the first thread starts, and taken by sigtimedwait.

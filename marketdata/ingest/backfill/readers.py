@@ -12,7 +12,6 @@ from time import monotonic
 
 from marketdata.errors import MarketError
 from marketdata.ingest.backfill.plan import Span
-from marketdata.ingest.outbox import encoded
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
 from marketdata.source.node import Node
@@ -112,7 +111,7 @@ def _decode(reading: Reading, pools: Iterable[Pool], logs: Iterable[Log], header
     for log in logs:
         for pool in by_address[log.address]:
             try:
-                reading.ticks.append(encoded(swaps.tick(pool, log, headers[log.block_number])))
+                reading.ticks.append(swaps.tick_json(pool, log, headers[log.block_number]))
             except NotATrade:
                 reading.skipped["without a price"] += 1
             except ValueError:

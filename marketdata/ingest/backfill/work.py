@@ -34,8 +34,12 @@ from marketdata.source.rpc_file import Pool, RpcFile
 
 PATIENCE_S = 60.0
 """Seconds without progress after which the backfill gives up. The next run goes on where it was."""
-_AHEAD = 2 * THREADS
+_AHEAD = 4 * THREADS
 """Spans that are handed out at a time."""
+_SPAN_TICKS = 1_000
+"""About as many ticks should a span have: some are read while others are decoded, and others stored."""
+_ENTER_S = 1.0
+"""So often the stored ranges are covered and entered, which takes some transactions for each pool."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
 _STOP_S = 5.0
 
@@ -71,8 +75,11 @@ class Backfill:
         self._readers = Readers(file)
         self._node = Node(self._readers.rpc, file.chain_id)
         self._range = AdaptiveRange()
-        self._most = self._range.size
+        self._most = 1
         self._handed_out: set[Span] = set()
+        self._stored: list[Reading] = []
+        self._refusals: list[Refusal] = []
+        self._enter_at = 0.0
         self._plan: Plan | None = None
         self._stopping = threading.Event()
         self._progress_at = monotonic()
@@ -97,7 +104,7 @@ class Backfill:
     @property
     def next_block(self) -> int | None:
         """The lowest block that is not done; None when all are, or when there is no plan yet."""
-        left = [span.first for span in tuple(self._handed_out)]
+        left = [span.first for span in (*tuple(self._handed_out), *(reading.span for reading in self._stored))]
         first = self._plan.first() if self._plan is not None else None
         return min([*left, *([] if first is None else [first])], default=None)
 
@@ -139,6 +146,7 @@ class Backfill:
             self.ends[pool.symbol] = last
             left[pool.symbol] = plan.gaps(first, last, state.ranges(pool.symbol))
         self._plan = Plan(plan.spans(left))
+        self._most = max(1, self._plan.blocks // _AHEAD)
         return state
 
     def _bounds(self, pool: Pool, place: Place, final: int) -> tuple[int, int]:
@@ -150,9 +158,11 @@ class Backfill:
 
     def _work(self, state: Backfilled) -> None:
         while self._submit():
-            readings = self._gather()
-            if readings:
-                self._store(state, readings)
+            if readings := self._gather():
+                self._store(readings)
+            if monotonic() > self._enter_at:
+                self._enter(state)
+        self._enter(state)
         self._finalize()
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -183,9 +193,8 @@ class Backfill:
         return found
 
     def _learn(self, reading: Reading) -> None:
-        """A span should have the ticks of one request, if the provider answers for as many blocks."""
         self._range.answered(reading.span.blocks)
-        self._most = max(1, reading.span.blocks * BATCH // max(1, len(reading.ticks)))
+        self._most = max(1, reading.span.blocks * _SPAN_TICKS // max(1, len(reading.ticks)))
 
     def _give_back(self, span: Span, error: MarketError) -> None:
         assert self._plan is not None
@@ -201,19 +210,26 @@ class Backfill:
 
     # -- storing -----------------------------------------------------------------------------------------------------
 
-    def _store(self, state: Backfilled, readings: Sequence[Reading]) -> None:
-        refusals = self._send([tick for reading in readings for tick in reading.ticks])
-        for start, end, symbols in _times(readings):
-            for symbol in symbols:
-                self._persistently(lambda each=(symbol, start, end): self._cover(*each))  # type: ignore[misc]
-        state.enter([reading.span for reading in readings], refusals)
-        self.counts.dead += len(refusals)
+    def _store(self, readings: Sequence[Reading]) -> None:
+        self._refusals += self._send([tick for reading in readings for tick in reading.ticks])
         for reading in readings:
-            self._handed_out.discard(reading.span)
             self.counts.blocks += reading.span.blocks
             self.counts.ticks += len(reading.ticks)
             self.counts.skipped += reading.skipped
+            reading.ticks.clear()
+        self._stored += readings
+        self._handed_out.difference_update(reading.span for reading in readings)
         self._progress_at = monotonic()
+
+    def _enter(self, state: Backfilled) -> None:
+        """What is stored is covered, and done."""
+        for start, end, symbols in _times(self._stored):
+            for symbol in symbols:
+                self._persistently(lambda each=(symbol, start, end): self._cover(*each))  # type: ignore[misc]
+        state.enter([reading.span for reading in self._stored], self._refusals)
+        self.counts.dead += len(self._refusals)
+        self._stored, self._refusals = [], []
+        self._enter_at = monotonic() + _ENTER_S
 
     def _send(self, items: Sequence[str]) -> list[Refusal]:
         """What the API refused."""

@@ -18,9 +18,11 @@ from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Plan
 from marketdata.ingest.backfill.work import Backfill
 from marketdata.ingest.outbox import Outbox
-from marketdata.source import rpc_file
+from marketdata.source import rpc_file, swaps
+from marketdata.source.evm import Header, Log
+from marketdata.source.rpc_file import Pool
 from tests.functional.serving import until
-from tests.marketdata.source.provider import Provider, Raw
+from tests.marketdata.source.provider import Provider, Raw, error
 from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 _BLOCK = st.integers(0, 30)
@@ -110,14 +112,11 @@ def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: Synthetic
     assert (covered[0][0], covered[-1][1]) == ("2020-09-13T12:26:40Z", "2020-09-13T13:06:52Z")
 
 
-@pytest.mark.parametrize("status", [429, 503])
-def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(
-    tmp_path: Path, chain: SyntheticChain, api: Api, status: int
-) -> None:
-    api.failure = Raw(b'{"detail": "not now"}', status)
-    work = backfill(tmp_path, chain, api, patience=0.6)
+def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    api.failure = Raw(b'{"detail": "not now"}', 503)
+    work = backfill(tmp_path, chain, api, patience=0.3)
     assert work.error is not None
-    assert f"HTTP status {status}: not now" in work.error.detail
+    assert "HTTP status 503: not now" in work.error.detail
     assert work.next_block == 0
     api.failure = None
     assert backfill(tmp_path, chain, api).error is None
@@ -137,3 +136,32 @@ def test_it_goes_on_when_the_api_is_back(tmp_path: Path, chain: SyntheticChain, 
     work = backfill(tmp_path, chain, api)
     assert work.error is None
     assert len(api.ids) == 201
+
+
+def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    respond, answered = chain.answer, 0
+
+    def answer(request: Any, headers: dict[str, str]) -> Any:
+        nonlocal answered
+        if "eth_getLogs" in json.dumps(request):
+            answered += 1
+            if answered > 4:
+                return error(request, "no such luck")
+        return respond(request, headers)
+
+    chain.answer = answer
+    work = backfill(tmp_path, chain, api, patience=0.3)
+    assert work.error is not None
+    assert "no such luck" in work.error.detail
+    assert work.next_block is not None
+    chain.answer = respond
+    assert backfill(tmp_path, chain, api).error is None
+    assert set(api.ids) == {f"0x{number + 1:064x}:0" for number in range(201)}
+
+
+def test_a_tick_is_written_as_the_ingestor_writes_it() -> None:
+    pool = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 6), True, 0)
+    data = b"".join(number.to_bytes(32, "big") for number in (5 * 10**17, 0, 0, 1_234_567))
+    log = Log(pool.address, (), data, 12, "0x" + "ab" * 32, "0x" + "cd" * 32, 3)
+    header = Header(12, log.block_hash, "", 1_700_000_000, 0, True)
+    assert json.loads(swaps.tick_json(pool, log, header)) == swaps.tick(pool, log, header)
