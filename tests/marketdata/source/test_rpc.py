@@ -140,7 +140,7 @@ def test_batches_become_smaller_and_later_larger(
     rpc = client(serving)
     for _ in range(6):
         assert rpc.batch([Call("echo", (n,)) for n in range(30)]) == [["echo", n] for n in range(30)]
-    assert [len(request) for _, request in serving.asked if len(request) > 3] == [20, 10, 5, 4]
+    assert [len(request) for _, request in serving.asked if len(request) > 3] == [30, 15, 7, 6]
     rpc.close()
 
 
