@@ -231,7 +231,7 @@ def _short(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Callable[..., int]) -> None:
     seen: set[str] = set()
-    for seed in range(loops(quick=12, full=2000)):
+    for seed in range(loops(quick=12, full=500)):
         run = Run(tmp_path, seed)
         with closing(run.outbox):
             for _ in range(60):
