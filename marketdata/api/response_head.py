@@ -6,7 +6,10 @@ from collections.abc import Iterable
 from email.utils import formatdate
 from functools import lru_cache
 
-_ORDINARY = {"Content-Length", "Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary"}
+_ORDINARY = {
+    "Content-Length", "Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary",
+    "Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Resource-Policy",
+}  # fmt: skip
 """Fields that occur once each in an answer and do not concern the connection."""
 
 

@@ -86,9 +86,10 @@ def _has_answer(client: _Client, buffer: bytearray) -> bool:
 
 
 def requests(kind: str, token: str) -> Callable[[], bytes]:
-    """``tick``, ``batch``, or the path to GET, in which ``{5-8}`` becomes one of 5, 6 and 7, anew each time."""
+    """``tick``, ``batch``, or the path to GET, in which ``{5-8}`` becomes one of 5, 6 and 7, anew each time. ``token``
+    may also be a whole value of Authorization."""
     numbers = itertools.count(time.time_ns() // 1000)
-    authorization = f"Authorization: Bearer {token}\r\n"
+    authorization = f"Authorization: {token if ' ' in token else f'Bearer {token}'}\r\n"
     head = f"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\n{authorization}Content-Type: application/json\r\n"
 
     def tick(number: int) -> str:

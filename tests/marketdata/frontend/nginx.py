@@ -61,9 +61,7 @@ def replaced(text: str, changes: Mapping[str, str]) -> str:
 @contextmanager
 def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *, tls: bool = False) -> Iterator[Nginx]:
     """``tls`` takes the certificate ``marketdata.crt`` and its key from the folder."""
-    assert PROGRAM is not None
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     password_file(folder / "marketdata.htpasswd", users)
     password_file(folder / "marketdata-graphql.htpasswd", {"admin": "the password of admin"})
     changes = {
@@ -75,14 +73,28 @@ def nginx(folder: Path, frontend: int, graphql: int, users: Mapping[str, str], *
     changes |= tls_changes if tls else {"listen 80": f"listen 127.0.0.1:{port}"}
     (folder / "site.conf").write_text(replaced(SITE.read_text(), changes))
     (folder / "nginx.conf").write_text(MAIN.format(folder=folder))
+    with started(folder, port):
+        yield Nginx(port, folder)
+
+
+@contextmanager
+def started(folder: Path, port: int) -> Iterator[None]:
+    """nginx with the ``nginx.conf`` of a folder, which listens on this port."""
+    assert PROGRAM is not None
     command = [PROGRAM, "-p", str(folder), "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
     with subprocess.Popen(command) as process:
         try:
             until(lambda: process.poll() is not None or _listens(port))
-            yield Nginx(port, folder)
+            yield
         finally:
             process.terminate()
     assert process.returncode == 0, (folder / "error.log").read_text()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port: int = taken.getsockname()[1]
+    return port
 
 
 def _listens(port: int) -> bool:
