@@ -98,10 +98,11 @@ def _networks(text: str) -> tuple[Network, ...]:
 
 
 def _origins(text: str) -> tuple[str, ...]:
-    origins = tuple(part.strip().lower() for part in text.split(",") if part.strip())
+    """As browsers send them: in lower case, and without the port that the scheme has anyway."""
+    origins = [part.strip().lower() for part in text.split(",") if part.strip()]
     if not all(_ORIGIN.fullmatch(origin) for origin in origins):
         raise ValueError("must be origins separated by commas, like https://charts.example.org, without a path")
-    return origins
+    return tuple(each.removesuffix(":443" if each.startswith("https") else ":80") for each in origins)
 
 
 def _default_state_dir(environ: Mapping[str, str]) -> str:

@@ -196,3 +196,15 @@ def test_the_example_can_be_used_with_every_line_switched_on(tmp_path: Path) -> 
     file = tmp_path / "all.env"
     file.write_text(re.sub(r"^#([A-Z_]+=)", r"\1", (ROOT / "etc" / "vN.env.example").read_text(), flags=re.MULTILINE))
     assert load({}, file).database_url is not None
+
+
+def test_origins_are_as_browsers_send_them() -> None:
+    text = "https://Charts.example.org:443, http://b.example:80,http://c.example:443,,https://[::1]:8443"
+    found = load({"MARKET_FRONTEND_ORIGINS": text}).frontend_origins
+    assert found == ("https://charts.example.org", "http://b.example", "http://c.example:443", "https://[::1]:8443")
+
+
+@pytest.mark.parametrize("text", ["charts.example.org", "https://a.example/", "ftp://a.example", "https://a b", "*"])
+def test_what_is_no_origin(text: str) -> None:
+    with pytest.raises(UsageError, match="MARKET_FRONTEND_ORIGINS"):
+        load({"MARKET_FRONTEND_ORIGINS": text})

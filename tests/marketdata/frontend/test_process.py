@@ -1,0 +1,95 @@
+"""``bin/marketdata-frontend`` as a process of its own: what it prints, its exit codes, and what it leaves."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from marketdata import cli, secretfile
+from marketdata.frontend import users
+from tests.marketdata.frontend.conftest import TOKEN, basic
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+@pytest.fixture
+def environment(state_dir: Path) -> dict[str, str]:
+    secrets = state_dir / "secrets"
+    secrets.mkdir(0o700)
+    secretfile.write(secrets / secretfile.READ_TOKEN, {"token": TOKEN, "scope": "read", "name": "read"})
+    return os.environ | {"MARKET_STATE_DIR": str(state_dir), "MARKET_FRONTEND_PORT": "0", "PYTHONPATH": str(ROOT)}
+
+
+def frontend(environment: dict[str, str]) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "marketdata", "frontend"],
+        cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
+def printed(process: subprocess.Popen[str]) -> tuple[str, str]:
+    """The two lines that say that it answers."""
+    assert process.stdout is not None
+    assert select.select([process.stdout], [], [], 30)[0]
+    return process.stdout.readline().strip(), process.stdout.readline().strip()
+
+
+def ended(process: subprocess.Popen[str], number: int) -> None:
+    process.send_signal(number)
+    _, said = process.communicate(timeout=30)
+    assert (process.returncode, said) == (0, "")
+
+
+def test_the_first_start_makes_a_user_and_says_so_once(environment: dict[str, str]) -> None:
+    with frontend(environment) as process:
+        address, login = printed(process)
+        found = re.match(r"Log in as (\S+) with the password (\S+) ", login)
+        assert found is not None
+        headers = {"Authorization": basic(*found.groups())}
+        with urllib.request.urlopen(urllib.request.Request(f"{address}/whoami", headers=headers), timeout=10) as answer:
+            assert answer.read() == b'{"user":"%s","auth":"basic"}' % found[1].encode()
+        ended(process, signal.SIGTERM)
+    with frontend(environment) as process:
+        _, login = printed(process)
+        assert login == "Log in as one of its users; bin/marketdata-user list shows them"
+        ended(process, signal.SIGINT)
+
+
+def test_without_a_login_no_user_is_made(environment: dict[str, str], state_dir: Path) -> None:
+    with frontend(environment | {"BASIC_AUTH_MODE": "off"}) as process:
+        assert printed(process)[1] == "It asks for no login (BASIC_AUTH_MODE=off)"
+        ended(process, signal.SIGHUP)
+    assert not (state_dir / "secrets" / secretfile.FRONTEND_USERS).exists()
+
+
+def test_what_keeps_it_from_starting(environment: dict[str, str], state_dir: Path) -> None:
+    secrets = state_dir / "secrets"
+
+    def said(**more: str) -> tuple[int, str]:
+        with frontend(environment | more) as process:
+            out, err = process.communicate(timeout=30)
+            assert out == ""
+            return process.returncode, err
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        code, text = said(MARKET_FRONTEND_PORT=port)
+    assert code == cli.FAILURE
+    assert "MARKET_FRONTEND_PORT" in text
+    # Nobody saw the password of the user who was made: the next start makes another.
+    assert not (secrets / secretfile.FRONTEND_USERS).exists()
+    (secrets / secretfile.READ_TOKEN).unlink()
+    code, text = said()
+    assert (code, str(secrets / secretfile.READ_TOKEN) in text) == (cli.MISSING, True)
+    secretfile.write(secrets / secretfile.READ_TOKEN, {"token": "x", "scope": "write", "name": "x"})
+    assert said()[0] == cli.FAILURE
+    assert users.make_first(secrets) is not None
