@@ -15,6 +15,7 @@ import pytest
 from marketdata.errors import VersionMissing
 from marketdata.interval import DAY, SECOND
 from marketdata.store import candles, ticks
+from marketdata.store.changes import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Restore, Retract, Tick
@@ -171,3 +172,31 @@ def test_an_upgrade_beside_writers_and_readers_neither_loses_a_tick_nor_deadlock
         for each in running:
             each.result(60)
     assert stored_rollups(conn, old, symbol) == brute_force.rollups(stored)
+
+
+def test_an_upgraded_version_notifies_changes(conn: Connection, old: Version) -> None:
+    old.upgrade(conn)
+    assert notified(conn, old, tick("TEST:N", "a", START)) == [
+        Change('"old_ticks_v1"', "TEST:N", START, START, "stored")
+    ]
+
+
+def test_a_version_without_notifications_is_upgraded(conn: Connection, version: Version) -> None:
+    """That of the release before them differs in functions alone."""
+    conn.execute(version.query("DROP FUNCTION {changed}"))
+    with pytest.raises(VersionMissing, match="earlier release"):
+        version.check(conn)
+    assert version.upgrade(conn) is True
+    assert version.upgrade(conn) is False
+    version.check(conn)
+    symbol = new_symbol()
+    assert len(notified(conn, version, tick(symbol, "a", START))) == 1
+
+
+def notified(conn: Connection, version: Version, *items: Tick) -> list[Change]:
+    """The changes that are notified when these items are stored."""
+    conn.execute("LISTEN market_changes")
+    ticks.ingest(conn, version, items)
+    found = [Change.parsed(each.payload) for each in conn.notifies(timeout=20, stop_after=1)]
+    conn.execute("UNLISTEN market_changes")
+    return found
