@@ -252,6 +252,7 @@ def test_final_candles(past: Past) -> None:
 
 def test_what_the_api_refuses(past: Past) -> None:
     """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
+    past.forget()
     known = len(past.uniswap.ticks(*past.pools))
     past.trade_and_bury(5)
     other, *_, last = past.uniswap.ticks(*past.pools)[known:]

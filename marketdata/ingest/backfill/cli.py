@@ -6,7 +6,7 @@ import argparse
 import gc
 import signal
 import sys
-from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
@@ -55,9 +55,9 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
     # As in the API: blocked before the first thread starts, and taken by sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
-    with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"), closing(api_client(settings)) as api:
+    with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
-        work = Backfill(file, path, api, settings.ticks_table, first, last)
+        work = Backfill(file, path, partial(api_client, settings), settings.ticks_table, first, last)
         progress = Progress(work, file.chain, sys.stderr)
         work.start()
         try:

@@ -49,7 +49,7 @@ class Progress:
         skipped = "".join(f", {number:,} swaps skipped ({why})" for why, number in counts.skipped.items())
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
-            f"{counts.stored:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}"
+            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}"
         )
 
     def _line(self, now: float) -> str:

@@ -1,31 +1,27 @@
-"""The backfill's work: plan what is left to read, have it read, and store it.
+"""The backfill's work: plan what is left to read, and have it read and stored by several threads.
 
-One thread does all of this but the reading. When the API acknowledged the ticks of a range, and then its coverage, the
-range is entered in the state file, and is done.
+When the API acknowledged the ticks of a range, and then its coverage, the range is entered in the state file, and is
+done.
 """
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from contextlib import closing
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 from time import monotonic
-from typing import Any, TypeVar
 
-from marketdata.errors import MarketError, ProviderError, RangeRefused, Stopped
-from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.errors import MarketError, RangeRefused, Stopped
+from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Plan, Span
-from marketdata.ingest.backfill.readers import THREADS, Readers, Reading
-from marketdata.ingest.backfill.state import Backfilled, Refusal
-from marketdata.ingest.delivery import BATCH, send
-from marketdata.ingest.lease import served_table
-from marketdata.ingest.outbox import Outbox, encoded
+from marketdata.ingest.backfill.state import Backfilled
+from marketdata.ingest.backfill.storing import Patience, Storing
+from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
+from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
 from marketdata.source import check
 from marketdata.source.node import Node
@@ -40,10 +36,8 @@ _SPAN_TICKS = 1_000
 """About as many ticks should a span have: some are read while others are decoded, and others stored."""
 _ENTER_S = 1.0
 """So often the stored ranges are covered and entered, which takes some transactions for each pool."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+_TAKE_S = 0.2
 _STOP_S = 5.0
-
-_T = TypeVar("_T")
 
 
 @dataclass
@@ -52,7 +46,7 @@ class Counts:
 
     blocks: int = 0
     ticks: int = 0
-    stored: int = 0
+    new: int = 0
     known: int = 0
     dead: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
@@ -60,29 +54,28 @@ class Counts:
 
 class Backfill:
     """Works from ``start`` until it is ``finished``, or until ``stop``, which may be called repeatedly. ``path`` is
-    that of the outbox; ``first`` and ``last`` are the blocks to read, None leaves the choice to each pool."""
+    that of the outbox, and ``connect`` makes a client of the API. ``first`` and ``last`` are the blocks to read; None
+    leaves the choice to each pool."""
 
     def __init__(
-        self, file: RpcFile, path: Path, api: ApiClient, ticks_table: str | None, first: int | None = None,
-        last: int | None = None, *, patience: float = PATIENCE_S,
+        self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str | None,
+        first: int | None = None, last: int | None = None, *, patience: float = PATIENCE_S,
     ) -> None:  # fmt: skip
         self._file = file
         self._path = path
-        self._api = api
+        self._api = connect()
         self._expected_table = ticks_table
         self._first, self._last = first, last
-        self._patience = patience
-        self._readers = Readers(file)
-        self._node = Node(self._readers.rpc, file.chain_id)
+        self._patience = Patience(patience)
+        self._storing = Storing(self._api, self._patience)
+        self._workers = Workers(file, connect, self._patience)
+        self._node = Node(self._workers.rpc, file.chain_id)
         self._range = AdaptiveRange()
         self._most = 1
         self._handed_out: set[Span] = set()
-        self._stored: list[Reading] = []
-        self._refusals: list[Refusal] = []
+        self._stored: list[Outcome] = []
         self._enter_at = 0.0
         self._plan: Plan | None = None
-        self._stopping = threading.Event()
-        self._progress_at = monotonic()
         self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
         self.counts = Counts()
         self.error: MarketError | None = None
@@ -104,13 +97,12 @@ class Backfill:
     @property
     def next_block(self) -> int | None:
         """The lowest block that is not done; None when all are, or when there is no plan yet."""
-        left = [span.first for span in (*tuple(self._handed_out), *(reading.span for reading in self._stored))]
+        left = [span.first for span in (*tuple(self._handed_out), *(outcome.span for outcome in self._stored))]
         first = self._plan.first() if self._plan is not None else None
         return min([*left, *([] if first is None else [first])], default=None)
 
     def stop(self) -> None:
-        self._stopping.set()
-        self._readers.stop(_STOP_S / 2)
+        self._workers.stop(_STOP_S / 2)
         if self._thread.ident is not None:
             self._thread.join(_STOP_S / 2)
 
@@ -118,10 +110,11 @@ class Backfill:
 
     def _run(self) -> None:
         try:
-            with closing(self._readers.rpc), closing(Outbox(self._path)) as outbox:
+            with closing(self._workers.rpc), closing(self._api), closing(Outbox(self._path)) as outbox:
                 state = self._prepare(outbox)
-                self._readers.start()
+                self._workers.start()
                 self._work(state)
+                self._finalize()
         except Stopped:
             pass
         except MarketError as error:
@@ -137,7 +130,7 @@ class Backfill:
         final = min(final, head.number - 1)
         for pool in self._file.pools:
             check.require(self._node, pool)
-        table = self._persistently(lambda: served_table(self._api, self._expected_table))
+        table = self._storing.served_table(self._expected_table)
         state = Backfilled(outbox, table, self._file.pools)
         place = Place(outbox)
         left = {}
@@ -158,12 +151,10 @@ class Backfill:
 
     def _work(self, state: Backfilled) -> None:
         while self._submit():
-            if readings := self._gather():
-                self._store(readings)
+            self._take()
             if monotonic() > self._enter_at:
                 self._enter(state)
         self._enter(state)
-        self._finalize()
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
@@ -172,142 +163,72 @@ class Backfill:
         assert self._plan is not None
         while len(self._handed_out) < _AHEAD and (span := self._plan.take(min(self._range.size, self._most))):
             self._handed_out.add(span)
-            self._readers.submit(span)
+            self._workers.submit(span)
         return bool(self._handed_out)
 
-    def _gather(self) -> list[Reading]:
-        """The readings that are there, at least one if one comes, up to the ticks of one request."""
-        found: list[Reading] = []
-        ticks, wait = 0, 0.2
-        while ticks < BATCH and (reading := self._readers.take(wait)) is not None:
-            wait = 0.0
-            if reading.error is not None:
-                self._handed_out.discard(reading.span)
-                self._give_back(reading.span, reading.error)
-                continue
-            self._learn(reading)
-            found.append(reading)
-            ticks += len(reading.ticks)
-        if self._stopping.is_set():
+    def _take(self) -> None:
+        outcome = self._workers.take(_TAKE_S)
+        if self._patience.stopping.is_set():
             raise Stopped("the process ends")
-        return found
-
-    def _learn(self, reading: Reading) -> None:
-        self._range.answered(reading.span.blocks)
-        self._most = max(1, reading.span.blocks * _SPAN_TICKS // max(1, len(reading.ticks)))
+        if outcome is None:
+            return
+        if outcome.error is not None:
+            self._give_back(outcome.span, outcome.error)
+            return
+        self._range.answered(outcome.span.blocks)
+        self._most = max(1, outcome.span.blocks * _SPAN_TICKS // max(1, outcome.ticks))
+        self._store(outcome)
 
     def _give_back(self, span: Span, error: MarketError) -> None:
         assert self._plan is not None
+        self._handed_out.discard(span)
         self._plan.give_back(span)
         refused = isinstance(error, RangeRefused) or error.code == "call_refused"
         # Of several spans of one size that are refused, the first one makes the next ones smaller.
         if refused and (span.blocks > min(self._range.size, self._most) or self._smaller(span, error)):
             return
-        self._wait_after(error, _FIRST_PAUSE)
+        self._patience.wait(error)
 
     def _smaller(self, span: Span, error: MarketError) -> bool:
         return self._range.refused(span.blocks, error.suggested if isinstance(error, RangeRefused) else None)
 
-    # -- storing -----------------------------------------------------------------------------------------------------
+    # -- what is stored ----------------------------------------------------------------------------------------------
 
-    def _store(self, readings: Sequence[Reading]) -> None:
-        self._refusals += self._send([tick for reading in readings for tick in reading.ticks])
-        for reading in readings:
-            self.counts.blocks += reading.span.blocks
-            self.counts.ticks += len(reading.ticks)
-            self.counts.skipped += reading.skipped
-            reading.ticks.clear()
-        self._stored += readings
-        self._handed_out.difference_update(reading.span for reading in readings)
-        self._progress_at = monotonic()
+    def _store(self, outcome: Outcome) -> None:
+        self._handed_out.discard(outcome.span)
+        self._stored.append(outcome)
+        self.counts.blocks += outcome.span.blocks
+        self.counts.ticks += outcome.ticks
+        self.counts.new += outcome.new
+        self.counts.known += outcome.known
+        self.counts.dead += len(outcome.refusals)
+        self.counts.skipped += outcome.skipped
+        self._patience.progress()
 
     def _enter(self, state: Backfilled) -> None:
         """What is stored is covered, and done."""
         for start, end, symbols in _times(self._stored):
             for symbol in symbols:
-                self._persistently(lambda each=(symbol, start, end): self._cover(*each))  # type: ignore[misc]
-        state.enter([reading.span for reading in self._stored], self._refusals)
-        self.counts.dead += len(self._refusals)
-        self._stored, self._refusals = [], []
+                self._storing.cover(symbol, start, end)
+        refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
+        state.enter([outcome.span for outcome in self._stored], refusals)
+        self._stored = []
         self._enter_at = monotonic() + _ENTER_S
 
-    def _send(self, items: Sequence[str]) -> list[Refusal]:
-        """What the API refused."""
-        refused = self._send_once(items, self.counts)
-        # The ingestor retracted the block of such a tick, which is final and part of the chain.
-        again = [body for body, code, _ in refused if code == "retracted"]
-        restored = [line for body in again for line in (_restore(body), body)]
-        return [each for each in refused if each.code != "retracted"] + self._send_once(restored, Counts())
-
-    def _send_once(self, items: Sequence[str], counts: Counts) -> list[Refusal]:
-        refused: list[Refusal] = []
-        for at in range(0, len(items), BATCH):
-            part = items[at : at + BATCH]
-            sent = self._persistently(lambda part=part: send(self._api, part))  # type: ignore[misc]
-            counts.stored += sent.accepted
-            counts.known += sent.duplicates
-            refused += [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
-        return refused
-
-    def _cover(self, symbol: str, start: int, end: int) -> None:
-        body = {"symbol": symbol, "from": _instant(start), "to": _instant(end), "state": "indexed"}
-        answer = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())
-        if answer.status != 200:
-            raise ApiUnavailable(f"{self._api.url} takes no coverage: {answer.detail}", answer.retry_after)
-
     def _finalize(self) -> None:
-        """Everything up to the end of each symbol is final. The API ignores it where it knows of a later block."""
-        ends = sorted({end for end in self.ends.values() if end >= 0})
-        times = {header.number: header.time for header in self._node.headers(ends)}
-        self._send_once(
-            [
-                encoded({"finalize": {"symbol": symbol, "block": end, "ts": _instant(times[end])}})
-                for symbol, end in self.ends.items()
-                if end in times
-            ],
-            Counts(),
-        )
-
-    # -- failures ----------------------------------------------------------------------------------------------------
-
-    def _persistently(self, call: Callable[[], _T]) -> _T:
-        """The result of a call of the API, which is tried again while it is unavailable."""
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                return call()
-            except ApiUnavailable as error:
-                self._wait_after(error, max(pause, error.retry_after))
-                pause = min(_LONGEST_PAUSE, pause * 2)
-
-    def _wait_after(self, error: MarketError, seconds: float) -> None:
-        """Raises the error when nothing was stored for too long, or when trying again is of no use."""
-        lasting = not isinstance(error, ProviderError | ApiUnavailable)
-        if lasting or monotonic() + seconds > self._progress_at + self._patience:
-            raise error
-        if self._stopping.wait(seconds):
-            raise Stopped("the process ends")
+        """Everything up to the end of each symbol is final."""
+        self._storing.finalize({symbol: self._node.headers([end])[0] for symbol, end in self.ends.items() if end >= 0})
 
 
-def _times(readings: Iterable[Reading]) -> list[tuple[int, int, tuple[str, ...]]]:
-    """The times [start, end) of the readings, where ranges of the same symbols that touch are one."""
+def _times(outcomes: Iterable[Outcome]) -> list[tuple[int, int, tuple[str, ...]]]:
+    """The times [start, end) of the outcomes, where ranges of the same symbols that touch are one."""
     found: list[tuple[int, int, tuple[str, ...]]] = []
     last = None
-    for reading in sorted(readings, key=lambda each: (each.span.symbols, each.span.first)):
-        first, after, symbols = reading.span
+    for outcome in sorted(outcomes, key=lambda each: (each.span.symbols, each.span.first)):
+        first, after, symbols = outcome.span
         if last == (first - 1, symbols):
-            found[-1] = (found[-1][0], reading.end, symbols)
+            found[-1] = (found[-1][0], outcome.end, symbols)
         else:
-            found.append((reading.start, reading.end, symbols))
+            found.append((outcome.start, outcome.end, symbols))
         last = (after, symbols)
-    # On some chains blocks share a time: one that the next block shares is covered with that block.
-    return [each for each in found if each[0] < each[1]]
-
-
-def _instant(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _restore(body: str) -> str:
-    tick: dict[str, Any] = json.loads(body)
-    return encoded({"restore": {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}})
+    return found

@@ -93,18 +93,17 @@ def backfill(folder: Path, chain: SyntheticChain, api: Api, patience: float = 10
     (folder / "rpc.json").chmod(0o600)
     file = rpc_file.load(folder / "rpc.json", warn=print)
     Outbox(folder / "o.sqlite").close()
-    with closing(ApiClient(api.url, lambda: "token")) as client:
-        work = Backfill(file, folder / "o.sqlite", client, None, patience=patience)
-        work.start()
-        until(lambda: work.finished)
-        work.stop()
+    work = Backfill(file, folder / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), None, patience=patience)
+    work.start()
+    until(lambda: work.finished)
+    work.stop()
     return work
 
 
 def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
     work = backfill(tmp_path, chain, api)
     assert work.error is None
-    assert (work.counts.blocks, work.counts.stored, work.next_block) == (201, 201, None)
+    assert (work.counts.blocks, work.counts.new, work.next_block) == (201, 201, None)
     assert len(api.ids) == len(set(api.ids)) == 201
     assert api.finalized == [200]
     covered = sorted(api.covered)

@@ -1,0 +1,122 @@
+"""The API as the backfill uses it: what is not acknowledged is sent again, until nothing succeeds for too long."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any, NamedTuple, TypeVar
+
+from marketdata.errors import MarketError, ProviderError, Stopped
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.backfill.state import Refusal
+from marketdata.ingest.delivery import BATCH, send
+from marketdata.ingest.lease import served_table
+from marketdata.ingest.outbox import encoded
+from marketdata.source.evm import Header
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+
+_T = TypeVar("_T")
+
+
+class Patience:
+    """How long all threads together try again without any progress. ``stopping`` ends every wait with Stopped."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._progress_at = monotonic()
+        self.stopping = threading.Event()
+
+    def progress(self) -> None:
+        self._progress_at = monotonic()
+
+    def wait(self, error: MarketError, seconds: float = _FIRST_PAUSE) -> None:
+        """Before the next try. Raises the error when there was no progress for too long, or when it will last."""
+        lasting = not isinstance(error, ProviderError | ApiUnavailable)
+        if lasting or monotonic() + seconds > self._progress_at + self._seconds:
+            raise error
+        if self.stopping.wait(seconds):
+            raise Stopped("the process ends")
+
+
+class Stored(NamedTuple):
+    """What the API did with ticks."""
+
+    new: int
+    known: int
+    refusals: list[Refusal]
+
+
+class Storing:
+    """Used by one thread; closing it is closing ``api``."""
+
+    def __init__(self, api: ApiClient, patience: Patience) -> None:
+        self._api = api
+        self._patience = patience
+
+    def served_table(self, expected: str | None) -> str:
+        """The table that the API writes to; UsageError when another one is expected."""
+        return self._persistently(lambda: served_table(self._api, expected))
+
+    def ticks(self, items: Sequence[str]) -> Stored:
+        """Store ticks, which are JSON."""
+        new, known, refused = self._send(items)
+        # The ingestor retracted the block of such a tick, which is final and part of the chain.
+        again = [body for body, code, _ in refused if code == "retracted"]
+        left = [each for each in refused if each.code != "retracted"]
+        if again:
+            left += self._send([line for body in again for line in (_restore(body), body)]).refusals
+        return Stored(new, known, left)
+
+    def cover(self, symbol: str, start: int, end: int) -> None:
+        """The times [start, end) are indexed, in seconds since 1970. On some chains blocks share a time: of those, the
+        range may be empty."""
+        if start < end:
+            body = {"symbol": symbol, "from": _instant(start), "to": _instant(end), "state": "indexed"}
+            self._persistently(lambda: self._cover(json.dumps(body).encode()))
+
+    def finalize(self, blocks: Mapping[str, Header]) -> None:
+        """Each symbol is final up to its block. The API ignores it where it knows of a later one."""
+        self._send(
+            [
+                encoded({"finalize": {"symbol": symbol, "block": block.number, "ts": _instant(block.time)}})
+                for symbol, block in blocks.items()
+            ]
+        )
+
+    def _cover(self, body: bytes) -> None:
+        answer = self._api.request("PUT", "/v1/coverage", body)
+        if answer.status != 200:
+            raise ApiUnavailable(f"{self._api.url} takes no coverage: {answer.detail}", answer.retry_after)
+
+    def _send(self, items: Sequence[str]) -> Stored:
+        new = known = 0
+        refused: list[Refusal] = []
+        for at in range(0, len(items), BATCH):
+            part = items[at : at + BATCH]
+            sent = self._persistently(lambda part=part: send(self._api, part))  # type: ignore[misc]
+            new += sent.accepted
+            known += sent.duplicates
+            refused += [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
+        return Stored(new, known, refused)
+
+    def _persistently(self, call: Callable[[], _T]) -> _T:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except ApiUnavailable as error:
+                self._patience.wait(error, max(pause, error.retry_after))
+                pause = min(_LONGEST_PAUSE, pause * 2)
+
+
+def _instant(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _restore(body: str) -> str:
+    tick: dict[str, Any] = json.loads(body)
+    return encoded({"restore": {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}})

@@ -1,0 +1,130 @@
+"""Threads that read spans from the provider and store their ticks, each over connections of its own, and all within one
+budget of calls. While one waits for the provider or the API, another one decodes."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from time import monotonic
+
+from marketdata.errors import MarketError
+from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.backfill.plan import Span
+from marketdata.ingest.backfill.state import Refusal
+from marketdata.ingest.backfill.storing import Patience, Storing
+from marketdata.source import swaps
+from marketdata.source.evm import Header, Log
+from marketdata.source.node import Node
+from marketdata.source.pools import KINDS
+from marketdata.source.rpc import Rpc
+from marketdata.source.rpc_file import Pool, RpcFile
+from marketdata.source.trade import NotATrade
+
+THREADS = 4
+
+
+@dataclass
+class Outcome:
+    """What became of a span: stored, or an error. ``start`` is the time of its first block, ``end`` that of the block
+    after its last one, in seconds since 1970."""
+
+    span: Span
+    start: int = 0
+    end: int = 0
+    ticks: int = 0
+    new: int = 0
+    known: int = 0
+    refusals: list[Refusal] = field(default_factory=list)
+    skipped: Counter[str] = field(default_factory=Counter)
+    """Swaps that are no tick, by reason."""
+    error: MarketError | None = None
+
+
+class Workers:
+    """``submit`` spans after ``start``, and ``take`` as many outcomes. ``stop`` may be called repeatedly."""
+
+    def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], patience: Patience) -> None:
+        """``connect`` makes a client of the API."""
+        self._chain_id = file.chain_id
+        self._patience = patience
+        self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=patience.stopping)
+        """For the thread that submits, which closes it."""
+        self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
+        apis = [connect() for _ in range(THREADS)]
+        self._pools = {pool.symbol: pool for pool in file.pools}
+        self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
+        self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._run, args=lines, name=f"backfill-{number}", daemon=True)
+            for number, lines in enumerate(zip(self._rpcs, apis, strict=True), start=1)
+        ]
+
+    def start(self) -> None:
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, timeout: float) -> None:
+        self._patience.stopping.set()
+        for rpc in (self.rpc, *self._rpcs):
+            rpc.interrupt()
+        for _ in self._threads:
+            self._spans.put(None)
+        deadline = monotonic() + timeout
+        for thread in self._threads:
+            if thread.ident is not None:
+                thread.join(max(0.0, deadline - monotonic()))
+
+    def submit(self, span: Span) -> None:
+        self._spans.put(span)
+
+    def take(self, timeout: float) -> Outcome | None:
+        """The next outcome; None when there is none within ``timeout`` seconds."""
+        try:
+            return self._outcomes.get(timeout=timeout)
+        except queue.Empty:
+            return None
+
+    def _run(self, rpc: Rpc, api: ApiClient) -> None:
+        with closing(rpc), closing(api):
+            node, storing = Node(rpc, self._chain_id), Storing(api, self._patience)
+            while (span := self._spans.get()) is not None and not self._patience.stopping.is_set():
+                try:
+                    self._outcomes.put(self._work(node, storing, span))
+                except MarketError as error:
+                    self._outcomes.put(Outcome(span, error=error))
+                except Exception as error:
+                    self._outcomes.put(Outcome(span, error=MarketError(f"a defect of this program: {error!r}")))
+
+    def _work(self, node: Node, storing: Storing, span: Span) -> Outcome:
+        pools = [self._pools[symbol] for symbol in span.symbols]
+        wanted = {pool.address: KINDS[pool.kind].TOPIC for pool in pools}
+        logs, headers = node.logs_between(span.first, span.last, wanted)
+        start, end = node.headers([span.first, span.last + 1])
+        outcome = Outcome(span, start.time, end.time)
+        ticks = _decode(pools, logs, headers, outcome.skipped)
+        outcome.ticks = len(ticks)
+        outcome.new, outcome.known, outcome.refusals = storing.ticks(ticks)
+        return outcome
+
+
+def _decode(
+    pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skipped: Counter[str]
+) -> list[str]:
+    """The ticks, as JSON."""
+    ticks = []
+    by_address: dict[str, list[Pool]] = {}
+    for pool in pools:
+        by_address.setdefault(pool.address, []).append(pool)
+    for log in logs:
+        for pool in by_address[log.address]:
+            try:
+                ticks.append(swaps.tick_json(pool, log, headers[log.block_number]))
+            except NotATrade:
+                skipped["without a price"] += 1
+            except ValueError:
+                skipped["no swap of its kind of pool"] += 1
+    return ticks

@@ -1,0 +1,112 @@
+"""The ingestor live: the time from a block to its candle, and its memory while events pour in.
+
+python -m tests.bench.market_ingestor lag [BLOCKS]        (default 100, on a real node)
+python -m tests.bench.market_ingestor memory [EVENTS]     (default 1 000 000, from a provider that computes them)
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from time import perf_counter
+
+from tests.bench.figures import Figure, percentile, resident, table
+from tests.functional.anvil import EvmPackages
+from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
+from tests.functional.test_market_ingestor import Market
+from tests.marketdata.source.synthetic_chain import SyntheticChain
+
+POLL_S = 0.5
+LATE_S = 60.0
+SWAPS = 20
+"""Of a synthetic block."""
+RESULTS = 10_000
+"""Events of an answer at most, as many providers have it."""
+STEPS = 10
+_TAIL = 100_000
+
+
+def lag(blocks: int) -> Iterator[Figure]:
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as npm,
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+    ):
+        market = Market(EvmPackages.install(Path(npm)), Path(folder))
+        try:
+            market.trade(20)
+            market.api.start()
+            market.ingestor.configure(poll_s=POLL_S)
+            market.ingestor.start()
+            market.assert_complete()
+            found = _lags(market, blocks)
+        finally:
+            market.close()
+    goal = f"p50 <= {1000 * POLL_S + 50:.0f} ms"
+    name = f"a block to its candle, polled every {1000 * POLL_S:.0f} ms"
+    yield Figure(name, f"p50 {percentile(found, 0.5):.0f} ms, p95 {percentile(found, 0.95):.0f} ms", goal)
+
+
+def _lags(market: Market, blocks: int) -> list[float]:
+    pool = market.pools[0]
+    path = f"/v1/chart?symbol=TEST:{pool.name}&interval=1M&limit=1"
+    found = []
+    with closing(Client(market.api.port, market.api.token("read"))) as read:
+
+        def count() -> int:
+            trades: int = read("GET", path)[1]["candles"][0]["n"]
+            return trades
+
+        known = count()
+        for _ in range(blocks):
+            # At any moment between two polls.
+            threading.Event().wait(market.random.random() * POLL_S)
+            market.uniswap.swap(pool, pool.amounts[0] // 1000, sell=True)
+            market.chain.mine()
+            began = perf_counter()
+            while count() == known:
+                if perf_counter() - began > LATE_S:
+                    raise SystemExit("a block's candle did not come")
+            found.append(perf_counter() - began)
+            known = count()
+    return found
+
+
+def memory(events: int) -> Iterator[Figure]:
+    step = events // SWAPS // STEPS
+    with (
+        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
+        closing(SyntheticChain(head=step, swaps=SWAPS, most=RESULTS // SWAPS)) as chain,
+    ):
+        api = ApiProcess(Path(folder))
+        api.start()
+        ingestor = IngestorProcess(api, chain.url, ())
+        ingestor.configure(**chain.rpc_file())
+        ingestor.start()
+        sizes = []
+        try:
+            for number in range(1, STEPS + 1):
+                chain.head = number * step
+                until(lambda wanted=number * step: _is_read(ingestor, wanted), 3600)  # type: ignore[misc]
+                sizes.append(resident(ingestor.pid))
+                yield Figure(f"resident after {number * step * SWAPS:,} events", f"{sizes[-1] / 1024:.1f} MiB")
+        finally:
+            ingestor.stop()
+            api.stop()
+    yield Figure("end : middle", f"{sizes[-1] / sizes[STEPS // 2 - 1]:.3f}", "<= 1.05")
+
+
+def _is_read(ingestor: IngestorProcess, block: int) -> bool:
+    said = ingestor.log.read_bytes()[-_TAIL:].decode()
+    return f"to {block}: " in said and "; 0 wait; " in said.rpartition(f"to {block}: ")[2]
+
+
+if __name__ == "__main__":
+    kind, *count = sys.argv[1:] or ["lag"]
+    measure, default = (memory, 1_000_000) if kind == "memory" else (lag, 100)
+    print(table(list(measure(int(count[0]) if count else default))))
