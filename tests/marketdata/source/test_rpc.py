@@ -173,6 +173,20 @@ def test_the_budget(provider: Callable[[Answer], Provider]) -> None:
     rpc.close()
 
 
+def test_connections_share_the_budget(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: result(request, echo))
+    started = time.monotonic()
+    rpc = client(serving, per_second=400)
+    other = rpc.beside()
+    for _ in range(10):
+        for each in (rpc, other):
+            assert each.batch([Call("echo")] * 10) == [["echo"]] * 10
+    assert time.monotonic() - started >= 190 / 400  # the last ten are not waited for
+    assert serving.connections == 2
+    rpc.close()
+    other.close()
+
+
 def test_no_answer_in_time(provider: Callable[[Answer], Provider]) -> None:
     release = threading.Event()
     serving = provider(lambda request, _: release.wait(10) and result(request, echo))
