@@ -84,12 +84,12 @@ def memory(events: int) -> Iterator[Figure]:
         closing(SyntheticChain(head=step, swaps=SWAPS, most=RESULTS // SWAPS)) as chain,
     ):
         api = ApiProcess(Path(folder))
-        api.start()
         ingestor = IngestorProcess(api, chain.url, ())
-        ingestor.configure(**chain.rpc_file())
-        ingestor.start()
         sizes = []
         try:
+            api.start()
+            ingestor.configure(**chain.rpc_file())
+            ingestor.start()
             for number in range(1, STEPS + 1):
                 chain.head = number * step
                 until(lambda wanted=number * step: _is_read(ingestor, wanted), 3600)  # type: ignore[misc]
