@@ -24,6 +24,8 @@ BLOCK_S = 2
 DAY = 86_400 // BLOCK_S
 HISTORY = 30 * DAY
 """The number of blocks before the first present, unless told otherwise."""
+RECENT = 2 * DAY
+"""So many of them, the last ones, have more trades than the others: every minute has a candle, or nearly."""
 DECIMALS = (18, 6)
 """Of the base, which is token0 of both pools, and of the quote."""
 
@@ -82,7 +84,7 @@ class Blocks:
     def __init__(self, seed: bytes, genesis: int, history: int = HISTORY) -> None:
         self._seed = seed
         self.genesis = genesis
-        self._eras = (_Era(history - 4 * DAY, 150, 100), _Era(history, 15, 11), _Era(inf, 1, 1))
+        self._eras = (_Era(history - RECENT, 150, 100), _Era(history, 15, 11), _Era(inf, 1, 1))
         self._trading = lru_cache(maxsize=16)(self._found_trading)  # not a method's cache, which all chains would share
         self._markets = [Market(self._digest("market", at), genesis, BLOCK_S) for at in range(len(POOLS))]
 

