@@ -89,12 +89,18 @@ BEGIN
     ), first_block AS (  -- from now on the symbol's candles wait for {finalize}
         UPDATE {symbols} SET final_until = '-infinity'
         WHERE final_until = 'infinity' AND symbol IN (SELECT symbol FROM quarter WHERE max_block IS NOT NULL)
+    ), notified AS MATERIALIZED (
+        -- A range per day: one for all would make a late tick beside new ones a change of everything between. Of the quarters,
+        -- because grouping the new rows once more would take some percent of the whole.
+        SELECT {changed}(symbol, min(first_ts), max(last_ts), 'stored') FROM quarter
+        GROUP BY symbol, date_bin('1 day', bucket, '1970-01-01Z')
     )
     INSERT INTO {rollups} AS r (symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, vwap, n,
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     SELECT symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, {vwap}(quote, volume), n,
            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
-    FROM merged ORDER BY symbol, res, bucket
+    FROM merged WHERE (SELECT count(*) FROM notified) > 0  -- what is not referenced is not executed
+    ORDER BY symbol, res, bucket
     ON CONFLICT (symbol, res, bucket) DO UPDATE SET
         open      = CASE WHEN (excluded.first_ts, excluded.first_seq, excluded.first_id) < (r.first_ts, r.first_seq, r.first_id)
                          THEN excluded.open ELSE r.open END,
@@ -119,8 +125,6 @@ BEGIN
         buy_volume = trim_scale(r.buy_volume + excluded.buy_volume),
         buy_quote  = trim_scale(r.buy_quote + excluded.buy_quote),
         max_block = greatest(r.max_block, excluded.max_block);
-    -- A range per day: one for all would make a late tick beside new ones a change of everything between.
-    PERFORM {changed}(symbol, min(ts), max(ts), 'stored') FROM new_rows GROUP BY symbol, date_bin('1 day', ts, '1970-01-01Z');
     RETURN NULL;
 END $$;
 

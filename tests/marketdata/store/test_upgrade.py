@@ -174,14 +174,14 @@ def test_an_upgrade_beside_writers_and_readers_neither_loses_a_tick_nor_deadlock
     assert stored_rollups(conn, old, symbol) == brute_force.rollups(stored)
 
 
-def test_an_upgraded_version_notifies_changes(conn: Connection, old: Version) -> None:
+def test_an_upgraded_version_notifies_changes(database: str, conn: Connection, old: Version) -> None:
     old.upgrade(conn)
-    assert notified(conn, old, tick("TEST:N", "a", START)) == [
+    assert notified(database, conn, old, tick("TEST:N", "a", START)) == [
         Change('"old_ticks_v1"', "TEST:N", START, START, "stored")
     ]
 
 
-def test_a_version_without_notifications_is_upgraded(conn: Connection, version: Version) -> None:
+def test_a_version_without_notifications_is_upgraded(database: str, conn: Connection, version: Version) -> None:
     """That of the release before them differs in functions alone."""
     conn.execute(version.query("DROP FUNCTION {changed}"))
     with pytest.raises(VersionMissing, match="earlier release"):
@@ -190,13 +190,12 @@ def test_a_version_without_notifications_is_upgraded(conn: Connection, version: 
     assert version.upgrade(conn) is False
     version.check(conn)
     symbol = new_symbol()
-    assert len(notified(conn, version, tick(symbol, "a", START))) == 1
+    assert len(notified(database, conn, version, tick(symbol, "a", START))) == 1
 
 
-def notified(conn: Connection, version: Version, *items: Tick) -> list[Change]:
+def notified(database: str, conn: Connection, version: Version, *items: Tick) -> list[Change]:
     """The changes that are notified when these items are stored."""
-    conn.execute("LISTEN market_changes")
-    ticks.ingest(conn, version, items)
-    found = [Change.parsed(each.payload) for each in conn.notifies(timeout=20, stop_after=1)]
-    conn.execute("UNLISTEN market_changes")
-    return found
+    with connect(database) as listening:
+        listening.execute("LISTEN market_changes")
+        ticks.ingest(conn, version, items)
+        return [Change.parsed(each.payload) for each in listening.notifies(timeout=20, stop_after=1)]
