@@ -26,8 +26,8 @@ from marketdata.source.pools import KINDS
 from marketdata.source.trade import trade
 from tests.bench.figures import Figure, table
 from tests.functional.anvil import EvmPackages
+from tests.functional.chain_market import Market
 from tests.functional.market_process import ROOT, ApiProcess
-from tests.functional.test_market_ingestor import Market
 
 ROUNDS = 3
 RANGE = 2_000

@@ -16,10 +16,10 @@ from time import perf_counter
 
 from tests.bench.figures import Figure, percentile, resident, table
 from tests.functional.anvil import EvmPackages
+from tests.functional.chain_market import Market
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import until
-from tests.functional.test_market_ingestor import Market
 from tests.marketdata.source.synthetic_chain import SyntheticChain
 
 POLL_S = 0.5

@@ -23,10 +23,10 @@ from typing import Any
 import pytest
 
 from tests.functional.anvil import Anvil, EvmPackages
+from tests.functional.chain_market import Market
 from tests.functional.ingestor_process import IngestorProcess
 from tests.functional.market_process import ROOT, SECONDS, Client
 from tests.functional.serving import until
-from tests.functional.test_market_ingestor import Market
 from tests.marketdata.source.provider import Provider, Raw, error
 
 pytestmark = pytest.mark.functional

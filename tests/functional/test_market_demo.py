@@ -27,8 +27,8 @@ from marketdata.source.demo.blocks import BLOCK_S, POOLS, Blocks
 from marketdata.source.demo.node import DemoNode
 from marketdata.source.pools import KINDS
 from marketdata.tick import parse_tick
+from tests.functional.chain_market import stored_candles, stored_ticks
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
-from tests.functional.test_market_ingestor import stored_candles, stored_ticks
 from tests.marketdata.store import brute_force
 
 pytestmark = pytest.mark.functional

@@ -12,26 +12,23 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from marketdata.ingest.lease import TTL
-from marketdata.tick import parse_tick
 from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
-from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA, IngestorProcess
-from tests.functional.market_process import SECONDS, ApiProcess, Client
+from tests.functional.chain_market import Market
+from tests.functional.ingestor_process import CLOCK_THAT_JUMPS, MARKETDATA
+from tests.functional.market_process import SECONDS, Client
 from tests.functional.serving import until
-from tests.functional.uniswap import Uniswap
 from tests.marketdata.source.provider import Provider, Raw, error, result
-from tests.marketdata.store import brute_force
 
 pytestmark = pytest.mark.functional
 
-INTERVALS = ("1m", "15m", "1h")
 MOST_BLOCKS = 50
 """That the bad provider answers for at once."""
 
@@ -40,74 +37,6 @@ MOST_BLOCKS = 50
 def packages() -> Iterator[EvmPackages]:
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield EvmPackages.install(Path(folder))
-
-
-class Market:
-    """A chain with four pools, and the API that their ticks go into. Prices are from about 1e-18 to 1e18."""
-
-    def __init__(self, packages: EvmPackages, state_dir: Path) -> None:
-        # The last argument has the chain say that all but the newest four blocks are final.
-        self.chain = Anvil(packages, "--state", str(state_dir / "chain.json"), "--slots-in-an-epoch", "2")
-        self.api = ApiProcess(state_dir)
-        self.uniswap = Uniswap(self.chain, packages)
-        six, eight, coin, other = (self.uniswap.token(decimals) for decimals in (6, 8, 18, 18))
-        self.pools = (
-            self.uniswap.v2_pool("COIN-SIX", {coin: 10**24, six: 2500 * 10**12}),
-            self.uniswap.v3_pool("EIGHT-COIN", {eight: 10**16, coin: 3 * 10**24}, invert=True),
-            self.uniswap.v2_pool("OTHER-COIN", {other: 10**33, coin: 10**15}),
-            self.uniswap.v3_pool("SIX-OTHER", {six: 10**8, other: 10**38}, invert=True),
-        )
-        self.path = (six, coin, other)
-        self.random = random.Random(7)
-        self.ingestor = IngestorProcess(self.api, self.chain.url, self.pools)
-
-    def close(self) -> None:
-        self.ingestor.stop()
-        self.api.stop()
-        self.chain.close()
-
-    def trade(self, blocks: int) -> None:
-        """So many blocks with one to four swaps each; every tenth one goes through two pools at once."""
-        for _ in range(blocks):
-            for _ in range(self.random.randint(1, 4)):
-                if self.random.random() < 0.1:
-                    self.uniswap.route(self.random.randint(10**3, 10**5), *self.path)
-                else:
-                    pool, sell = self.random.choice(self.pools), self.random.random() < 0.5
-                    amount = pool.amounts[0 if sell else 1]
-                    self.uniswap.swap(pool, self.random.randint(amount // 10**4, amount // 100), sell=sell)
-            self.chain.mine()
-
-    def assert_complete(self, seconds: float = 30) -> None:
-        """Every tick and every candle is what the receipts make of them, and nothing else is there."""
-        expected: dict[str, list[dict[str, Any]]] = {f"TEST:{pool.name}": [] for pool in self.pools}
-        for tick in self.uniswap.ticks(*self.pools):
-            expected[tick["symbol"]].append(tick)
-        assert all(expected.values()), "every pool should have had a swap"
-        with closing(Client(self.api.port, self.api.token("read"))) as read:
-            with suppress(AssertionError):
-                until(lambda: {symbol: stored_ticks(read, symbol) for symbol in expected} == expected, seconds)
-            for symbol, wanted in expected.items():
-                assert stored_ticks(read, symbol) == wanted, self.ingestor.said()[-3000:]
-                parsed = [parse_tick(each) for each in wanted]
-                for interval in INTERVALS:
-                    made = [
-                        json.loads(f"{brute_force.json_prefix(each)}}}")
-                        for each in brute_force.candles(parsed, interval)
-                    ]
-                    assert stored_candles(read, symbol, interval) == made
-
-    def assert_covered(self, seconds: float = 30) -> None:
-        """Each pool is recorded as indexed from the first block to the newest one, and for no time after it."""
-        first, newest = (self.chain("eth_getBlockByNumber", each, False) for each in ("0x0", "latest"))
-        expected = [int(first["timestamp"], 16) * 1000, int(newest["timestamp"], 16) * 1000 + 1000]
-        with closing(Client(self.api.port, self.api.token("read"))) as read:
-            for pool in self.pools:
-                with suppress(AssertionError):
-                    until(lambda pool=pool: indexed(read, f"TEST:{pool.name}") == [expected], seconds)
-                assert indexed(read, f"TEST:{pool.name}") == [expected]
-            lags = re.findall(r'backfill_lag_seconds{symbol="TEST:.*"} (.*)', read("GET", "/metrics")[1].decode())
-        assert [round(time.time() - float(lag), -2) for lag in lags] == [round(expected[1] / 1000, -2)] * 4
 
 
 @pytest.fixture(scope="module")
@@ -126,43 +55,6 @@ def market(running: Market) -> Iterator[Market]:
     running.ingestor.start()
     yield running
     running.ingestor.stop()
-
-
-def stored_ticks(read: Client, symbol: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
-    cursor = ""
-    while True:
-        status, answer = read("GET", f"/v1/ticks?symbol={symbol}&limit=10000&startTime=1600000000000{cursor}")
-        if status != 200:
-            return []
-        found += answer["ticks"]
-        if answer["next_cursor"] is None:
-            return found
-        cursor = f"&cursor={answer['next_cursor']}"
-
-
-def indexed(read: Client, symbol: str) -> list[list[int]]:
-    """The times that were indexed, with trades or without."""
-    found: list[list[int]] = []
-    for each in read("GET", f"/v1/coverage?symbol={symbol}")[1]["ranges"]:
-        if each["state"] == "failed":
-            continue
-        if found and found[-1][1] == each["from"]:
-            found[-1][1] = each["to"]
-        else:
-            found.append([each["from"], each["to"]])
-    return found
-
-
-def stored_candles(read: Client, symbol: str, interval: str) -> list[dict[str, Any]]:
-    """Without what depends on the time of the question."""
-    path = f"/v1/chart?symbol={symbol}&interval={interval}&limit=10000&startTime=1600000000000"
-    status, answer = read("GET", path)
-    assert status == 200
-    assert not answer["more"]
-    return [
-        {name: value for name, value in row.items() if name not in ("closed", "finalized")} for row in answer["candles"]
-    ]
 
 
 def test_live_ticks_and_candles_are_those_of_the_receipts(market: Market, loops: Callable[..., int]) -> None:
