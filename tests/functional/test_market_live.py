@@ -44,8 +44,7 @@ def until(client: LiveClient, candle: Any) -> list[Any]:
     received = []
     while not received or received[-1] != candle:
         message = client.receive()
-        assert message["type"] == "candle", message
-        if message["candle"]["t"] == candle["t"]:
+        if message["type"] == "candle" and message["candle"]["t"] == candle["t"]:
             received.append(message["candle"])
     return received
 

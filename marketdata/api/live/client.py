@@ -63,6 +63,8 @@ class Client:
         """When the client last sent something, or accepted what had waited for it."""
         self.closing_since: float | None = None
         self.is_gone = False
+        self.watched = 0
+        """The events of the selector that are waited for."""
         self.sent_messages = 0
 
     @property
@@ -102,6 +104,7 @@ class Client:
         """Send a close frame after what the kernel accepted in part, and nothing more."""
         if self.closing_since is None:
             self.closing_since = monotonic()
+            self.inbox.clear()
             self.pending.clear()
             self.lacking.clear()
             self.replies.clear()

@@ -46,6 +46,7 @@ class Reader:
         self._feeds: dict[str, dict[Key, Feed]] = {}
         self._marked: dict[Feed, None] = {}
         self._closings: list[tuple[float, Key]] = []
+        self._scheduled: set[Key] = set()
         self._jobs: deque[tuple[Job, Callable[[MarketError], None]]] = deque()
         self._is_stopping = False
         self._thread: threading.Thread | None = None
@@ -102,7 +103,7 @@ class Reader:
         with self._changed:
             feed = self._feeds.setdefault(key.symbol, {}).setdefault(key, Feed(key))
             feed.users += 1
-            if feed.users == 1 and not feed.is_of_ticks:
+            if key not in self._scheduled and not feed.is_of_ticks:
                 self._schedule_closing(key)
         return feed
 
@@ -188,6 +189,7 @@ class Reader:
         """Mark the candles whose buckets have ended: ``closed`` changes by time alone."""
         while self._closings and self._closings[0][0] <= time.time():
             at, key = heapq.heappop(self._closings)
+            self._scheduled.discard(key)
             feed = self._feeds.get(key.symbol, {}).get(key)
             if feed is not None:
                 opened = bucket_open(round(at * SECOND) - 1, key.interval, key.shift)
@@ -197,6 +199,7 @@ class Reader:
 
     def _schedule_closing(self, key: Key) -> None:
         opened = bucket_open(time.time_ns() // 1000, key.interval, key.shift)
+        self._scheduled.add(key)
         heapq.heappush(self._closings, (bucket_end(opened, key.interval, key.shift) / SECOND, key))
 
     def _pause(self) -> None:

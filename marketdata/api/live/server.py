@@ -166,7 +166,6 @@ class Live:
             client.socket.close()
             return
         self._clients[client.socket] = client
-        self._selector.register(client.socket, selectors.EVENT_READ, client.socket)
         self._attend(client)
 
     def _ready(self, client: Client, events: int) -> None:
@@ -212,10 +211,18 @@ class Live:
             return
         if again is not None:
             self._later[client] = again
-        events = selectors.EVENT_WRITE if client.has_unsent else 0
-        events |= selectors.EVENT_READ if client.wants_input or not events else 0
-        if self._selector.get_key(client.socket).events != events:
-            self._selector.modify(client.socket, events, client.socket)
+        wants_input = selectors.EVENT_READ if client.wants_input else 0
+        self._watch(client, wants_input | (selectors.EVENT_WRITE if client.has_unsent else 0))
+
+    def _watch(self, client: Client, events: int) -> None:
+        if events and client.watched:
+            if events != client.watched:
+                self._selector.modify(client.socket, events, client.socket)
+        elif events:
+            self._selector.register(client.socket, events, client.socket)
+        elif client.watched:
+            self._selector.unregister(client.socket)
+        client.watched = events
 
     def _push(self, feed: Feed, reading: Reading) -> None:
         for client, subscription in self._subscribing.subscribers(feed):
@@ -252,7 +259,7 @@ class Live:
     def _drop(self, client: Client) -> None:
         if self._clients.pop(client.socket, None) is not None:
             client.is_gone = True
-            self._selector.unregister(client.socket)
+            self._watch(client, 0)
             self._later.pop(client, None)
             self._subscribing.forget(client)
             client.socket.close()

@@ -147,6 +147,7 @@ def test_a_candle_is_pushed_again_when_its_bucket_ends(api: Api, client: LiveCli
 def test_since_sends_every_candle_from_there_and_then_what_changes(api: Api, client: LiveClient, tick: Make) -> None:
     symbol, count = "LIVE:SINCE", 2 * ROWS + 7
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n * MINUTE) for n in range(count)))
+    settle(api, client, tick)
     client.subscribe(symbol, "1m", since=T + 2 * MINUTE)
     assert client.candles(count - 2) == chart(api, symbol, limit=10_000)[2:]
     settle(api, client, tick)
@@ -205,6 +206,7 @@ def test_a_slow_client_gets_the_newest_state(api: Api, service: Service, read_to
         LiveClient(service.port, read_token, receive_buffer=4096) as slow,
         LiveClient(service.port, read_token) as quick,
     ):
+        settle(api, quick, tick)
         slow.subscribe(symbol, "1m", since=0)  # more than the buffers of the kernel hold
         quick.subscribe(symbol, "1m")
         settle(api, quick, tick)
