@@ -16,27 +16,33 @@ const MOST = 50_000; // candles that are kept
 const FRESH_MS = 3000; // what was read less than this ago needs no second look after the first connect
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
 
-let shown = null; // {candles, abort, range, busy, tags, corrected}
+let shown = null; // {symbol, candles, abort, range, busy, tags, corrected}
+let asked = null; // the same of the view that was asked for last: `shown`, as soon as it could be read
 const listeners = [];
 export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
 
 export const candles = () => shown?.candles ?? null;
+export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
 // Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`.
 // True when it was shown; state.failure says why it was not.
 export async function open({ bars, from = null, to = null }) {
-  shown?.abort.abort();
-  const mine = { candles: new Candles(state.interval, state.zone), abort: new AbortController(), range: { from, to }, busy: {}, tags: new Map(), corrected: new Set() };
-  shown = mine;
-  live.follow([]);
+  asked?.abort.abort();
+  const mine = {
+    symbol: state.symbol, candles: new Candles(state.interval, state.zone), range: { bars, from, to },
+    abort: new AbortController(), busy: {}, tags: new Map(), corrected: new Set(),
+  };
+  asked = mine;
   update({ loading: true, failure: null });
   try {
     const query = from === null ? { limit: Math.min(Math.max(FIRST, Math.ceil(bars * 1.5)), LARGEST) } : around(from, to);
     const { content } = await read(mine, query);
-    if (shown !== mine) return false;
+    if (asked !== mine) return false;
     fillFirst(mine, content, from);
+    shown = mine;
+    waiting = new Map();
     chart.forget();
     chart.open(mine.candles);
     draw();
@@ -48,7 +54,7 @@ export async function open({ bars, from = null, to = null }) {
     live.follow(subscriptions());
     return true;
   } catch (failure) {
-    if (shown === mine && failure.name !== 'AbortError') fail(failure);
+    if (asked === mine && failure.name !== 'AbortError') fail(failure);
     return false;
   }
 }
@@ -65,7 +71,7 @@ function fillFirst(mine, content, from) {
 }
 
 async function read(mine, query, options = {}) {
-  const path = api.chartPath({ symbol: state.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
+  const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
   const answer = await api.request(path, { signal: mine.abort.signal, ...options });
   if (answer.content) update({ clockOffset: answer.content.as_of - Date.now() });
   return answer;
@@ -78,9 +84,9 @@ export function fail(failure) {
 
 const subscriptions = () => {
   const { interval, zone, hasNewer, last } = shown.candles;
-  const ticks = { symbol: state.symbol, interval: 'ticks' };
+  const ticks = { symbol: shown.symbol, interval: 'ticks' };
   // Without candles there is nothing to be late for; with older ones in sight, newer ones are read when they are needed.
-  const following = { symbol: state.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
+  const following = { symbol: shown.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
 
@@ -148,7 +154,7 @@ let waiting = new Map(); // the newest state of each changed candle, by t
 
 // A message of the WebSocket about candles. They are drawn together, once a frame.
 export function take(message) {
-  if (!shown || message.symbol !== state.symbol || message.interval !== shown.candles.interval) return;
+  if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
   if (message.type === 'error') {
     if (message.code === 'missed') revalidate();
@@ -193,15 +199,13 @@ export function passTime() {
 // Connected: `since` brings what follows the last candle. What is older is asked for again, unless it was just read.
 export function resume(isAgain) {
   live.resume(shown?.candles.last?.t ?? null);
+  if (!asked) return;
   if (state.failure) reopen();
   else if (isAgain || performance.now() - (shown?.openedAt ?? 0) > FRESH_MS) revalidate();
 }
 
-export const reopen = () => {
-  const view = chart.view();
-  const { range: { from, to } } = shown;
-  return open(view && !view.isNewest ? view : { bars: view?.bars ?? 160, from, to });
-};
+// What was asked for and could not be read is asked for again.
+export const reopen = () => open(asked.range);
 
 // Ask for the known candles again, with the tag of the last time: 304 where nothing changed.
 async function revalidate() {

@@ -18,6 +18,7 @@ import * as trades from './trades.js';
 import * as zones from './zones.js';
 
 const ADDRESS_MS = 250; // after the first of some movements
+const EMPTY_MS = 3000; // between two looks for a first symbol
 
 let addressTimer = 0;
 let range = { bars: address.BARS, from: null, to: null }; // what the address says of it
@@ -32,11 +33,12 @@ function start() {
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   });
   login.start({ onLogin: again });
-  feed.onCandles(() => { coverage.paint(); moved(); });
+  feed.onCandles(() => { coverage.paint(); legend.draw(); });
   document.addEventListener('show-newest', reset);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
-  openAddress();
+  setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading) openAddress(); }, EMPTY_MS);
+  openAddress().then(() => live.start({ onState: connection, onMessage: message, onOpen: feed.resume }));
 }
 
 // -- the view and its address ------------------------------------------------------------------------------------------
@@ -58,12 +60,11 @@ async function openAddress() {
   }
   update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
-  live.start({ onState: connection, onMessage: message, onOpen: feed.resume });
 }
 
 async function readSymbols() {
   try {
-    update({ symbols: await api.symbols() });
+    update({ symbols: await api.symbols(), ...(!state.symbol && { failure: null }) });
     noteNewest();
   } catch (failure) {
     feed.fail(failure);
@@ -163,8 +164,9 @@ function again() {
   readSymbols();
   trades.read();
   coverage.read();
-  if (feed.candles()?.rows.length) live.retry();
-  else openAddress();
+  live.retry();
+  if (!state.symbol) openAddress();
+  else if (!feed.isComplete()) open();
 }
 
 start();

@@ -84,7 +84,7 @@ function message(hasCandles) {
   const { failure } = state;
   if (failure instanceof api.Offline) {
     return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), element('p', {}, 'The page tries again by itself.'),
-      button('Try now', () => { live.retry(); feed.reopen(); }, { class: 'primary' })];
+      button('Try now', () => { live.retry(); if (state.symbol) feed.reopen(); else location.reload(); }, { class: 'primary' })];
   }
   if (failure?.code === 'unknown_symbol') {
     return [element('h2', {}, 'Unknown symbol'), element('p', {}, `Nothing was ever stored of “${state.symbol}”.`), chooser()];

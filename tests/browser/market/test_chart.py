@@ -48,9 +48,10 @@ def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, s
     stage.write(tick(symbol, start, "120.5", "2", block=2))
     opened.becomes(lambda: opened.legend()["C"] == "120.5")
     assert (opened.legend()["n"], opened.legend()["V"]) == ("2", "3")
-    assert opened.page.locator("#trade-rows tr").first.text_content() == (
-        opened.page.locator("#trade-rows tr td").first.text_content() or ""
-    ) + "120.52"
+    assert (
+        opened.page.locator("#trade-rows tr").first.text_content()
+        == (opened.page.locator("#trade-rows tr td").first.text_content() or "") + "120.52"
+    )
     stage.write({"retract": {"symbol": symbol, "block_hash": "0x2"}})
     opened.becomes(lambda: opened.legend() == before)
     opened.page.locator("#legend .corrected").wait_for()
@@ -58,6 +59,7 @@ def test_a_trade_appears_live_and_its_retraction_corrects_the_candle(tab: Tab, s
     assert opened.page.locator("#trade-rows tr").count() == 2
 
 
+@pytest.mark.full
 def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:FINALITY", now() // MINUTE * MINUTE - 200 * MINUTE
     stage.write(
@@ -76,16 +78,19 @@ def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> No
 def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:PAST"
     stage.write(*minutes(symbol, now(), 4000))
-    opened = tab(query(symbol, bars=500)).drawn()
     oldest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1m&startTime=0&limit=1")["candles"][0]["t"]
+    opened = tab(query(symbol, bars=500)).drawn()
 
-    def reach_the_left() -> bool:
-        opened.page.keyboard.press("ArrowLeft")
+    def drag_to_the_right() -> bool:
+        opened.page.mouse.move(150, 300)
+        opened.page.mouse.down()
+        opened.page.mouse.move(1050, 300, steps=6)
+        opened.page.mouse.up()
         assert opened.pixels("var(--up)", 0, 0.5), "a pan shows an empty screen"
-        shown = parse_qs(urlsplit(opened.url).query).get("from")
-        return bool(shown) and opened.page.evaluate("(text) => Date.parse(text)", shown[0]) < oldest + 700 * MINUTE
+        shown = opened.page.evaluate("Date.parse(new URLSearchParams(location.search).get('from'))")
+        return shown is not None and shown < oldest + 700 * MINUTE
 
-    opened.becomes(reach_the_left)
+    opened.becomes(drag_to_the_right)
     asked = [parse_qs(urlsplit(each).query) for each in opened.chart_requests]
     assert len(asked) >= 4
     ends = [int(each["endTime"][0]) for each in asked if "endTime" in each]
@@ -93,10 +98,11 @@ def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: St
     assert all("startTime" not in each for each in asked), "nothing that was known is asked for again"
 
 
+@pytest.mark.full
 def test_what_was_not_indexed_is_hatched_and_what_had_no_trades_is_not(tab: Tab, stage: Stage) -> None:
     symbol, end = "DEMO:GAPS", now() // MINUTE * MINUTE
     start = end - 200 * MINUTE
-    traded = [*range(0, 40), *range(80, 120), *range(160, 200)]
+    traded = [*range(40), *range(80, 120), *range(160, 200)]
     stage.write(*(tick(symbol, start + at * MINUTE, str(100 + at % 5)) for at in traded))
     stage.cover(symbol, start, start + 120 * MINUTE)
     stage.cover(symbol, start + 160 * MINUTE, end + HOUR)
@@ -125,17 +131,24 @@ def test_the_address_reproduces_the_view(tab: Tab, stage: Stage) -> None:
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
     opened.becomes(lambda: "from=" in opened.url)
+    opened.page.wait_for_timeout(600)  # longer than the address lags behind
     address, legend = opened.url, opened.legend()
     page.reload()
     opened.drawn()
     opened.becomes(lambda: opened.legend() == legend)
     assert opened.url == address
     shown = parse_qs(urlsplit(address.replace("+", "%2B")).query)
-    assert (shown["symbol"], shown["interval"], shown["zone"], shown["scale"]) == ([SYMBOL], ["5m"], ["+05:30"], ["log"])
+    assert (shown["symbol"], shown["interval"], shown["zone"], shown["scale"]) == (
+        [SYMBOL],
+        ["5m"],
+        ["+05:30"],
+        ["log"],
+    )
     assert page.locator("#log").get_attribute("aria-pressed") == "true"
     assert page.evaluate("(text) => Date.parse(text)", shown["from"][0]) < last
 
 
+@pytest.mark.full
 def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
     opened = tab(query(interval="1d")).drawn()
     opened.page.select_option("#zone", label="UTC+05:30")
@@ -167,6 +180,7 @@ def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) ->
     assert "close 38.5" in (page.locator("#spoken").text_content() or "")
 
 
+@pytest.mark.full
 def test_what_is_saved(tab: Tab, stage: Stage) -> None:
     opened = tab(query(bars=50)).drawn()
     with opened.page.expect_download() as saving:
@@ -180,6 +194,7 @@ def test_what_is_saved(tab: Tab, stage: Stage) -> None:
     assert Path(saving.value.path()).read_bytes().startswith(b"\x89PNG\r\n")
 
 
+@pytest.mark.full
 def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> None:
     opened = tab(query()).drawn()
 
@@ -195,3 +210,42 @@ def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> N
     opened.page.reload()
     opened.drawn()
     assert paper(opened.page) == light
+
+
+def test_the_api_goes_down_and_comes_back(tab: Tab, stage: Stage) -> None:
+    opened = tab(f"?symbol={SYMBOL}&interval=1d").drawn()
+    page = opened.page
+    before = opened.legend()
+    stage.api.stop()
+    page.locator("#live.offline", has_text="offline, last").wait_for()
+    assert opened.legend() == before
+    page.keyboard.type("15")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="The data API does not answer").wait_for()
+    stage.restart_api()
+    stage.write(tick(SYMBOL, now(), "777.25"))
+    opened.becomes(lambda: opened.legend().get("C") == "777.25")
+    page.locator("#live.live").wait_for()
+    assert page.locator("#message").is_hidden()
+
+
+def test_a_login_that_expired_is_asked_for_on_top_of_the_view(tab: Tab, stage: Stage) -> None:
+    opened = tab(f"?symbol={SYMBOL}&interval=1m")
+    page = opened.drawn().page
+    before = opened.legend()
+    stage.change_password("another one entirely")
+    page.keyboard.type("5")
+    page.keyboard.press("Enter")
+    dialog = page.get_by_role("dialog", name="Log in again")
+    dialog.wait_for()
+    assert opened.legend().keys() == before.keys(), "the view stays"
+    dialog.get_by_label("Password").fill("a wrong one")
+    page.keyboard.press("Enter")
+    dialog.get_by_text("Wrong user name or password.").wait_for()
+    dialog.get_by_label("Password").fill(stage.password)
+    page.keyboard.press("Enter")
+    dialog.wait_for(state="hidden")
+    opened.drawn()
+    opened.becomes(lambda: "interval=5m" in opened.url)
+    stage.write(tick(SYMBOL, now(), "555.5"))
+    opened.becomes(lambda: opened.legend()["C"] == "555.5")

@@ -10,24 +10,7 @@ from playwright.sync_api import Browser
 from tests.browser.market.conftest import SIZE, SYMBOL, ChartPage
 from tests.browser.market.stage import Stage, now, running_stage, tick
 
-pytestmark = pytest.mark.functional
-
-
-def test_the_api_goes_down_and_comes_back(tab: Callable[..., ChartPage], stage: Stage) -> None:
-    opened = tab(f"?symbol={SYMBOL}&interval=1d").drawn()
-    page = opened.page
-    before = opened.legend()
-    stage.api.stop()
-    page.locator("#live.offline", has_text="offline, last").wait_for()
-    assert opened.legend() == before
-    page.keyboard.type("15")
-    page.keyboard.press("Enter")
-    page.get_by_role("heading", name="The data API does not answer").wait_for()
-    stage.restart_api()
-    stage.write(tick(SYMBOL, now(), "777.25"))
-    opened.becomes(lambda: opened.legend().get("C") == "777.25")
-    page.locator("#live.live").wait_for()
-    assert page.locator("#message").is_hidden()
+pytestmark = [pytest.mark.functional, pytest.mark.full]
 
 
 def test_what_changed_while_the_connection_was_down_is_drawn(tab: Callable[..., ChartPage], stage: Stage) -> None:
@@ -45,38 +28,13 @@ def test_what_changed_while_the_connection_was_down_is_drawn(tab: Callable[..., 
     opened.becomes(lambda: opened.legend().get("C") == "11")
 
 
-def test_a_login_that_expired_is_asked_for_on_top_of_the_view(browser: Browser, stage: Stage) -> None:
-    """The credentials come with the address, so that the browser itself keeps them and no tool answers for it."""
-    context = browser.new_context(viewport=SIZE)
-    opened = ChartPage(context.new_page(), stage)
-    opened.page.goto(stage.address.replace("//", f"//{stage.user}:{stage.password.replace(' ', '%20')}@") + f"?symbol={SYMBOL}&interval=1m")
-    page = opened.drawn().page
-    before = opened.legend()
-    stage.change_password("another one entirely")
-    page.keyboard.type("5")
-    page.keyboard.press("Enter")
-    dialog = page.get_by_role("dialog", name="Log in again")
-    dialog.wait_for()
-    assert opened.legend().keys() == before.keys(), "the view stays"
-    dialog.get_by_label("Password").fill("a wrong one")
-    page.keyboard.press("Enter")
-    dialog.get_by_text("Wrong user name or password.").wait_for()
-    dialog.get_by_label("Password").fill(stage.password)
-    page.keyboard.press("Enter")
-    dialog.wait_for(state="hidden")
-    opened.drawn()
-    opened.becomes(lambda: "interval=5m" in opened.url)
-    stage.write(tick(SYMBOL, now(), "555.5"))
-    opened.becomes(lambda: opened.legend()["C"] == "555.5")
-    assert opened.faults == []
-    context.close()
-
-
-def test_nobody_gets_in_without_a_login_and_logout_is_the_end(browser: Browser, tab: Callable[..., ChartPage], stage: Stage) -> None:
+def test_nobody_gets_in_without_a_login_and_logout_is_the_end(
+    browser: Browser,
+    tab: Callable[..., ChartPage],
+    stage: Stage,
+) -> None:
     stranger = browser.new_context()
-    response = stranger.new_page().goto(stage.address)
-    assert response is not None
-    assert response.status == 401
+    assert stranger.request.get(stage.address).status == 401
     stranger.close()
     opened = tab(f"?symbol={SYMBOL}&interval=1m").drawn()
     with opened.page.expect_response("**/logout") as leaving:
@@ -85,9 +43,7 @@ def test_nobody_gets_in_without_a_login_and_logout_is_the_end(browser: Browser, 
     opened.page.get_by_text("You are logged out").wait_for()
 
 
-def test_without_a_trade_the_page_says_so_until_there_is_one(browser: Browser, loops: Callable[..., int]) -> None:
-    if not loops(quick=0, full=1):
-        pytest.skip("only with --full: it starts a database of its own")
+def test_without_a_trade_the_page_says_so_until_there_is_one(browser: Browser) -> None:
     with running_stage() as empty:
         credentials = {"username": empty.user, "password": empty.password}
         context = browser.new_context(viewport=SIZE, http_credentials=credentials)  # type: ignore[arg-type]
