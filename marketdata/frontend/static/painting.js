@@ -1,5 +1,6 @@
 // What is painted behind the candles: times that were not indexed, and a candle that was just corrected.
 
+const LABEL_TOP = 72; // pixels, under the legend
 const FADE_MS = 1200;
 const NO_MOTION = matchMedia('(prefers-reduced-motion: reduce)');
 
@@ -45,16 +46,16 @@ export class Hatching {
         context.lineTo(x + bitmapSize.height, 0);
       }
       context.stroke();
-      this.#label(context, label, (start + end) / 2, end - start, bitmapSize.height, ratio);
+      this.#label(context, label, (start + end) / 2, end - start, ratio);
       context.restore();
     }
   }
 
-  #label(context, label, x, room, height, ratio) {
+  #label(context, label, x, room, ratio) {
     context.font = `${12 * ratio}px ${this.colours.sans}`;
     const size = context.measureText(label).width + 16 * ratio;
     if (size > room) return;
-    const y = height * 0.5;
+    const y = LABEL_TOP * ratio;
     context.fillStyle = this.colours.paper;
     context.fillRect(x - size / 2, y - 12 * ratio, size, 24 * ratio);
     context.fillStyle = this.colours.soft;

@@ -32,6 +32,7 @@ class Picker {
       this.at = (this.at + step + this.found.length) % Math.max(this.found.length, 1);
       this.#draw();
     } else if (event.key === 'Enter') this.#take(this.found[this.at]);
+    else if (event.key === 'Escape') this.dialog.close(); // at once: by itself a search field is only emptied
     else return;
     event.preventDefault();
   }

@@ -3,3 +3,12 @@ try {
   const chosen = localStorage.getItem('chart-theme');
   if (chosen === 'light' || chosen === 'dark') document.documentElement.dataset.theme = chosen;
 } catch { /* a browser that keeps nothing */ }
+
+// A script of the page that does not load: the chart library, when the set-up could not fetch it.
+addEventListener('error', (event) => {
+  if (event.target.localName !== 'script') return;
+  const message = document.getElementById('message');
+  message.hidden = false;
+  message.textContent = 'The page cannot start: one of its scripts is missing. Where a package registry can be reached, '
+    + 'bin/start --setup fetches the chart library.';
+}, true);

@@ -15,7 +15,7 @@ const PHONE = matchMedia('(max-width: 719px)');
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
-  $('intervals').replaceChildren(...QUICK.map((each) => button(each, () => onInterval(each), { 'aria-label': inWords(each), title: inWords(each), 'data-interval': each })));
+  $('intervals').replaceChildren(...QUICK.map((each) => button(each, () => onInterval(each), { title: inWords(each), 'data-interval': each })));
   $('more-intervals').onchange = (event) => onInterval(event.target.value);
   $('zone').onchange = (event) => onZone(Number(event.target.value));
   $('log').onclick = onLog;

@@ -31,8 +31,8 @@ PIXELS = """([colour, from, to, near]) => {
   for (const canvas of document.querySelectorAll('#chart td:nth-child(2) canvas')) {
     const [start, end] = [from, to].map((share) => Math.round(share * canvas.width));
     const { data } = canvas.getContext('2d').getImageData(start, 0, end - start, canvas.height);
-    for (let at = 0; at < data.length; at += 4)
-      if (data[at + 3] > 250 && [0, 1, 2].every((one) => Math.abs(data[at + one] - wanted[one]) <= near)) found += 1;
+    const isWanted = (at) => [0, 1, 2].every((channel) => Math.abs(data[at + channel] - wanted[channel]) <= near);
+    for (let at = 0; at < data.length; at += 4) if (data[at + 3] > 250 && isWanted(at)) found += 1;
   }
   return found;
 }"""

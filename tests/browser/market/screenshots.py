@@ -1,0 +1,146 @@
+"""Every state of the chart page as a picture: ``python -m tests.browser.market.screenshots FOLDER``.
+
+Real Chromium over the real frontend, API and PostgreSQL, with the trades of an invented market.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+from playwright.sync_api import Browser
+
+from tests.browser.market.conftest import ChartPage
+from tests.browser.market.stage import HOUR, MINUTE, Stage, now, running_stage
+from tests.functional.chromium import chromium
+
+SYMBOL = "DEMO:ETH-USDC"
+SMALL, LARGE, PHONE = (1280, 720), (1920, 1080), (390, 844)
+DAYS = 12
+VIEW = f"?symbol={SYMBOL}&interval=15m&bars=150"
+
+
+def market(
+    symbol: str, start: int, end: int, price: float, places: int, *, every: int = 20_000
+) -> list[dict[str, Any]]:
+    """Blocks of a random walk, always the same steps."""
+    drawn, ticks = random.Random(symbol), []
+    for block, ts in enumerate(range(start, end, every), 1):
+        for at in range(drawn.choice((0, 1, 1, 2))):
+            price *= math.exp(drawn.gauss(0, 0.0014))
+            ticks.append({
+                "symbol": symbol, "id": f"{block}:{at}", "ts": ts, "seq": at, "price": f"{price:.{places}f}",
+                "size": f"{drawn.expovariate(1) + 0.001:.4f}", "side": drawn.choice(("buy", "sell")),
+                "block": {"number": block, "hash": f"0x{block:x}"},
+            })  # fmt: skip
+    return ticks
+
+
+def fill(stage: Stage) -> None:
+    end = now()
+    start = end - DAYS * 24 * HOUR
+    gap = range(end - 14 * HOUR, end - 11 * HOUR)
+    stage.write(*(each for each in market(SYMBOL, start, end, 2500, 2) if each["ts"] not in gap))
+    stage.write({"finalize": {"symbol": SYMBOL, "block": (DAYS * 24 * HOUR - 70 * MINUTE) // 20_000}})
+    stage.write(*market("DEMO:PEPE-ETH", end - 24 * HOUR, end, 0.0000000163, 24, every=MINUTE))
+    stage.write(*market("DEMO:WBTC-ETH", end - 24 * HOUR, end, 38.2, 18, every=MINUTE))
+    stage.cover(SYMBOL, start, gap.start)
+    stage.cover(SYMBOL, gap.stop, end + HOUR)
+
+
+class Album:
+    """Takes the pictures of one service into ``folder``."""
+
+    def __init__(self, browser: Browser, folder: Path, stage: Stage) -> None:
+        self._browser, self._folder, self._stage = browser, folder, stage
+
+    @contextmanager
+    def page(
+        self, query: str = VIEW, size: tuple[int, int] = SMALL, scheme: Literal["light", "dark"] = "light"
+    ) -> Iterator[ChartPage]:
+        credentials: Any = {"username": self._stage.user, "password": self._stage.password}
+        context = self._browser.new_context(
+            viewport={"width": size[0], "height": size[1]}, color_scheme=scheme, http_credentials=credentials
+        )
+        try:
+            yield ChartPage(context.new_page(), self._stage).go(query).drawn()
+        finally:
+            context.close()
+
+    def take(self, opened: ChartPage, name: str) -> None:
+        opened.page.wait_for_timeout(500)
+        opened.page.screenshot(path=self._folder / f"{name}.png")
+
+
+def at_rest(album: Album) -> None:
+    """The chart in both sizes and colours, on a telephone, with its lists and dialogs."""
+    for name, size, scheme in VARIANTS:
+        with album.page(VIEW, size, scheme) as opened:
+            opened.page.mouse.move(size[0] * 0.4, size[1] * 0.4)
+            album.take(opened, f"chart-{name}")
+    with album.page(VIEW, SMALL, "dark") as opened:
+        opened.page.keyboard.press("Alt+t")
+        album.take(opened, "trades-dark")
+    with album.page() as opened:
+        for key, name in (("?", "keyboard"), ("e", "symbols"), ("1", "interval")):
+            opened.page.keyboard.press(key)
+            album.take(opened, name)
+            opened.page.keyboard.press("Escape")
+    for symbol, name in (("DEMO:PEPE-ETH", "small-prices"), ("DEMO:WBTC-ETH", "long-digits")):
+        with album.page(f"?symbol={symbol}&interval=15m") as opened:
+            opened.page.mouse.move(500, 300)
+            album.take(opened, name)
+    for scheme in ("light", "dark"):
+        with album.page(VIEW, PHONE, scheme) as opened:
+            album.take(opened, f"phone-{scheme}")
+            opened.page.get_by_role("button", name="View and export").click()
+            album.take(opened, f"phone-sheet-{scheme}")
+
+
+VARIANTS: tuple[tuple[str, tuple[int, int], Literal["light", "dark"]], ...] = (
+    ("1280", SMALL, "light"), ("1280-dark", SMALL, "dark"), ("1920", LARGE, "light"), ("1920-dark", LARGE, "dark"),
+)  # fmt: skip
+
+
+def in_trouble(album: Album, stage: Stage) -> None:
+    """An unknown symbol, an API that is gone, a login that expired."""
+    for scheme in ("light", "dark"):
+        with album.page(VIEW, SMALL, scheme) as opened:
+            opened.page.goto(f"{stage.address}?symbol=NO:SUCH&interval=1h")
+            opened.page.get_by_role("heading", name="Unknown symbol").wait_for()
+            album.take(opened, f"unknown-{scheme}")
+        with album.page(VIEW, SMALL, scheme) as opened, album.page(VIEW, PHONE, scheme) as phone:
+            stage.api.stop()
+            for each, name in ((opened, "offline"), (phone, "phone-offline")):
+                each.page.locator("#live.offline").wait_for()
+                album.take(each, f"{name}-{scheme}")
+            opened.page.reload()
+            opened.page.get_by_role("heading", name="The data API does not answer").wait_for()
+            album.take(opened, f"unanswered-{scheme}")
+            stage.restart_api()
+        with album.page(VIEW, SMALL, scheme) as opened:
+            stage.change_password(f"{stage.password} again")
+            opened.page.keyboard.type("5")
+            opened.page.keyboard.press("Enter")
+            opened.page.get_by_role("dialog", name="Log in again").wait_for()
+            album.take(opened, f"login-{scheme}")
+
+
+def main(folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    with running_stage() as stage, chromium() as browser:
+        fill(stage)
+        album = Album(browser, folder, stage)
+        at_rest(album)
+        in_trouble(album, stage)
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python -m tests.browser.market.screenshots FOLDER")
+    main(Path(sys.argv[1]))

@@ -1,0 +1,56 @@
+"""The chart page in its states under axe-core: no serious and no critical fault, in light and in dark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.browser.market.conftest import SYMBOL, ChartPage
+from tests.browser.market.stage import Stage
+from tests.browser.test_accessibility import CHECK, axe, scheme  # noqa: F401
+
+pytestmark = [pytest.mark.functional, pytest.mark.full]
+
+
+@pytest.fixture
+def faults(axe: str, scheme: str) -> Callable[[ChartPage], list[str]]:  # noqa: F811
+    def check(opened: ChartPage) -> list[str]:
+        opened.page.emulate_media(color_scheme=scheme, reduced_motion="reduce")  # type: ignore[arg-type]
+        opened.page.evaluate(axe)
+        found: list[str] = opened.page.evaluate(CHECK)
+        return found
+
+    return check
+
+
+def test_every_state(faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage) -> None:
+    opened = tab(f"?symbol={SYMBOL}&interval=1m").drawn()
+    page = opened.page
+    page.keyboard.press("Alt+t")
+    page.locator("#trade-rows tr").first.wait_for()
+    found = faults(opened)
+    for key, dialog in (("?", "Keyboard"), ("e", "Symbol"), ("1", "Interval")):
+        page.keyboard.press(key)
+        page.get_by_role("dialog", name=dialog, exact=True).wait_for()
+        found += faults(opened)
+        page.keyboard.press("Escape")
+        page.locator("dialog[open]").wait_for(state="detached")
+    page.set_viewport_size({"width": 390, "height": 844})
+    page.get_by_role("button", name="View and export").click()
+    found += faults(opened)
+    page.get_by_role("button", name="Done").click()
+    page.set_viewport_size({"width": 1280, "height": 720})
+    stage.api.stop()
+    page.locator("#live.offline").wait_for()
+    found += faults(opened)
+    page.reload()
+    page.get_by_role("heading", name="The data API does not answer").wait_for()
+    found += faults(opened)
+    stage.restart_api()
+    opened.drawn()
+    stage.change_password(f"{stage.password} again")
+    page.keyboard.type("5")
+    page.keyboard.press("Enter")
+    page.get_by_role("dialog", name="Log in again").wait_for()
+    assert found + faults(opened) == []
