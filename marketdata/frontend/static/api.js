@@ -16,8 +16,12 @@ export class LoggedOut extends Error {}
 
 const UNREACHABLE = new Set([502, 503, 504]);
 
+let loggedInAt = 0;
+export const noteLogin = () => { loggedInAt = performance.now(); };
+
 // {content, tag}; content is null when `tag` is still the current one.
 export async function request(path, { tag = null, signal } = {}) {
+  const startedAt = performance.now();
   let response;
   try {
     // Absolute: an address with a user's name and password in it cannot be the base of a request.
@@ -26,6 +30,8 @@ export async function request(path, { tag = null, signal } = {}) {
     if (failure.name === 'AbortError') throw failure;
     throw new Offline('The service does not answer.');
   }
+  // One that was sent before a new login had the old one.
+  if (response.status === 401 && startedAt < loggedInAt) return request(path, { tag, signal });
   if (response.status === 401) throw new LoggedOut('The login is needed again.');
   if (response.status === 304) return { content: null, tag };
   const isJson = (response.headers.get('Content-Type') || '').includes('json');

@@ -39,9 +39,12 @@ function draw() {
       submit.disabled = true;
       fault.textContent = await tried(name.value, password.value);
       submit.disabled = false;
-      if (!fault.textContent) update({ loggedOut: false });
-      else password.select();
-      if (!state.loggedOut) onLogin();
+      if (!fault.textContent) {
+        api.noteLogin();
+        update({ loggedOut: false });
+      }
+      if (state.loggedOut) password.select();
+      else onLogin();
     },
   }, element('h2', { id: 'login-title' }, 'Log in again'), element('p', { class: 'quiet' }, 'The login has expired. The chart stays as it is.'),
   element('label', { for: 'login-name' }, 'User'), name, element('label', { for: 'login-password' }, 'Password'), password, fault,
