@@ -12,7 +12,7 @@ from marketdata.api.http import Reply, answer
 from marketdata.api.revalidation import CACHE_CONTROL, is_current
 from marketdata.errors import NotFound
 from marketdata.frontend import gate
-from marketdata.frontend.failures import problem_of
+from marketdata.frontend.failures import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
 from marketdata.frontend.login import Login
 from marketdata.frontend.pages import INDEX, PREFIX, Pages
 from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
@@ -59,7 +59,8 @@ class Frontend:
         try:
             found = self._answer(environ)
         except Exception as error:
-            found = problem_of(error, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}")
+            challenge = CHALLENGE_WITHOUT_PROMPT if environ.get("HTTP_X_LOGIN_PROMPT") == "none" else CHALLENGE
+            found = problem_of(error, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}", challenge)
         if isinstance(found, Answer):
             return found.send(start)
         return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")

@@ -13,6 +13,8 @@ from marketdata.api.http import PROBLEM, Headers, Reply, encode
 log = logging.getLogger("marketdata.frontend")
 
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="marketdata", charset="UTF-8"')
+CHALLENGE_WITHOUT_PROMPT = ("WWW-Authenticate", 'X-Basic realm="marketdata"')
+"""No browser knows this scheme, so none shows its own prompt over the page, which asks for the login itself."""
 
 
 class LoginRequired(e.MarketError):
@@ -87,20 +89,21 @@ STATUS: dict[type[e.MarketError], int] = {
 """The nearest base class in the table decides."""
 
 
-def problem_of(error: Exception, what: str) -> Reply:
-    """The reply to any exception; one that is no error of ours is logged under ``what``, and its text is not shown."""
+def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE) -> Reply:
+    """The reply to any exception; one that is no error of ours is logged under ``what``, and its text is not shown.
+    ``challenge`` is the header of a 401."""
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
         error = e.MarketError("internal error: the log of the frontend has the details", code="internal_error")
     status = next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
     title = http.HTTPStatus(status).phrase if type(error) is e.MarketError else title_of(type(error))
     body = {"type": "about:blank", "title": title, "status": status, "detail": error.detail, "code": error.code}
-    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error)))
+    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error, challenge)))
 
 
-def _headers(error: e.MarketError) -> Headers:
+def _headers(error: e.MarketError, challenge: tuple[str, str]) -> Headers:
     if isinstance(error, LoginRequired):
-        return (CHALLENGE,)
+        return (challenge,)
     if isinstance(error, MethodNotAllowed):
         return (("Allow", error.allow),)
     seconds = getattr(error, "retry_after", None)

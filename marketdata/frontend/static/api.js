@@ -25,7 +25,7 @@ export async function request(path, { tag = null, signal } = {}) {
   let response;
   try {
     // Absolute: an address with a user's name and password in it cannot be the base of a request.
-    response = await fetch(`${location.origin}${path}`, { signal, cache: tag ? 'no-store' : 'no-cache', headers: { Accept: 'application/json', ...(tag && { 'If-None-Match': tag }) } });
+    response = await fetch(`${location.origin}${path}`, { signal, cache: tag ? 'no-store' : 'no-cache', headers: { Accept: 'application/json', 'X-Login-Prompt': 'none', ...(tag && { 'If-None-Match': tag }) } });
   } catch (failure) {
     if (failure.name === 'AbortError') throw failure;
     throw new Offline('The service does not answer.');

@@ -1,5 +1,4 @@
-// A login that expired is asked for again on top of the view. A browser that has the page's own prompt for it may show
-// that first.
+// A login that expired is asked for again on top of the view.
 
 import * as api from './api.js';
 import { $, button, element } from './dom.js';

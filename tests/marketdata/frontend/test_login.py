@@ -205,6 +205,12 @@ def test_over_http(fresh: tuple[Frontend, ScriptedApi]) -> None:
     assert frontend.get("/api/v1/chart").status == 200
 
 
+def test_the_pages_requests_get_no_challenge_that_a_browser_prompts_for(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    frontend, _ = fresh
+    answer = frontend.ask("GET", "/api/v1/chart", **{"X-Login-Prompt": "none"})
+    assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'X-Basic realm="marketdata"')
+
+
 def test_the_files_changes_are_seen_at_once(fresh: tuple[Frontend, ScriptedApi]) -> None:
     frontend, _ = fresh
     assert frontend.get("/whoami").status == 200
