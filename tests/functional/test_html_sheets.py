@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "document" in metafunc.fixturenames:
         pairs = list(product(SHIPPED, layouts.known_ids()))
         if not metafunc.config.getoption("full"):
-            pairs = list(zip(cycle(SHIPPED), layouts.known_ids(), strict=False))
+            pairs = list(zip(cycle(SHIPPED), layouts.known_ids()[1::2], strict=False))
         metafunc.parametrize("document", pairs, indirect=True, ids="-".join, scope="module")
 
 

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.functional
 MM = 25.4 / 72
 NEAR = 0.4  # mm; what the eye would not see
 LANES = 2  # runs of lualatex at once
-QUICK = [("arena", "karta-classic"), ("calc", "karta-5a"), ("arena", "karta-5b"), ("calc", "karta-mixed")]
+QUICK = [("arena", "karta-classic"), ("calc", "karta-mixed")]
 Pair = tuple[str, str]
 
 

@@ -279,7 +279,7 @@ def services(environment: dict[str, str], module: str) -> list[int]:
 
 
 @pytest.mark.parametrize("when", ["ready", pytest.param("starting", marks=pytest.mark.full)])
-@pytest.mark.parametrize("module", ["marketdata api", "cardapp serve"])
+@pytest.mark.parametrize("module", ["marketdata api", pytest.param("cardapp serve", marks=pytest.mark.full)])
 def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str], module: str, when: str) -> None:
     """While the session is being started too, when nothing waits for a service."""
     with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
@@ -301,11 +301,10 @@ def gone_soon(environment: dict[str, str]) -> bool:
 @pytest.mark.parametrize(
     "when",
     [
-        "cardapp.container start",
         READY,
         *(
             pytest.param(name, marks=pytest.mark.full)
-            for name in ("cardapp serve", "cardapp.container.mcp_server", "nvim")
+            for name in ("cardapp.container start", "cardapp serve", "cardapp.container.mcp_server", "nvim")
         ),
     ],
 )

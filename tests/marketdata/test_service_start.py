@@ -82,6 +82,7 @@ def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: 
         assert answer(f"{address}/v1/symbols", read)
 
 
+@pytest.mark.full
 def test_signals_in_a_volley_end_it(state_dir: Path, loops: Callable[..., int]) -> None:
     watched = Watched(state_dir)
     for _ in range(loops(quick=2, full=20)):

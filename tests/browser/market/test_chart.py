@@ -75,6 +75,7 @@ def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> No
     assert opened.has_pixels("var(--up)", *open_ones), "finality arrives live"
 
 
+@pytest.mark.full
 def test_the_past_is_read_before_it_is_reached_and_only_once(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:PAST"
     stage.write(*minutes(symbol, now(), 4000))
