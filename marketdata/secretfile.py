@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import stat
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -30,6 +31,7 @@ ADMIN_SECRET = "admin.json"
 
 _SIZE_MAX = 1 << 20
 _ADMIN_SECRET_MIN = 20
+_TOKEN = re.compile(r"[!-~]+")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
@@ -84,6 +86,9 @@ def read_token(path: Path, *, scope: str, warn: Warn = lambda _text: None) -> To
     if not all(isinstance(value, str) and value for value in values):
         raise StateError(f'{path} must be {{"token": "…", "scope": "{scope}", "name": "…"}}')
     held = TokenFile(*map(str, values))
+    # Such a token cannot be sent in a header, and the error that says so would show it.
+    if _TOKEN.fullmatch(held.token) is None:
+        raise StateError(f"{path}: the token has characters that no token has; create it again")
     if held.scope != scope:
         raise StateError(f"{path} contains a token of scope {held.scope!r}; it must have scope {scope!r}")
     return held

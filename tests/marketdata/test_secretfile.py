@@ -55,6 +55,15 @@ def test_one_of_another_form_is_refused_without_its_content(tmp_path: Path, cont
     assert "md_secret" not in caught.value.detail
 
 
+def test_a_token_that_no_header_can_hold_is_refused_and_not_shown(tmp_path: Path) -> None:
+    for unfit in ("md_secret\n", "md_secret ", "md_secreté", "md_secret\u20ac"):
+        path = tmp_path / "token.json"
+        secretfile.write(path, TOKEN | {"token": unfit})
+        with pytest.raises(StateError, match=r"token\.json: the token has characters") as caught:
+            secretfile.read_token(path, scope="read")
+        assert "md_secret" not in caught.value.detail
+
+
 @pytest.mark.parametrize("change", [{"scope": "write"}, {"token": ""}, {"name": None}, {"token": 5}])
 def test_a_token_file_must_hold_a_token_of_the_scope(tmp_path: Path, change: dict[str, object]) -> None:
     path = tmp_path / "read.json"
