@@ -26,15 +26,17 @@ from marketdata.source.wordings import Kind, meaning
 TIMEOUT = 20.0
 """Seconds without a byte from the provider."""
 ANSWER_BYTES = 256 << 20
-_BATCH, _LARGEST_BATCH = 20, 100
-"""Calls in one request; more than 20 where the provider allows more in a second."""
+_LARGEST_BATCH = 100
+"""Calls in one request, where the provider allows as many in a second."""
 _FORGET = 500
-"""After this many answered batches a larger one is tried again: what refused it may have been a proxy's bad hour."""
+"""After this many answered batches a larger one is tried again: what refused it may have been a temporary limit of a proxy."""
 _TRIES = 6
+_RATE_REFUSALS = 2
+"""After as many refusals of a batch as too frequent, each of its halves is sent alone."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
 _CREDENTIALS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
 _SECRET_LENGTH = 8
-"""Parts of a path shorter than this, like ``v2``, are not secrets."""
+"""Parts of a path or query shorter than this, like ``v2``, are not secrets."""
 
 
 class Call(NamedTuple):
@@ -43,11 +45,13 @@ class Call(NamedTuple):
 
 
 class _TryAgain(Exception):
-    """This try failed in a way that the next one may not; ``after`` is how long the provider asks to wait."""
+    """This try failed in a way that the next one may not; ``after`` is how long the provider asks to wait.
+    ``is_rate``: the provider was asked too often."""
 
-    def __init__(self, detail: str, after: float | None = None) -> None:
+    def __init__(self, detail: str, after: float | None = None, *, is_rate: bool = False) -> None:
         super().__init__(detail)
         self.after = after
+        self.is_rate = is_rate
 
 
 class _SmallerBatches(Exception):
@@ -97,11 +101,11 @@ class Rpc:
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        named = [*re.split(r"[/?&=]", self._target), parts.username, parts.password, *headers.values()]
-        self._secrets = sorted({each for each in named if each and len(each) >= _SECRET_LENGTH}, key=len, reverse=True)
+        held = [parts.username, parts.password, *headers.values(), self._headers.get("Authorization")]
+        self._secrets = _secrets(self._target, [each for each in held if each])
         self._stopping = stopping
         self._budget = Budget(per_second)
-        self._largest = max(_BATCH, min(_LARGEST_BATCH, int(per_second)))
+        self._largest = min(_LARGEST_BATCH, max(1, int(per_second)))
         self._batch = self._largest
         self._answered = 0
         self.requests = 0
@@ -145,6 +149,7 @@ class Rpc:
         self._connection.close()
 
     def _persistent(self, calls: Sequence[Call]) -> list[Any]:
+        refused = 0
         for tried in range(1, _TRIES + 1):
             wait = self._budget.spend(len(calls))
             if wait > 0:
@@ -155,6 +160,9 @@ class Rpc:
                 self._connection.close()
                 if tried == _TRIES or self._stopping.is_set():
                     raise ProviderError(f"{self.name}: {self._shown(str(error))}") from None
+                refused += error.is_rate
+                if refused >= _RATE_REFUSALS and len(calls) > 1:
+                    raise _SmallerBatches from None
                 # Full jitter: processes that were refused together do not come back together.
                 longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tried)
                 self._wait(max(error.after or 0, random.uniform(_FIRST_PAUSE / 2, longest)))
@@ -225,7 +233,7 @@ class Rpc:
             raise self._too_much(text, calls, found.suggested)
         if found.kind is Kind.BATCH and len(calls) > 1:
             raise _SmallerBatches
-        raise _TryAgain(text)
+        raise _TryAgain(text, is_rate=found.kind is Kind.RATE)
 
     def _check_status(self, status: int, headers: http.client.HTTPMessage, text: str, calls: Sequence[Call]) -> None:
         if status == http.client.OK:
@@ -234,7 +242,11 @@ class Rpc:
         if status == http.client.REQUEST_ENTITY_TOO_LARGE:
             raise self._too_much(about, calls)
         after = headers.get("Retry-After", "")
-        raise _TryAgain(about, min(float(after), 60.0) if after.isdecimal() else None)
+        raise _TryAgain(
+            about,
+            min(float(after), 60.0) if after.isdecimal() else None,
+            is_rate=status == http.client.TOO_MANY_REQUESTS,
+        )
 
     def _too_much(self, about: str, calls: Sequence[Call], suggested: int | None = None) -> Exception:
         """Fewer blocks are asked for where a call asks for a range of them, else fewer calls at once."""
@@ -246,6 +258,14 @@ class Rpc:
         for secret in self._secrets:
             text = text.replace(secret, "…")
         return " ".join(text.split())[:300]
+
+
+def _secrets(target: str, held: Sequence[str]) -> list[str]:
+    """What no message may show, longest first. A provider may show a value as it was sent or decoded, or a part of it,
+    as the key of ``Bearer KEY``."""
+    named = {part for part in re.split(r"[/?&=]", target) if len(part) >= _SECRET_LENGTH}
+    named |= {part for value in held for part in (value, *value.split())}
+    return sorted((named | {unquote(each) for each in named}) - {""}, key=len, reverse=True)
 
 
 def _has_range(call: Call) -> bool:

@@ -61,15 +61,13 @@ def test_a_batch_keeps_its_order_and_its_connection(provider: Callable[[Answer],
 @pytest.mark.parametrize(
     "failure",
     [
-        lambda request: Raw(b"slow down", 429),
         lambda request: Raw(b"oops", 500),
         lambda request: Raw(b"<html>", 200),
         lambda request: Raw(b'{"jsonrpc": "2.0", "id"', 200),
         lambda request: Raw(b'[{"id": 0, "result"', 200, length=5000),
         lambda request: Raw(b"", 200, length=100),
         lambda request: Raw(b"[" * 100_000, 200),
-        lambda request: error(request, "over rate limit", -32016),
-        lambda request: {"jsonrpc": "2.0", "id": None, "error": {"code": -32005, "message": "too many requests"}},
+        lambda request: error(request, "header not found"),
         lambda request: result(request, echo)[:-1],
         lambda request: 5,
         lambda request: [None, None, None],
@@ -83,6 +81,61 @@ def test_it_tries_again_until_there_is_an_answer(
     rpc = client(serving)
     assert rpc.batch(CALLS) == [["echo", 0], ["echo", 1], ["echo", 2]]
     assert len(serving.asked) == 4
+    rpc.close()
+
+
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        lambda request: Raw(b"slow down", 429),
+        lambda request: error(request, "over rate limit", -32016),
+        lambda request: {"jsonrpc": "2.0", "id": None, "error": {"code": -32005, "message": "too many requests"}},
+    ],
+)
+def test_a_batch_that_is_refused_repeatedly_as_too_frequent_is_halved(
+    provider: Callable[[Answer], Provider], refusal: Callable[[Any], Any]
+) -> None:
+    def answer(request: Any, _: Any) -> Any:
+        return refusal(request) if isinstance(request, list) and len(request) > 2 else result(request, echo)
+
+    serving = provider(answer)
+    rpc = client(serving)
+    assert rpc.batch([Call("echo", (n,)) for n in range(4)]) == [["echo", n] for n in range(4)]
+    assert [len(request) for _, request in serving.asked] == [4, 4, 2, 2]
+    rpc.close()
+
+
+@pytest.mark.parametrize(("per_second", "most"), [(0.1, 1), (10, 10), (50, 50), (1e6, 100)])
+def test_a_batch_has_no_more_calls_than_a_second(
+    provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch, per_second: float, most: int
+) -> None:
+    monkeypatch.setattr(module.Budget, "spend", lambda *_: 0.0)
+    serving = provider(lambda request, _: result(request, echo))
+    rpc = client(serving, per_second=per_second)
+    assert len(rpc.batch([Call("echo")] * 120)) == 120
+    sizes = [len(request) if isinstance(request, list) else 1 for _, request in serving.asked]
+    assert max(sizes) == most
+    rpc.close()
+
+
+@pytest.mark.parametrize(
+    ("userinfo", "headers"),
+    [
+        ("", {"Authorization": "Bearer the-key"}),
+        ("", {"X-Api-Key": "the-key"}),
+        ("me:the-key@", {}),
+        ("me:the%2Dkey@", {}),
+        ("the-key@", {}),
+    ],
+)
+def test_no_part_of_a_header_or_password_is_shown(
+    provider: Callable[[Answer], Provider], userinfo: str, headers: dict[str, str]
+) -> None:
+    serving = provider(lambda *_: Raw(b"invalid key the-key, or the%2Dkey", 401))
+    rpc = Rpc(serving.url.replace("//", f"//{userinfo}"), headers, per_second=100, stopping=threading.Event())
+    with pytest.raises(ProviderError, match="refuses the credentials .* invalid key …") as caught:
+        rpc.call("echo")
+    assert "the-key" not in caught.value.detail
     rpc.close()
 
 
