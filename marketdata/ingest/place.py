@@ -39,7 +39,8 @@ class Place:
         self.transaction = outbox.transaction
 
     def enter(self, pools: Iterable[Pool]) -> None:
-        """A pool that is new, or has another address than before, begins at its start block."""
+        """A pool that is new, or has another address than before, begins at its start block. The ticks of the
+        old address stay stored."""
         with self.transaction() as transaction:
             for pool in pools:
                 transaction.execute(
