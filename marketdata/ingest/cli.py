@@ -91,7 +91,7 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
         print(f"{node.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
         faults = 0
         for pool in file.pools:
-            found = check.pool(node, pool)
+            found = check.report(node, pool)
             print(found.text, flush=True)
             for fault in found.faults:
                 print(f"  WRONG: {fault}", flush=True)

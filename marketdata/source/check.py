@@ -18,6 +18,16 @@ class Finding(NamedTuple):
     faults: tuple[str, ...]
 
 
+def report(node: Provider, of: Pool) -> Finding:
+    """As :func:`pool`; a call that the provider refuses is a fault of this pool."""
+    try:
+        return pool(node, of)
+    except ProviderError as error:
+        if error.code != "call_refused":
+            raise
+        return Finding(f"{of.symbol} {of.address}", (error.detail,))
+
+
 def pool(node: Provider, of: Pool) -> Finding:
     """What the chain says about the pool. ProviderError when it cannot be asked."""
     kind = KINDS[of.kind]
@@ -30,7 +40,11 @@ def pool(node: Provider, of: Pool) -> Finding:
         return Finding(f"{of.symbol} {of.address}", (f"is not a {of.kind} pool: {found}",))
     tokens, faults = [], []
     for at, expected in enumerate(of.decimals):
-        token = "0x" + node.read_contract(of.address, f"token{at}()")[-20:].hex()
+        answer = node.read_contract(of.address, f"token{at}()")
+        if len(answer) != WORD:
+            faults.append(f"the pool does not say its token{at}")
+            continue
+        token = "0x" + answer[-20:].hex()
         answer = node.read_contract(token, "decimals()")
         if len(answer) != WORD:
             faults.append(f"token{at} ({token}) does not say its decimals")

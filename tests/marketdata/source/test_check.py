@@ -1,0 +1,49 @@
+"""What ``check`` says of pools that the provider or the chain has no good answer for."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from marketdata.errors import ProviderError
+from marketdata.source import check
+from marketdata.source.evm import WORD
+from marketdata.source.pools import KINDS
+from marketdata.source.provider import Provider
+from marketdata.source.rpc_file import Pool
+
+POOL = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 18), False, 0)
+STATE = KINDS[POOL.kind].STATE
+
+
+class Contracts:
+    """Answers for the functions of contracts; an error is raised, and what is missing is empty."""
+
+    def __init__(self, answers: dict[str, Any]) -> None:
+        self._answers = answers
+
+    def read_contract(self, _address: str, function: str) -> bytes:
+        found = self._answers.get(function, b"")
+        if isinstance(found, ProviderError):
+            raise found
+        return cast("bytes", found)
+
+
+def report(**answers: Any) -> check.Finding:
+    named = {f"{name}()": answer for name, answer in answers.items()}
+    contracts = Contracts({STATE: bytes(KINDS[POOL.kind].STATE_WORDS * WORD), **named})
+    return check.report(cast("Provider", contracts), POOL)
+
+
+def test_a_refused_call_is_a_fault_of_its_pool() -> None:
+    found = report(token0=ProviderError("eth_call: out of gas", code="call_refused"))
+    assert found.faults == ("eth_call: out of gas",)
+    with pytest.raises(ProviderError, match="no answer"):
+        report(token0=ProviderError("no answer"))
+
+
+def test_a_pool_that_names_no_tokens() -> None:
+    found = report(token1=bytes(WORD), decimals=(18).to_bytes(WORD, "big"), symbol=b"B".ljust(WORD, b"\0"))
+    assert found.faults == ("the pool does not say its token0",)
+    assert "token1" in found.text
