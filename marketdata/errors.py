@@ -162,7 +162,7 @@ class DatabaseDefect(MarketError):
     code = "database_defect"
 
 
-# -- the process -----------------------------------------------------------------------------------------------------
+# -- the provider of a chain -----------------------------------------------------------------------------------------
 
 
 class ProviderError(MarketError):
@@ -179,6 +179,9 @@ class RangeRefused(ProviderError):
     def __init__(self, detail: str, suggested: int | None = None) -> None:
         super().__init__(detail)
         self.suggested = suggested
+
+
+# -- the process -----------------------------------------------------------------------------------------------------
 
 
 class Stopped(MarketError):

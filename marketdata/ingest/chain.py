@@ -93,13 +93,12 @@ class Follower:
     def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
         asked = last - first + 1
         try:
-            logs, found = self._node.logs_between(first, last, _wanted(pools))
+            logs, headers = self._node.logs_between(first, last, _wanted(pools))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
             return
         self._range.answered(asked)
-        headers = {header.number: header for header in self._node.headers(sorted({first, last} - found.keys()))} | found
         if not self._follows(headers[first]):
             self._reorganise(first)  # also while this program did not run
             return

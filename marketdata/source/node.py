@@ -33,6 +33,9 @@ class Node:
     def interrupt(self) -> None:
         self._rpc.interrupt()
 
+    def close(self) -> None:
+        self._rpc.close()
+
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         """The newest block, and the number of the newest final one if that is asked for, else 0.
 

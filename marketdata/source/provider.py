@@ -25,6 +25,9 @@ class Provider(Protocol):
     def interrupt(self) -> None:
         """End the request of another thread, which then gets an error."""
 
+    def close(self) -> None:
+        """Close the connection; nothing is asked after that."""
+
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         """The newest block, and the number of the newest final one if that is asked for, else 0."""
 
@@ -41,7 +44,8 @@ class Provider(Protocol):
         """The wanted logs of each of these blocks, asked for by their hashes."""
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        """The wanted logs of a range of blocks that no reorganisation reaches any more, with the blocks that have one.
+        """The wanted logs of a range of blocks that no reorganisation reaches any more, with the blocks that have one,
+        and the first and the last block of the range.
 
         RangeRefused when the provider wants to be asked for fewer blocks.
         """

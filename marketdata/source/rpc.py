@@ -29,7 +29,7 @@ ANSWER_BYTES = 256 << 20
 _LARGEST_BATCH = 100
 """Calls in one request, where the provider allows as many in a second."""
 _FORGET = 500
-"""After this many answered batches a larger one is tried again: what refused it may have been a temporary limit of a proxy."""
+"""After this many answered batches a larger one is tried again: it may have been a temporary limit of a proxy."""
 _TRIES = 6
 _RATE_REFUSALS = 2
 """After as many refusals of a batch as too frequent, each of its halves is sent alone."""

@@ -86,7 +86,6 @@ class Meaning(NamedTuple):
     kind: Kind
     suggested: int | None
     """Blocks that the provider says it would answer."""
-    origin: str
 
 
 def meaning(message: str) -> Meaning | None:
@@ -94,7 +93,7 @@ def meaning(message: str) -> Meaning | None:
     for wording, pattern in _COMPILED:
         found = pattern.search(message)
         if found is not None:
-            return Meaning(wording.kind, _suggested(found.groupdict()), wording.origin)
+            return Meaning(wording.kind, _suggested(found.groupdict()))
     return None
 
 

@@ -24,6 +24,9 @@ class DemoNode:
     def interrupt(self) -> None:
         """Nothing is waited for."""
 
+    def close(self) -> None:
+        """There is no connection."""
+
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
         head = self._head()
         return self._header(head, head), max(0, head - DEEPEST) if with_finalized else 0
@@ -49,7 +52,7 @@ class DemoNode:
         ]
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        logs, headers = [], {}
+        logs, headers = [], {number: self._blocks.header(number) for number in (first, last)}
         for number in self._blocks.trading_between(first, last):
             found = self._blocks.logs(number, wanted)
             if found:

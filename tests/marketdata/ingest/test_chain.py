@@ -106,7 +106,8 @@ class Chain:
         if last - first + 1 > self._most:
             raise RangeRefused("too many")
         logs = [log for block in self.blocks[first : last + 1] for log in block.logs if log.address in wanted]
-        return logs, {log.block_number: self.blocks[log.block_number].header for log in logs}
+        numbers = {first, last, *(log.block_number for log in logs)}
+        return logs, {number: self.blocks[number].header for number in numbers}
 
     def covered(self) -> dict[str, set[int]]:
         """The seconds from the start of each pool to the newest block."""
