@@ -6,6 +6,8 @@ import http.client
 import json
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
+from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
@@ -48,12 +50,21 @@ class ApiClient:
         self._connection = kind(parts.hostname or "", parts.port, timeout=timeout)
         self._base = parts.path.rstrip("/")
         self._token = token
+        self._timeout = timeout
+        self.deadline = inf
+        """The time (``monotonic``) at which every request ends, with or without an answer."""
         self.url = f"{parts.scheme}://{parts.hostname}:{self._connection.port}{self._base}"
 
     def request(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Answer:
         """The answer, whatever its status; ApiUnavailable without one."""
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": kind}
+        left = min(self._timeout, self.deadline - monotonic())
+        if left <= 0:
+            raise ApiUnavailable(f"{self.url} does not answer in time")
+        self._connection.timeout = left
         try:
+            if self._connection.sock is not None:
+                self._connection.sock.settimeout(left)
             self._connection.request(method, quote(self._base + path), body, headers)
             response = self._connection.getresponse()
             content = response.read()

@@ -36,8 +36,8 @@ _IDLE_S = 2.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
 _LONGEST_DISK_PAUSE = 1.0
 """A full disk is nobody else's load: when there is space again, work goes on at once."""
-_READER_S, _DRAIN_S = 2.0, 7.0
-"""Seconds that the reader may take to end, and after that the delivery of what is left."""
+_READER_S, _DRAIN_S, _RELEASE_S = 2.0, 7.0, 1.0
+"""Seconds after the stop in which the reader may end and what is left is delivered, and then the lease is released."""
 _FATAL_CODES = frozenset({"chain_replaced"})
 
 _log = logging.getLogger("marketdata.ingestor")
@@ -157,9 +157,11 @@ class Ingestor:
             return
         self._stopped = True
         deadline = monotonic() + _DRAIN_S
+        self._api.deadline = deadline + _RELEASE_S
         self._reader.stopping.set()
         self._node.interrupt()
-        self._reader.stop(_READER_S)
+        if self._reader.stop(_READER_S):
+            self._node.close()
         if self._deliverer.stop(max(0.1, deadline - monotonic())):
             if not isinstance(self.error, AlreadyRunning):
                 with suppress(MarketError):
