@@ -73,11 +73,17 @@ class Delivery:
         self._answered: list[_Answered] = []
         """What is still to be removed from the outbox."""
         self.delivered = 0
-        self.dead = 0
 
     def step(self) -> bool:
         """Deliver one batch, and coverage when it is time; False when there was no batch to deliver. ApiUnavailable:
         try again later."""
+        try:
+            return self._step()
+        except ApiUnavailable:
+            self._lease.renew()
+            raise
+
+    def _step(self) -> bool:
         self._lease.keep()
         after = self._answered[-1].items[-1].id if self._answered else 0
         items = _within(self._outbox.first(BATCH, after), _BYTES)
@@ -121,7 +127,6 @@ class Delivery:
             items, rejections = self._answered[0]
             dead, again = self._outbox.acknowledged(items, rejections)
             del self._answered[0]
-            self.dead += dead
             if dead or again:
                 _log.info("refused items: %d to the dead letters, %d sent again", dead, again)
             for rejection in rejections[:3] if dead else ():

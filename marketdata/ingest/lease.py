@@ -8,14 +8,17 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event
 from time import monotonic
 
+from marketdata import secretfile
 from marketdata.errors import AlreadyRunning, StateError, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.outbox import Outbox
 
 TTL = 30
 """Seconds after which another ingestor may take over from one that was killed."""
@@ -54,14 +57,31 @@ def _holder(file: int) -> str:
     return "?"
 
 
-class Lease:
-    """The lease of the table that the API writes to. It is named after the table, which ``GET /ready`` tells."""
+def holder_of(outbox: Outbox) -> str:
+    """Who holds the lease for an outbox. It is kept in a file beside it, and stays the same when the host has another
+    name, or the outbox is begun anew: after a kill the next one would have to wait for the lease."""
+    path = outbox.path.with_suffix(".holder")
+    try:
+        if not path.exists():
+            with secretfile.replaced(path, f"{socket.gethostname()} {outbox.identity}\n"):
+                pass
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise StateError(f"{path} cannot be read: {error}") from error
 
-    def __init__(self, api: ApiClient, holder: str, ticks_table: str | None) -> None:
+
+class Lease:
+    """The lease of the table that the API writes to. It is named after the table, which ``GET /ready`` tells.
+
+    The table has to be that of the outbox, and ``ticks_table`` if it is set: UsageError otherwise.
+    """
+
+    def __init__(self, api: ApiClient, outbox: Outbox, ticks_table: str | None) -> None:
         self._api = api
-        self._holder = holder
+        self._outbox = outbox
+        self._holder = holder_of(outbox)
         self._expected = ticks_table
-        self._name: str | None = None
+        self._table: str | None = None
         self._renew_at = 0.0
 
     def keep(self) -> None:
@@ -69,22 +89,28 @@ class Lease:
         the API cannot say."""
         if monotonic() < self._renew_at:
             return
-        if self._name is None:
-            self._name = f"ingestor-{served_table(self._api, self._expected)}"
+        table = served_table(self._api, self._expected)
+        self._outbox.bind(table)
         body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
-        answer = self._api.request("PUT", f"/v1/lease/{self._name}", body)
+        answer = self._api.request("PUT", f"/v1/lease/ingestor-{table}", body)
         # Without a holder it was released between the API's two looks, and can be had with the next try.
         if answer.status == 409 and "holder" in (answer.body or {}):
             raise AlreadyRunning(answer.detail)
         if answer.status != 200:
             raise ApiUnavailable(f"{self._api.url} grants no lease: {answer.detail}")
+        self._table = table
         self._renew_at = monotonic() + _RENEWAL
+
+    def renew(self) -> None:
+        """With the next ``keep``: the API may be another one when it answers again."""
+        self._renew_at = 0.0
 
     def release(self) -> None:
         """Give the lease back, if it was ever taken."""
-        if self._name is not None and self._renew_at:
-            self._renew_at = 0.0
-            self._api.request("DELETE", f"/v1/lease/{self._name}", json.dumps({"holder": self._holder}).encode())
+        if self._table is not None:
+            body = json.dumps({"holder": self._holder}).encode()
+            self._api.request("DELETE", f"/v1/lease/ingestor-{self._table}", body)
+            self._table, self._renew_at = None, 0.0
 
 
 def served_table(api: ApiClient, expected: str | None) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import os
 import signal
-import socket
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
@@ -112,7 +111,7 @@ class Ingestor:
         self._outbox = outbox
         self._api = api
         self._delivery_outbox = Outbox(outbox.path)
-        self._lease = Lease(api, f"{socket.gethostname()} {outbox.identity}", ticks_table)
+        self._lease = Lease(api, self._delivery_outbox, ticks_table)
         self.delivery = Delivery(self._delivery_outbox, api, self._lease)
         self.error: MarketError | None = None
         self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)

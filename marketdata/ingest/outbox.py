@@ -11,11 +11,11 @@ import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from marketdata.errors import StateError
+from marketdata.errors import StateError, UsageError
 
 Item = dict[str, Any]
 Transaction = sqlite3.Connection
@@ -59,6 +59,10 @@ _MIGRATIONS = (
     CREATE TABLE backfilled (ticks_table TEXT NOT NULL, symbol TEXT NOT NULL, address TEXT NOT NULL,
                              first INTEGER NOT NULL, last INTEGER NOT NULL,
                              PRIMARY KEY (ticks_table, symbol, address, first)) WITHOUT ROWID;
+    """,
+    """
+    -- The table of ticks that the items go into. NULL until the API first said which one it is.
+    ALTER TABLE identity ADD COLUMN ticks_table TEXT;
     """,
 )
 
@@ -134,6 +138,19 @@ class Outbox:
         with self._translated():
             return self._connection.execute(statement, values).fetchall()
 
+    def bind(self, ticks_table: str) -> None:
+        """What this outbox holds belongs to one table, the first that this is called with; UsageError for another."""
+        known = self.rows("SELECT ticks_table FROM identity")[0][0]
+        if known is None:
+            # On a full disk with the next call: what is on it can be delivered nevertheless.
+            with suppress(StateError), self.transaction() as connection:
+                connection.execute("UPDATE identity SET ticks_table = ?", (ticks_table,))
+        elif known != ticks_table:
+            raise UsageError(
+                f"{self.path} belongs to the table {known}, but the API writes to {ticks_table}: set API_UPSTREAM "
+                f"to the API of {known}, or TICKS_TABLE to {ticks_table}, which has an outbox of its own"
+            )
+
     # -- items -------------------------------------------------------------------------------------------------------
 
     def count(self) -> int:
@@ -207,7 +224,7 @@ class Outbox:
                     connection.execute(statement)
                 connection.execute(f"PRAGMA user_version = {number}")
             if not done:
-                connection.execute("INSERT INTO identity VALUES (?)", (str(uuid.uuid4()),))
+                connection.execute("INSERT INTO identity (id) VALUES (?)", (str(uuid.uuid4()),))
 
     @contextmanager
     def _translated(self) -> Iterator[None]:

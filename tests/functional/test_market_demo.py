@@ -55,7 +55,7 @@ class Ingestor:
         self.head = 0
         self.outbox = Outbox(api.state_dir / "demo-test.sqlite")
         self.client = ApiClient(f"http://127.0.0.1:{api.port}", lambda: api.token("alg"))
-        self.lease = Lease(self.client, "test", None)
+        self.lease = Lease(self.client, self.outbox, None)
         self.delivery = Delivery(self.outbox, self.client, self.lease)
         node = DemoNode(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
         self.follower = Follower(node, state.FILE, Place(self.outbox))

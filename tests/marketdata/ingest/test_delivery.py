@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -14,7 +16,7 @@ import pytest
 from marketdata.errors import AlreadyRunning, StateError, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.delivery import Delivery
-from marketdata.ingest.lease import Lease, locked
+from marketdata.ingest.lease import Lease, holder_of, locked
 from marketdata.ingest.outbox import Outbox, put, put_coverage
 from tests.marketdata.source.provider import Provider, Raw
 
@@ -30,10 +32,11 @@ class Api(Provider):
         self.ingest: Callable[[list[Any]], Any] = stored
         self.lease: Any = LEASE
         self.cover: Any = {}
+        self.ready: Any = READY
 
     def respond(self, method: str, path: str, body: bytes) -> Any:
         if path == "/ready":
-            return READY
+            return self.ready
         if path.startswith("/v1/lease/"):
             return self.lease
         if path == "/v1/coverage":
@@ -77,7 +80,7 @@ Sending = Callable[..., Delivery]
 def sending(api: Api, outbox: Outbox) -> Iterator[Sending]:
     """``sending(table)`` delivers the outbox to the API; the table is the one that it expects."""
     client = ApiClient(api.url, lambda: "md_token")
-    yield lambda table=None: Delivery(outbox, client, Lease(client, "me", table))
+    yield lambda table=None: Delivery(outbox, client, Lease(client, outbox, table))
     client.close()
 
 
@@ -212,6 +215,49 @@ def test_another_one_holds_the_lease(api: Api, outbox: Outbox, sending: Sending)
 def test_the_api_of_another_table_is_refused(sending: Sending) -> None:
     with pytest.raises(UsageError, match=r"TICKS_TABLE is md_ticks_v2, but the API at .* writes to md_ticks_v1"):
         sending("md_ticks_v2").step()
+
+
+def test_the_api_of_another_table_than_before_gets_nothing(api: Api, outbox: Outbox, sending: Sending) -> None:
+    delivery = sending()
+    assert delivery.step()
+    with outbox.transaction() as transaction:
+        put(transaction, [{"symbol": "T:1", "id": "11"}])
+    api.ingest = lambda _: Raw(b"", 503)  # another one answers after it
+    with pytest.raises(ApiUnavailable):
+        delivery.step()
+    api.ingest, api.ready = stored, READY | {"ticks_table": "md_ticks_v2"}
+    sent = len(api.asked)
+    for each in (delivery, sending()):  # also after a restart
+        with pytest.raises(
+            UsageError, match=r"o\.sqlite belongs to the table md_ticks_v1, but the API writes to md_ti"
+        ):
+            each.step()
+    assert (len(api.asked), outbox.count()) == (sent, 1)
+
+
+def test_the_holder_of_the_lease_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = []
+    for host in ("one", "other"):
+        monkeypatch.setattr("socket.gethostname", lambda host=host: host)
+        with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
+            held.append(holder_of(outbox))
+        for path in tmp_path.glob("*.sqlite*"):
+            path.unlink()
+    assert held[0] == held[1]
+    assert held[0].startswith("one ")
+
+
+def test_no_request_outlasts_the_deadline(api: Api) -> None:
+    release = threading.Event()
+    api.ingest = lambda items: release.wait(10) and stored(items)
+    with closing(ApiClient(api.url, lambda: "md_token")) as client:
+        assert client.request("GET", "/ready").status == 200  # the connection is kept
+        client.deadline = time.monotonic() + 0.1
+        with pytest.raises(ApiUnavailable, match="timed out"):
+            client.request("POST", "/v1/ingest/tick", b"{}")
+        with pytest.raises(ApiUnavailable, match="in time"):
+            client.request("GET", "/ready")
+    release.set()
 
 
 def test_an_api_that_is_down(api: Api, sending: Sending) -> None:
