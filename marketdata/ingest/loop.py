@@ -133,9 +133,10 @@ class Ingestor:
         """What the metrics show; for any thread."""
         counts = self.follower.counts if self.follower is not None else Counts()
         head = self.follower.head if self.follower is not None else None
-        with closing(Outbox(self._outbox.path)) as outbox:
+        with closing(Outbox(self._outbox.path, only_reads=True)) as outbox:
             waiting, dead = outbox.count(), outbox.count_dead_letters()
-            next_block = min(Place(outbox).next_blocks().values(), default=0)
+            places = Place(outbox).next_blocks()
+        next_block = min([places[pool.symbol] for pool in self._file.pools if pool.symbol in places], default=0)
         return [
             Figure("head_block", "The newest block of the chain.", head.number if head is not None else 0),
             Figure("next_block", "The next block to read.", next_block),
@@ -185,7 +186,9 @@ class Ingestor:
             self.follower = Follower(self._node, self._file, Place(self._outbox))
         if self._outbox.count() > OUTBOX_MOST:
             return self._file.poll_s
-        if not self._is_behind:
+        # A step that fails may have been based on a chain that is no longer there: then look at its head again.
+        was_behind, self._is_behind = self._is_behind, False
+        if not was_behind:
             self.follower.look()
         self._is_behind = self.follower.step()
         self._deliverer.wake()

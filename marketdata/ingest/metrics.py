@@ -38,8 +38,13 @@ class MetricsServer:
     def __init__(self, port: int, figures: Callable[[], list[Figure]]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                body = rendered(figures()).encode() if self.path == "/metrics" else b""
-                self.send_response(200 if body else 404)
+                status, body = 404, b""
+                if self.path == "/metrics":
+                    try:
+                        status, body = 200, rendered(figures()).encode()
+                    except StateError as error:
+                        status, body = 503, error.detail.encode()
+                self.send_response(status)
                 self.send_header("Content-Type", _MEDIA_TYPE)
                 self.send_header("Content-Length", str(len(body)))
                 self.end_headers()

@@ -105,18 +105,22 @@ class Rejection(NamedTuple):
 
 class Outbox:
     """A connection to the file, which is created when it does not exist. StateError when the file cannot be used, also
-    for a full disk; nothing is changed then."""
+    for a full disk; nothing is changed then. With ``only_reads`` it must exist, and no method that writes is called."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, only_reads: bool = False) -> None:
         self.path = path
         with self._translated():
             # sqlite3 opens its own transactions, unless told not to.
-            self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                f"{path.absolute().as_uri()}?mode={'ro' if only_reads else 'rwc'}",
+                uri=True, isolation_level=None, check_same_thread=False,
+            )  # fmt: skip
             self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute("PRAGMA synchronous = FULL")
-            self._migrate()
-        self.identity: str = self._connection.execute("SELECT id FROM identity").fetchone()[0]
+            if not only_reads:
+                self._connection.execute("PRAGMA journal_mode = WAL")
+                self._connection.execute("PRAGMA synchronous = FULL")
+                self._migrate()
+            self.identity: str = self._connection.execute("SELECT id FROM identity").fetchone()[0]
 
     def close(self) -> None:
         self._connection.close()

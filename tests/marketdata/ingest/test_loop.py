@@ -1,0 +1,83 @@
+"""The reading thread's step, and the figures that the metrics show."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from marketdata.errors import ProviderError
+from marketdata.ingest.api_client import ApiClient
+from marketdata.ingest.chain import Follower
+from marketdata.ingest.loop import Ingestor
+from marketdata.ingest.metrics import MetricsServer
+from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.place import Place
+from marketdata.source.rpc_file import Pool, RpcFile
+
+POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 100) for n in (1, 2))
+FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
+
+
+class NoChain:
+    requests = 0
+
+
+@pytest.fixture
+def ingestor(tmp_path: Path) -> Iterator[Ingestor]:
+    with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
+        api = ApiClient("http://127.0.0.1:9", lambda: "md_token")
+        yield Ingestor(FILE, lambda _: cast("Any", NoChain()), outbox, api, None)
+
+
+class FailingFollower:
+    """Whose second step fails."""
+
+    def __init__(self) -> None:
+        self.did: list[str] = []
+
+    def look(self) -> None:
+        self.did.append("look")
+
+    def step(self) -> bool:
+        self.did.append("step")
+        if self.did.count("step") == 2:
+            raise ProviderError("has no block 7: its newest one is 5")
+        return True
+
+
+def test_after_a_step_that_failed_the_head_is_looked_at_again(ingestor: Ingestor) -> None:
+    follower = FailingFollower()
+    ingestor.follower = cast("Follower", follower)
+    ingestor._read()
+    with pytest.raises(ProviderError):
+        ingestor._read()
+    ingestor._read()
+    assert follower.did == ["look", "step", "step", "look", "step"]
+
+
+def test_the_next_block_is_that_of_the_pools_of_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
+    with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
+        gone = Pool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
+        Place(outbox).enter([gone, *POOLS])
+    assert {each.name: each.value for each in ingestor.figures()}["next_block"] == 100
+
+
+def test_metrics_without_an_outbox(ingestor: Ingestor, tmp_path: Path) -> None:
+    server = MetricsServer(0, ingestor.figures)
+    try:
+        with urllib.request.urlopen(server.address, timeout=10) as answer:
+            assert answer.status == 200
+        (tmp_path / "o.sqlite").rename(tmp_path / "elsewhere")
+        with pytest.raises(urllib.error.HTTPError) as caught:
+            urllib.request.urlopen(server.address, timeout=10)
+        assert caught.value.code == 503
+        assert b"cannot be used" in caught.value.read()
+        assert not (tmp_path / "o.sqlite").exists()
+    finally:
+        server.stop()
