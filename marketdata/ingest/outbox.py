@@ -181,7 +181,7 @@ class Outbox:
                     again += 1
                 elif fate == "dead":
                     dead += 1
-                    bury(connection, item.body, code, detail)
+                    add_dead_letter(connection, item.body, code, detail)
             connection.execute("DELETE FROM items WHERE id BETWEEN ? AND ?", (items[0].id, items[-1].id))
         return dead, again
 
@@ -252,7 +252,7 @@ def put_coverage(connection: Transaction, symbol: str, since: int, until: int, s
     )
 
 
-def bury(connection: Transaction, body: str, code: str, detail: str) -> None:
+def add_dead_letter(connection: Transaction, body: str, code: str, detail: str) -> None:
     """Add a dead letter, within a transaction."""
     connection.execute(
         "INSERT INTO dead_letters (body, code, detail, at) VALUES (?, ?, ?, ?)", (body, code, detail, time.time())

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from marketdata.ingest.backfill.plan import Blocks, Span
-from marketdata.ingest.outbox import Outbox, bury
+from marketdata.ingest.outbox import Outbox, add_dead_letter
 from marketdata.source.rpc_file import Pool
 
 
@@ -39,7 +39,7 @@ class Backfilled:
         """Ranges are done; what the API refused of them becomes dead letters."""
         with self._outbox.transaction() as transaction:
             for refusal in refusals:
-                bury(transaction, *refusal)
+                add_dead_letter(transaction, *refusal)
             for span in done:
                 for symbol in span.symbols:
                     key = (self._table, symbol, self._addresses[symbol])

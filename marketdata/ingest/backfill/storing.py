@@ -22,7 +22,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
 _T = TypeVar("_T")
 
 
-class Patience:
+class RetryLimit:
     """How long all threads together try again without any progress. ``stopping`` ends every wait with Stopped."""
 
     def __init__(self, seconds: float) -> None:
@@ -53,9 +53,9 @@ class Stored(NamedTuple):
 class Storing:
     """Used by one thread; closing it is closing ``api``."""
 
-    def __init__(self, api: ApiClient, patience: Patience) -> None:
+    def __init__(self, api: ApiClient, limit: RetryLimit) -> None:
         self._api = api
-        self._patience = patience
+        self._limit = limit
 
     def served_table(self, expected: str | None) -> str:
         """The table that the API writes to; UsageError when another one is expected."""
@@ -109,7 +109,7 @@ class Storing:
             try:
                 return call()
             except ApiUnavailable as error:
-                self._patience.wait(error, max(pause, error.retry_after))
+                self._limit.wait(error, max(pause, error.retry_after))
                 pause = min(_LONGEST_PAUSE, pause * 2)
 
 

@@ -19,7 +19,7 @@ from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Plan, Span
 from marketdata.ingest.backfill.state import Backfilled
-from marketdata.ingest.backfill.storing import Patience, Storing
+from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
@@ -28,7 +28,7 @@ from marketdata.source.node import Node
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
 
-PATIENCE_S = 60.0
+RETRY_S = 60.0
 """Seconds without progress after which the backfill gives up. The next run goes on where it was."""
 _AHEAD = 4 * THREADS
 """Spans that are handed out at a time."""
@@ -59,16 +59,16 @@ class Backfill:
 
     def __init__(
         self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str | None,
-        first: int | None = None, last: int | None = None, *, patience: float = PATIENCE_S,
+        first: int | None = None, last: int | None = None, *, retry_s: float = RETRY_S,
     ) -> None:  # fmt: skip
         self._file = file
         self._path = path
         self._api = connect()
         self._expected_table = ticks_table
         self._first, self._last = first, last
-        self._patience = Patience(patience)
-        self._storing = Storing(self._api, self._patience)
-        self._workers = Workers(file, connect, self._patience)
+        self._limit = RetryLimit(retry_s)
+        self._storing = Storing(self._api, self._limit)
+        self._workers = Workers(file, connect, self._limit)
         self._node = Node(self._workers.rpc, file.chain_id)
         self._range = AdaptiveRange()
         self._most = 1
@@ -168,7 +168,7 @@ class Backfill:
 
     def _take(self) -> None:
         outcome = self._workers.take(_TAKE_S)
-        if self._patience.stopping.is_set():
+        if self._limit.stopping.is_set():
             raise Stopped("the process ends")
         if outcome is None:
             return
@@ -187,7 +187,7 @@ class Backfill:
         # Of several spans of one size that are refused, the first one makes the next ones smaller.
         if refused and (span.blocks > min(self._range.size, self._most) or self._smaller(span, error)):
             return
-        self._patience.wait(error)
+        self._limit.wait(error)
 
     def _smaller(self, span: Span, error: MarketError) -> bool:
         return self._range.refused(span.blocks, error.suggested if isinstance(error, RangeRefused) else None)
@@ -203,7 +203,7 @@ class Backfill:
         self.counts.known += outcome.known
         self.counts.dead += len(outcome.refusals)
         self.counts.skipped += outcome.skipped
-        self._patience.progress()
+        self._limit.progress()
 
     def _enter(self, state: Backfilled) -> None:
         """What is stored is covered, and done."""

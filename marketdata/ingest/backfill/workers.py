@@ -15,7 +15,7 @@ from marketdata.errors import MarketError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.state import Refusal
-from marketdata.ingest.backfill.storing import Patience, Storing
+from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
 from marketdata.source.node import Node
@@ -47,11 +47,11 @@ class Outcome:
 class Workers:
     """``submit`` spans after ``start``, and ``take`` as many outcomes. ``stop`` may be called repeatedly."""
 
-    def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], patience: Patience) -> None:
+    def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
         """``connect`` makes a client of the API."""
         self._chain_id = file.chain_id
-        self._patience = patience
-        self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=patience.stopping)
+        self._limit = limit
+        self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=limit.stopping)
         """For the thread that submits, which closes it."""
         self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
@@ -68,7 +68,7 @@ class Workers:
             thread.start()
 
     def stop(self, timeout: float) -> None:
-        self._patience.stopping.set()
+        self._limit.stopping.set()
         for rpc in (self.rpc, *self._rpcs):
             rpc.interrupt()
         for _ in self._threads:
@@ -90,8 +90,8 @@ class Workers:
 
     def _run(self, rpc: Rpc, api: ApiClient) -> None:
         with closing(rpc), closing(api):
-            node, storing = Node(rpc, self._chain_id), Storing(api, self._patience)
-            while (span := self._spans.get()) is not None and not self._patience.stopping.is_set():
+            node, storing = Node(rpc, self._chain_id), Storing(api, self._limit)
+            while (span := self._spans.get()) is not None and not self._limit.stopping.is_set():
                 try:
                     self._outcomes.put(self._work(node, storing, span))
                 except MarketError as error:

@@ -23,14 +23,14 @@ _COARSE = tuple((scale, _FINEST << scale // 2) for scale in range(12, 19, 2))
 BOUND = 2 * sum(size for _, size in _FINE) + sum(size for _, size in _COARSE)
 """No deviation is larger."""
 
-_MOOD_SCALES = (12, 14)
-"""How busy the market is changes within hours."""
+_SLOW_SCALES = (12, 14)
+"""How busy the market is changes within hours, too, by chance."""
 _HOURLY = (35, 30, 28, 27, 28, 32, 40, 52, 66, 78, 84, 82, 76, 80, 92, 100, 98, 90, 78, 66, 58, 52, 46, 40)
 """How busy each hour of a day (UTC) is, in percent of the busiest one."""
-_MOOD_STEPS = 5
-"""It is the same for 2^5 steps, since it changes slowly."""
-_MOOD = 100
-"""Added to the numbers of its random functions, to tell them from those of the price."""
+_ACTIVITY_STEPS = 5
+"""The activity is the same for 2^5 steps, since it changes slowly."""
+_SLOW = 100
+"""Added to the numbers of these random functions, to tell them from those of the price."""
 
 
 class Market:
@@ -45,8 +45,8 @@ class Market:
         self._activity = lru_cache(maxsize=64)(self._made_activity)
 
     def activity(self, step: int) -> int:
-        """How busy the market is, in percent: 10 to 200, by the time of the day and by mood."""
-        return self._activity(step >> _MOOD_STEPS << _MOOD_STEPS)
+        """How busy the market is, in percent: 10 to 200, by the time of the day and a slow random change."""
+        return self._activity(step >> _ACTIVITY_STEPS << _ACTIVITY_STEPS)
 
     def deviation(self, step: int) -> int:
         """How far the price is from its mean, in parts of :data:`ONE`; at most :data:`BOUND`."""
@@ -57,8 +57,8 @@ class Market:
     def _made_activity(self, step: int) -> int:
         hour, second = divmod((self._start + step * self._step_s) % 86_400, 3600)
         daily = (_HOURLY[hour] * (3600 - second) + _HOURLY[(hour + 1) % 24] * second) // 3600
-        mood = sum([self._noise(_MOOD + scale, scale, step, 40) for scale in _MOOD_SCALES])
-        return min(200, max(10, daily + 20 + mood))
+        slow = sum([self._noise(_SLOW + scale, scale, step, 40) for scale in _SLOW_SCALES])
+        return min(200, max(10, daily + 20 + slow))
 
     def _noise(self, number: int, scale: int, step: int, size: int) -> int:
         """The random function with this number: between -size and size, linear between every 2^scale steps."""

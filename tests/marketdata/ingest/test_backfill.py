@@ -87,13 +87,13 @@ def chain() -> Iterator[SyntheticChain]:
         yield found
 
 
-def backfill(folder: Path, chain: SyntheticChain, api: Api, patience: float = 10) -> Backfill:
+def backfill(folder: Path, chain: SyntheticChain, api: Api, retry_s: float = 10) -> Backfill:
     """A finished one."""
     (folder / "rpc.json").write_text(json.dumps(chain.rpc_file()))
     (folder / "rpc.json").chmod(0o600)
     file = rpc_file.load(folder / "rpc.json", warn=print)
     Outbox(folder / "o.sqlite").close()
-    work = Backfill(file, folder / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), None, patience=patience)
+    work = Backfill(file, folder / "o.sqlite", lambda: ApiClient(api.url, lambda: "token"), None, retry_s=retry_s)
     work.start()
     until(lambda: work.finished)
     work.stop()
@@ -113,7 +113,7 @@ def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: Synthetic
 
 def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
     api.failure = Raw(b'{"detail": "not now"}', 503)
-    work = backfill(tmp_path, chain, api, patience=0.3)
+    work = backfill(tmp_path, chain, api, retry_s=0.3)
     assert work.error is not None
     assert "HTTP status 503: not now" in work.error.detail
     assert work.next_block == 0
@@ -149,7 +149,7 @@ def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain,
         return respond(request, headers)
 
     chain.answer = answer
-    work = backfill(tmp_path, chain, api, patience=0.3)
+    work = backfill(tmp_path, chain, api, retry_s=0.3)
     assert work.error is not None
     assert "no such luck" in work.error.detail
     assert work.next_block is not None
