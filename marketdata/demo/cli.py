@@ -24,7 +24,9 @@ Connect = Callable[[Settings], AbstractContextManager["Connection"]]
 
 def add_commands(parser: argparse.ArgumentParser, connect: Connect) -> None:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
-    running = commands.add_parser("run", help="store the history, then each new block; bin/start does this")
+    running = commands.add_parser(
+        "run", help="only for bin/start, which runs it: store the history, then each new block"
+    )
     ingestor.add_quiet(running)
     running.set_defaults(run=run)
     anew = commands.add_parser("reset", help="remove the demo's symbols; the next start makes another chain")
@@ -48,9 +50,11 @@ def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -
     from marketdata.store import registry, symbols
 
     names = " and ".join(state.SYMBOLS)
+    # In this order: killed in between, it leaves the same chain, which the next start stores anew from its first block.
     with state.alone(settings), connect(settings) as connection:
+        state.remove_outboxes(settings)
         for each in registry.registered(connection, settings.prefix):
             removed = symbols.erase(connection, each.version, state.SYMBOLS)
             print(f"version {each.n}: removed {removed} ticks of {names}, with all that belongs to them", flush=True)
-        state.forget(settings)
+        state.remove_chain(settings)
     print("the next bin/start makes another demo chain", flush=True)

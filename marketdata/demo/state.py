@@ -9,13 +9,15 @@ import json
 import secrets
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.errors import StateError
 from marketdata.ingest.lease import locked
+from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.place import Place
 from marketdata.settings import Settings
 from marketdata.source.demo.blocks import BLOCK_S, CHAIN, HISTORY, POOLS, Blocks
 from marketdata.source.demo.node import DemoNode
@@ -29,6 +31,7 @@ FILE = RpcFile(
 
 SYMBOLS = [pool.symbol for pool in FILE.pools]
 
+CHAIN_FILE = "chain.json"
 _SEED_BYTES = 32
 
 
@@ -46,16 +49,34 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def connected(settings: Settings, _stopping: threading.Event) -> DemoNode:
-    return DemoNode(_blocks(_folder(settings) / "chain.json"), time.time)
+    return DemoNode(_blocks(_folder(settings) / CHAIN_FILE), time.time, _highest_read(outbox_path(settings)))
 
 
-def forget(settings: Settings) -> None:
-    """Remove seed, genesis and outboxes. The next start makes another chain."""
+def remove_outboxes(settings: Settings) -> None:
+    """The next start reads the chain from its first block."""
+    # A file of the database before its -shm and -wal: SQLite does not read these into a new one.
+    _remove(sorted(_folder(settings).glob("*.sqlite*")))
+
+
+def remove_chain(settings: Settings) -> None:
+    """Remove seed and genesis. The next start makes another chain, so its outboxes must be gone already."""
+    _remove([_folder(settings) / CHAIN_FILE])
+
+
+def _remove(paths: Iterable[Path]) -> None:
     try:
-        for path in [_folder(settings) / "chain.json", *_folder(settings).glob("*.sqlite*")]:
+        for path in paths:
             path.unlink(missing_ok=True)
     except OSError as error:
         raise StateError(f"{error.filename} cannot be removed: {error.strerror}") from error
+
+
+def _highest_read(outbox: Path) -> int:
+    """The newest block that an earlier run read."""
+    if not outbox.exists():
+        return 0
+    with closing(Outbox(outbox)) as found:
+        return max(Place(found).next_blocks().values(), default=1) - 1
 
 
 def _folder(settings: Settings) -> Path:

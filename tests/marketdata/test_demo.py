@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import threading
+import time
 from collections.abc import Callable
+from contextlib import closing, nullcontext
+from types import SimpleNamespace
 
 import pytest
 
 from marketdata import cli
+from marketdata.demo import cli as demo
 from marketdata.demo import state
 from marketdata.errors import AlreadyRunning, StateError
+from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.place import Place
 from marketdata.settings import Settings, load
+from marketdata.source.demo.node import DemoNode
 from marketdata.source.evm import Header
+from marketdata.store import registry, symbols
 
 
 @pytest.fixture
@@ -25,12 +34,17 @@ def first_block(settings: Settings) -> Header:
         return state.connected(settings, threading.Event()).headers([0])[0]
 
 
-def test_a_restart_goes_on_with_the_chain_and_forget_ends_it(settings: Settings) -> None:
+def connected_at(settings: Settings, monkeypatch: pytest.MonkeyPatch, now: float) -> DemoNode:
+    monkeypatch.setattr(time, "time", lambda: now)
+    return state.connected(settings, threading.Event())
+
+
+def test_a_restart_goes_on_with_the_chain_and_its_removal_ends_it(settings: Settings) -> None:
     first = first_block(settings)
     assert first_block(settings) == first
-    state.outbox_path(settings).touch()
-    state.forget(settings)
-    assert not state.outbox_path(settings).exists()
+    state.remove_outboxes(settings)
+    assert first_block(settings) == first
+    state.remove_chain(settings)
     assert first_block(settings).hash != first.hash
 
 
@@ -40,6 +54,45 @@ def test_a_damaged_file_is_named_with_what_to_do(settings: Settings, content: st
     (settings.state_dir / "demo" / "chain.json").write_text(content)
     with pytest.raises(StateError, match=r"chain\.json cannot be read .*bin/marketdata-demo reset"):
         first_block(settings)
+
+
+@pytest.mark.parametrize("step", ["erase", "remove_chain"])
+def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
+) -> None:
+    first = first_block(settings)
+    with closing(Outbox(state.outbox_path(settings))) as outbox:
+        Place(outbox).enter(state.FILE.pools)
+
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(registry, "registered", lambda *_: [SimpleNamespace(version=None, n=1)])
+    monkeypatch.setattr(symbols, "erase", lambda *_: 0)
+    monkeypatch.setattr(symbols if step == "erase" else state, step, interrupted)
+    parser = argparse.ArgumentParser()
+    demo.add_commands(parser, lambda _: nullcontext())  # type: ignore[arg-type, return-value]
+    options = parser.parse_args(["reset"])
+    with pytest.raises(KeyboardInterrupt):
+        options.run(options, settings)
+    assert first_block(settings) == first
+    assert not state.outbox_path(settings).exists()
+
+
+def test_a_clock_that_was_ahead(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was read then is known after a restart."""
+    first_block(settings)
+    now = time.time()
+    with closing(Outbox(state.outbox_path(settings))) as outbox:
+        place = Place(outbox)
+        place.enter(state.FILE.pools)
+        ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number
+        with place.transaction() as transaction:
+            place.advance(transaction, state.SYMBOLS, ahead + 1)
+    for seconds in (86_400 - 30, 86_400 + 30):
+        assert connected_at(settings, monkeypatch, now + seconds).head(with_finalized=False)
+    with pytest.raises(StateError, match=f"block {ahead} was read before.* bin/marketdata-demo reset"):
+        connected_at(settings, monkeypatch, now).head(with_finalized=False)
 
 
 def test_only_one_runs(settings: Settings) -> None:

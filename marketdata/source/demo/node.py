@@ -4,22 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from marketdata.errors import ProviderError
-from marketdata.source.demo.blocks import DECIMALS, DEEPEST, POOLS, Blocks
+from marketdata.errors import ProviderError, StateError
+from marketdata.source.demo.blocks import BLOCK_S, DECIMALS, DEEPEST, POOLS, Blocks
 from marketdata.source.evm import WORD, Header, Log
 from marketdata.source.pools import KINDS
 from marketdata.source.provider import Wanted
 
+_BACK = 60 // BLOCK_S
+"""So many blocks lower than before the newest one may be: clocks are set back by some seconds."""
+
 
 class DemoNode:
-    """A provider without a network. ``clock`` is in seconds since 1970."""
+    """A provider without a network. ``clock`` is in seconds since 1970, ``highest`` a block that was its newest one."""
 
     name = "the demo source"
     requests = 0
 
-    def __init__(self, blocks: Blocks, clock: Callable[[], float]) -> None:
+    def __init__(self, blocks: Blocks, clock: Callable[[], float], highest: int = 0) -> None:
         self._blocks = blocks
         self._clock = clock
+        self._highest = highest
 
     def interrupt(self) -> None:
         """Nothing is waited for."""
@@ -28,7 +32,14 @@ class DemoNode:
         """There is no connection."""
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
+        """StateError when the clock is far behind the one of an earlier moment."""
         head = self._head()
+        if head < self._highest - _BACK:
+            raise StateError(
+                f"{self.name}: by the clock, block {head} is the newest, but block {self._highest} was read before. "
+                "If the clock was ahead then, bin/marketdata-demo reset begins anew"
+            )
+        self._highest = max(self._highest, head)
         return self._header(head, head), max(0, head - DEEPEST) if with_finalized else 0
 
     def check_chain(self) -> None:
