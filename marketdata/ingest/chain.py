@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
-from marketdata.ingest.outbox import Item, put
+from marketdata.ingest.outbox import put, put_encoded
 from marketdata.ingest.place import Place, ReadBlock, Resumption
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
@@ -22,7 +22,6 @@ from marketdata.source.pools import KINDS
 from marketdata.source.provider import Provider, Wanted
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
-from marketdata.source.trade import NotATrade
 
 FOLLOWED = 128
 """So many of the newest blocks, or as many as there are confirmations, are read one by one: a reorganisation may
@@ -150,10 +149,10 @@ class Follower:
         with self._place.transaction() as transaction:
             self._place.forget(transaction, min(self._finalized, first - _KEPT))
             for header, logs in read:
-                ticks = self._ticks(pools, header, logs)
-                traded = {tick["symbol"] for tick in ticks}
+                ticks = swaps.ticks(pools, logs, {header.number: header}, self._skip)
+                traded = {tick.symbol for tick in ticks}
                 put(transaction, self._place.restores(transaction, header, traded))
-                put(transaction, ticks)
+                put_encoded(transaction, [tick.body for tick in ticks])
                 self._place.keep(transaction, header, traded)
                 made += len(ticks)
             self._place.advance(transaction, symbols, last + 1)
@@ -164,19 +163,9 @@ class Follower:
         if made:
             _log.info("read blocks %d to %d: %d ticks", first, last, made)
 
-    def _ticks(self, pools: Sequence[Pool], header: Header, logs: Iterable[Log]) -> list[Item]:
-        found = []
-        for log in logs:
-            for pool in pools:
-                if pool.address != log.address:
-                    continue
-                try:
-                    found.append(swaps.tick(pool, log, header))
-                except ValueError as error:
-                    kind = "no_price" if isinstance(error, NotATrade) else "not_a_swap"
-                    self.counts.skipped[kind] += 1
-                    _log.info("skipped %s in %s, log %d: %s", pool.symbol, log.transaction, log.position, error)
-        return found
+    def _skip(self, pool: Pool, log: Log, reason: str, error: ValueError) -> None:
+        self.counts.skipped[reason] += 1
+        _log.info("skipped %s in %s, log %d: %s", pool.symbol, log.transaction, log.position, error)
 
     # -- finality and reorganisations --------------------------------------------------------------------------------
 

@@ -177,7 +177,7 @@ class Outbox:
             for item, code, detail in rejections:
                 fate = _fate(connection, item, code)
                 if fate == "again":
-                    connection.executemany("INSERT INTO items (body) VALUES (?)", _restored(item))
+                    put_encoded(connection, after_restore(item.body))
                     again += 1
                 elif fate == "dead":
                     dead += 1
@@ -240,7 +240,12 @@ class Outbox:
 
 def put(connection: Transaction, items: Iterable[Item]) -> None:
     """Add items at the end, within a transaction."""
-    connection.executemany("INSERT INTO items (body) VALUES (?)", [(encoded(item),) for item in items])
+    put_encoded(connection, [encoded(item) for item in items])
+
+
+def put_encoded(connection: Transaction, bodies: Iterable[str]) -> None:
+    """Items that are JSON already."""
+    connection.executemany("INSERT INTO items (body) VALUES (?)", [(body,) for body in bodies])
 
 
 def put_coverage(connection: Transaction, symbol: str, since: int, until: int, state: str) -> None:
@@ -278,7 +283,7 @@ def _fate(connection: Transaction, item: Held, code: str) -> str:
     return "done" if by_us else "dead"
 
 
-def _restored(item: Held) -> list[tuple[str]]:
-    tick = json.loads(item.body)
-    body = {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}
-    return [(encoded({"restore": body}),), (item.body,)]
+def after_restore(body: str) -> tuple[str, str]:
+    """A tick, as JSON, behind the item that restores its block."""
+    tick = json.loads(body)
+    return encoded({"restore": {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}}), body

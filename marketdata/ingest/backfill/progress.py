@@ -12,6 +12,7 @@ from marketdata.ingest.backfill.work import Backfill
 _WINDOW_S = 30.0
 """The rate is that of the last seconds: how many ticks there are in a block changes with the years."""
 _BAR = 20
+_REASONS = {"no_price": "without a price", "not_a_swap": "no swap of its kind of pool"}
 
 
 class Progress:
@@ -46,7 +47,7 @@ class Progress:
         up_to = f" up to block {ends[-1]:,}" if ends else ""
         if not counts.blocks and self._work.next_block is None:
             return f"{self._chain}: nothing left to read{up_to}"
-        skipped = "".join(f", {number:,} swaps skipped ({why})" for why, number in counts.skipped.items())
+        skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
         return (
             f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
             f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}"

@@ -7,14 +7,14 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from time import monotonic
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple, TypeVar
 
 from marketdata.errors import MarketError, ProviderError, Stopped
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.backfill.state import Refusal
 from marketdata.ingest.delivery import BATCH, send
 from marketdata.ingest.lease import served_table
-from marketdata.ingest.outbox import encoded
+from marketdata.ingest.outbox import after_restore, encoded
 from marketdata.source.evm import Header
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
@@ -68,7 +68,7 @@ class Storing:
         again = [body for body, code, _ in refused if code == "retracted"]
         left = [each for each in refused if each.code != "retracted"]
         if again:
-            left += self._send([line for body in again for line in (_restore(body), body)]).refusals
+            left += self._send([line for body in again for line in after_restore(body)]).refusals
         return Stored(new, known, left)
 
     def cover(self, symbol: str, start: int, end: int) -> None:
@@ -115,8 +115,3 @@ class Storing:
 
 def _instant(seconds: int) -> str:
     return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def _restore(body: str) -> str:
-    tick: dict[str, Any] = json.loads(body)
-    return encoded({"restore": {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}})

@@ -6,7 +6,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from time import monotonic
@@ -17,12 +17,11 @@ from marketdata.ingest.backfill.plan import Span
 from marketdata.ingest.backfill.state import Refusal
 from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.source import swaps
-from marketdata.source.evm import Header, Log
+from marketdata.source.evm import Log
 from marketdata.source.node import Node
 from marketdata.source.pools import KINDS
 from marketdata.source.rpc import Rpc
 from marketdata.source.rpc_file import Pool, RpcFile
-from marketdata.source.trade import NotATrade
 
 THREADS = 4
 
@@ -40,7 +39,7 @@ class Outcome:
     known: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Swaps that are no tick, by reason."""
+    """Swaps that are no tick, by :data:`marketdata.source.swaps.Skip`'s reason."""
     error: MarketError | None = None
 
 
@@ -103,28 +102,13 @@ class Workers:
         pools = [self._pools[symbol] for symbol in span.symbols]
         wanted = {pool.address: KINDS[pool.kind].TOPIC for pool in pools}
         logs, headers = node.logs_between(span.first, span.last, wanted)
-        start, end = node.headers([span.first, span.last + 1])
-        outcome = Outcome(span, start.time, end.time)
-        ticks = _decode(pools, logs, headers, outcome.skipped)
+        [end] = node.headers([span.last + 1])
+        outcome = Outcome(span, headers[span.first].time, end.time)
+
+        def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:
+            outcome.skipped[reason] += 1
+
+        ticks = swaps.ticks(pools, logs, headers, skip)
         outcome.ticks = len(ticks)
-        outcome.new, outcome.known, outcome.refusals = storing.ticks(ticks)
+        outcome.new, outcome.known, outcome.refusals = storing.ticks([tick.body for tick in ticks])
         return outcome
-
-
-def _decode(
-    pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skipped: Counter[str]
-) -> list[str]:
-    """The ticks, as JSON."""
-    ticks = []
-    by_address: dict[str, list[Pool]] = {}
-    for pool in pools:
-        by_address.setdefault(pool.address, []).append(pool)
-    for log in logs:
-        for pool in by_address[log.address]:
-            try:
-                ticks.append(swaps.tick_json(pool, log, headers[log.block_number]))
-            except NotATrade:
-                skipped["without a price"] += 1
-            except ValueError:
-                skipped["no swap of its kind of pool"] += 1
-    return ticks

@@ -111,6 +111,17 @@ def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: Synthetic
     assert (covered[0][0], covered[-1][1]) == ("2020-09-13T12:26:40Z", "2020-09-13T13:06:52Z")
 
 
+def test_no_block_of_a_range_is_asked_for_twice(tmp_path: Path, api: Api) -> None:
+    with closing(SyntheticChain(head=202, swaps=1)) as chain:
+        assert backfill(tmp_path, chain, api).error is None
+        calls = [call for _, asked in chain.asked for call in (asked if isinstance(asked, list) else [asked])]
+    ranges = sum(call["method"] == "eth_getLogs" for call in calls)
+    blocks = sum(call["method"] == "eth_getBlockByNumber" for call in calls)
+    # The newest block, those of the ranges and the one after each, and the last one again, which becomes final.
+    assert ranges > 1
+    assert blocks == 1 + 201 + ranges + 1
+
+
 def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
     api.failure = Raw(b'{"detail": "not now"}', 503)
     work = backfill(tmp_path, chain, api, retry_s=0.3)
@@ -158,9 +169,19 @@ def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain,
     assert set(api.ids) == {f"0x{number + 1:064x}:0" for number in range(201)}
 
 
-def test_a_tick_is_written_as_the_ingestor_writes_it() -> None:
+def test_a_tick_of_a_swap() -> None:
     pool = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 6), True, 0)
     data = b"".join(number.to_bytes(32, "big") for number in (5 * 10**17, 0, 0, 1_234_567))
     log = Log(pool.address, (), data, 12, "0x" + "ab" * 32, "0x" + "cd" * 32, 3)
     header = Header(12, log.block_hash, "", 1_700_000_000, 0, True)
-    assert json.loads(swaps.tick_json(pool, log, header)) == swaps.tick(pool, log, header)
+    assert json.loads(swaps.tick_json(pool, log, header)) == {
+        "symbol": "T:A-B",
+        "id": f"{log.block_hash}:3",
+        "ts": 1_700_000_000_000,
+        "seq": (12 << 20) + 3,
+        "price": "0.405000295650215824657552000013",
+        "size": "1.234567",
+        "side": "buy",
+        "block": {"number": 12, "hash": log.block_hash},
+        "tx": log.transaction,
+    }

@@ -42,7 +42,7 @@ class Clock:
 
 
 def ticks(logs: list[Log], headers: dict[int, Header]) -> list[dict[str, Any]]:
-    return [swaps.tick(BY_ADDRESS[log.address], log, headers[log.block_number]) for log in logs]
+    return [json.loads(swaps.tick_json(BY_ADDRESS[log.address], log, headers[log.block_number])) for log in logs]
 
 
 def live(blocks: Blocks, first: int, count: int) -> list[dict[str, Any]]:
