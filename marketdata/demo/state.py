@@ -15,6 +15,7 @@ from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.errors import StateError
+from marketdata.ingest import cli as ingestor
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
@@ -32,11 +33,12 @@ FILE = RpcFile(
 SYMBOLS = [pool.symbol for pool in FILE.pools]
 
 CHAIN_FILE = "chain.json"
+_FOLDER = "demo"
 _SEED_BYTES = 32
 
 
 def outbox_path(settings: Settings) -> Path:
-    return _folder(settings) / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
+    return ingestor.outbox_path(settings, _FOLDER)
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def _highest_read(outbox: Path) -> int:
 
 
 def _folder(settings: Settings) -> Path:
-    return settings.state_dir / "demo"
+    return settings.state_dir / _FOLDER
 
 
 def _blocks(path: Path) -> Blocks:

@@ -19,7 +19,7 @@ from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
 from marketdata.source.node import may_have
 from marketdata.source.pools import KINDS
-from marketdata.source.provider import Provider, Wanted
+from marketdata.source.provider import Provider, Wanted, newest_and_final
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
 
@@ -63,9 +63,7 @@ class Follower:
 
     def look(self) -> None:
         """Ask for the newest block; retract what is no longer part of the chain."""
-        self.head, self._finalized = self._node.head(with_finalized=self._file.confirmations is None)
-        if self._file.confirmations is not None:
-            self._finalized = self.head.number - self._file.confirmations
+        self.head, self._finalized = newest_and_final(self._node, self._file.confirmations)
         if self._differs(self.head):
             self._reorganise(self.head.number)
 

@@ -141,9 +141,9 @@ def api_client(settings: Settings) -> ApiClient:
     return ApiClient(settings.api_upstream, token)
 
 
-def outbox_path(settings: Settings) -> Path:
+def outbox_path(settings: Settings, folder: str = "ingestor") -> Path:
     """Each table of ticks has its own outbox; ``current`` is that of an ingestor that no table was named for."""
-    return settings.state_dir / "ingestor" / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
+    return settings.state_dir / folder / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
 
 
 def _existing_outbox(settings: Settings) -> Path:

@@ -264,6 +264,12 @@ def add_dead_letter(connection: Transaction, body: str, code: str, detail: str) 
     )
 
 
+def finality(symbol: str, block: int, time: int | None) -> Item:
+    """The item which says that a symbol is final up to a block, of this time in seconds since 1970 if it is known."""
+    ts = {} if time is None else {"ts": time * 1000}
+    return {"finalize": {"symbol": symbol, "block": block, **ts}}
+
+
 def encoded(item: Item) -> str:
     return _JSON.encode(item)
 

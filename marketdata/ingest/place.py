@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from marketdata.ingest.outbox import Item, Outbox, Transaction, put, put_coverage
+from marketdata.ingest.outbox import Item, Outbox, Transaction, finality, put, put_coverage
 from marketdata.source.evm import Header
 from marketdata.source.rpc_file import Pool
 
@@ -154,9 +153,7 @@ class Place:
             "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
             (block,),
         ).fetchone()
-        time: dict[str, Any] = {}
-        if row is not None and row[0] is not None:
-            time["ts"] = datetime.fromtimestamp(row[0], UTC).isoformat()
+        time = row[0] if row is not None else None
         for symbol in symbols:
             changed = transaction.execute(
                 "INSERT INTO finalized SELECT ?1, ?2 WHERE ?2 >= 0 "
@@ -164,4 +161,4 @@ class Place:
                 (symbol, block),
             ).rowcount
             if changed:
-                put(transaction, [{"finalize": {"symbol": symbol, "block": block, **time}}])
+                put(transaction, [finality(symbol, block, time)])

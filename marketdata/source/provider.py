@@ -52,3 +52,10 @@ class Provider(Protocol):
 
     def read_contract(self, address: str, function: str) -> bytes:
         """What a function without arguments returns; empty when there is no contract or it has no such function."""
+
+
+def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
+    """The newest block, and the number of the newest final one: so many blocks before it, in a short chain below 0, or,
+    for None, as the provider says."""
+    newest, final = provider.head(with_finalized=confirmations is None)
+    return newest, final if confirmations is None else newest.number - confirmations

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
@@ -14,7 +13,7 @@ from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.backfill.state import Refusal
 from marketdata.ingest.delivery import BATCH, send
 from marketdata.ingest.lease import served_table
-from marketdata.ingest.outbox import after_restore, encoded
+from marketdata.ingest.outbox import after_restore, encoded, finality
 from marketdata.source.evm import Header
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
@@ -41,6 +40,16 @@ class RetryLimit:
         if self.stopping.wait(seconds):
             raise Stopped("the process ends")
 
+    def retry(self, call: Callable[[], _T]) -> _T:
+        """What the call returns, which is tried again, more and more slowly, while the provider or the API fails."""
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                return call()
+            except (ProviderError, ApiUnavailable) as error:
+                self.wait(error, max(pause, getattr(error, "retry_after", 0.0)))
+                pause = min(_LONGEST_PAUSE, pause * 2)
+
 
 class Stored(NamedTuple):
     """What the API did with ticks."""
@@ -59,7 +68,7 @@ class Storing:
 
     def served_table(self, expected: str | None) -> str:
         """The table that the API writes to; UsageError when another one is expected."""
-        return self._persistently(lambda: served_table(self._api, expected))
+        return self._limit.retry(lambda: served_table(self._api, expected))
 
     def ticks(self, items: Sequence[str]) -> Stored:
         """Store ticks, which are JSON."""
@@ -75,17 +84,12 @@ class Storing:
         """The times [start, end) are indexed, in seconds since 1970. On some chains blocks share a time: of those, the
         range may be empty."""
         if start < end:
-            body = {"symbol": symbol, "from": _instant(start), "to": _instant(end), "state": "indexed"}
-            self._persistently(lambda: self._cover(json.dumps(body).encode()))
+            body = {"symbol": symbol, "from": start * 1000, "to": end * 1000, "state": "indexed"}
+            self._limit.retry(lambda: self._cover(json.dumps(body).encode()))
 
     def finalize(self, blocks: Mapping[str, Header]) -> None:
         """Each symbol is final up to its block. The API ignores it where it knows of a later one."""
-        self._send(
-            [
-                encoded({"finalize": {"symbol": symbol, "block": block.number, "ts": _instant(block.time)}})
-                for symbol, block in blocks.items()
-            ]
-        )
+        self._send([encoded(finality(symbol, block.number, block.time)) for symbol, block in blocks.items()])
 
     def _cover(self, body: bytes) -> None:
         answer = self._api.request("PUT", "/v1/coverage", body)
@@ -97,21 +101,8 @@ class Storing:
         refused: list[Refusal] = []
         for at in range(0, len(items), BATCH):
             part = items[at : at + BATCH]
-            sent = self._persistently(lambda part=part: send(self._api, part))  # type: ignore[misc]
+            sent = self._limit.retry(lambda part=part: send(self._api, part))  # type: ignore[misc]
             new += sent.accepted
             known += sent.duplicates
             refused += [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
         return Stored(new, known, refused)
-
-    def _persistently(self, call: Callable[[], _T]) -> _T:
-        pause = _FIRST_PAUSE
-        while True:
-            try:
-                return call()
-            except ApiUnavailable as error:
-                self._limit.wait(error, max(pause, error.retry_after))
-                pause = min(_LONGEST_PAUSE, pause * 2)
-
-
-def _instant(seconds: int) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -23,7 +23,7 @@ from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
-from marketdata.source import check
+from marketdata.source import check, provider
 from marketdata.source.node import Node
 from marketdata.source.ranges import AdaptiveRange
 from marketdata.source.rpc_file import Pool, RpcFile
@@ -123,9 +123,7 @@ class Backfill:
             self.error = MarketError(f"a defect of this program: {error!r}")
 
     def _prepare(self, outbox: Outbox) -> Backfilled:
-        head, final = self._node.head(with_finalized=self._file.confirmations is None)
-        if self._file.confirmations is not None:
-            final = head.number - self._file.confirmations
+        head, final = provider.newest_and_final(self._node, self._file.confirmations)
         # A range ends at the time of the block after it.
         final = min(final, head.number - 1)
         for pool in self._file.pools:
@@ -217,7 +215,10 @@ class Backfill:
 
     def _finalize(self) -> None:
         """Everything up to the end of each symbol is final."""
-        self._storing.finalize({symbol: self._node.headers([end])[0] for symbol, end in self.ends.items() if end >= 0})
+        ends = {symbol: end for symbol, end in self.ends.items() if end >= 0}
+        headers = self._limit.retry(lambda: self._node.headers(sorted(set(ends.values()))))
+        blocks = {header.number: header for header in headers}
+        self._storing.finalize({symbol: blocks[end] for symbol, end in ends.items()})
 
 
 def _times(outcomes: Iterable[Outcome]) -> list[tuple[int, int, tuple[str, ...]]]:

@@ -23,7 +23,7 @@ from marketdata.source.evm import Header, Log
 from marketdata.source.rpc_file import Pool
 from tests.functional.serving import until
 from tests.marketdata.source.provider import Provider, Raw, error
-from tests.marketdata.source.synthetic_chain import SyntheticChain
+from tests.marketdata.source.synthetic_chain import BLOCK_S, START, SyntheticChain
 
 _BLOCK = st.integers(0, 30)
 _RANGES = st.lists(st.tuples(_BLOCK, _BLOCK).map(sorted).map(tuple), max_size=4)
@@ -57,7 +57,7 @@ class Api(Provider):
         super().__init__(lambda *_: None)
         self.failure: Raw | None = None
         self.ids: list[str] = []
-        self.covered: list[tuple[str, str]] = []
+        self.covered: list[tuple[int, int]] = []
         self.finalized: list[int] = []
 
     def respond(self, method: str, path: str, body: bytes) -> Any:
@@ -108,7 +108,7 @@ def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: Synthetic
     assert api.finalized == [200]
     covered = sorted(api.covered)
     assert all(one[1] >= other[0] for one, other in pairwise(covered))
-    assert (covered[0][0], covered[-1][1]) == ("2020-09-13T12:26:40Z", "2020-09-13T13:06:52Z")
+    assert (covered[0][0], covered[-1][1]) == (START * 1000, (START + 201 * BLOCK_S) * 1000)
 
 
 def test_no_block_of_a_range_is_asked_for_twice(tmp_path: Path, api: Api) -> None:
@@ -167,6 +167,24 @@ def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain,
     chain.answer = respond
     assert backfill(tmp_path, chain, api).error is None
     assert set(api.ids) == {f"0x{number + 1:064x}:0" for number in range(201)}
+
+
+def test_the_provider_fails_at_the_end(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    """When it is asked for the last block, which becomes final."""
+    respond, refused = chain.answer, 0
+
+    def answer(request: Any, headers: dict[str, str]) -> Any:
+        nonlocal refused
+        calls = request if isinstance(request, list) else [request]
+        if not refused and [call["params"][:1] for call in calls] == [[hex(200)]]:
+            refused += 1
+            return error(request, "no such luck")
+        return respond(request, headers)
+
+    chain.answer = answer
+    work = backfill(tmp_path, chain, api)
+    assert (work.error, refused) == (None, 1)
+    assert api.finalized == [200]
 
 
 def test_a_tick_of_a_swap() -> None:

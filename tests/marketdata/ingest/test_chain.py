@@ -8,7 +8,6 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -151,7 +150,7 @@ class Api:
                 symbol = body[word]["symbol"]
                 if body[word]["block"] > self.finalized.get(symbol, -1):
                     self.finalized[symbol] = body[word]["block"]
-                    self.final_times[symbol] = int(datetime.fromisoformat(body[word]["ts"]).timestamp())
+                    self.final_times[symbol] = body[word]["ts"] // 1000
             elif word in ("retract", "restore"):
                 key = (body[word]["symbol"], body[word]["block_hash"])
                 (self.retracted.add if word == "retract" else self.retracted.discard)(key)
