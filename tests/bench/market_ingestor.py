@@ -29,7 +29,6 @@ SWAPS = 20
 RESULTS = 10_000
 """Events of an answer at most, as many providers have it."""
 STEPS = 10
-_TAIL = 100_000
 
 
 def lag(blocks: int) -> Iterator[Figure]:
@@ -89,7 +88,9 @@ def memory(events: int) -> Iterator[Figure]:
         try:
             api.start()
             ingestor.configure(**chain.rpc_file())
+            ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
             ingestor.start()
+            until(lambda: "metrics: " in ingestor.said())
             for number in range(1, STEPS + 1):
                 chain.head = number * step
                 until(lambda wanted=number * step: _is_read(ingestor, wanted), 3600)  # type: ignore[misc]
@@ -102,8 +103,8 @@ def memory(events: int) -> Iterator[Figure]:
 
 
 def _is_read(ingestor: IngestorProcess, block: int) -> bool:
-    said = ingestor.log.read_bytes()[-_TAIL:].decode()
-    return f"to {block}: " in said and "; 0 wait; " in said.rpartition(f"to {block}: ")[2]
+    figures = ingestor.figures()
+    return figures["next_block"] > block and figures["outbox_items"] == 0
 
 
 if __name__ == "__main__":

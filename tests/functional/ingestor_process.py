@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Sequence
 from typing import Any
 
@@ -94,6 +96,13 @@ class IngestorProcess:
 
     def said(self) -> str:
         return self.log.read_text()
+
+    def figures(self) -> dict[str, float]:
+        """The metrics of the running process, whose settings name a port for them."""
+        address = re.findall(r"metrics: (http://127\.0\.0\.1:[0-9]+/metrics)\n", self.said())[-1]
+        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
+            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
+        return {name.removeprefix("marketdata_ingestor_"): float(value) for name, value in lines}
 
     def _command(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", *self.program, "ingestor", *arguments]

@@ -208,9 +208,11 @@ def test_killed_and_started_again(past: Past, loops: Callable[..., int]) -> None
                 second = past.backfill.run()
                 assert second.returncode == 4
                 assert f"another backfill, process {past.backfill.pid}, holds" in second.stderr
+                until(past.finished)
             threading.Event().wait(past.random.random() * 0.05)
             past.backfill.kill()
             kept = past.finished()
+            assert kept
             provider.forget()
             past.trade_and_bury(20)
             past.backfill.start()

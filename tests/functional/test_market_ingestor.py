@@ -12,7 +12,6 @@ import signal
 import tempfile
 import threading
 import time
-import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -121,6 +120,7 @@ def test_what_the_chain_says_is_final(market: Market) -> None:
             for pool in market.pools:
                 path = f"/v1/chart?symbol=TEST:{pool.name}&interval=1s&fill=previous&limit=10000"
                 candles = read("GET", f"{path}&startTime={end - 600_000}")[1]["candles"]
+                assert {each["T"] < end for each in candles} == {True, False}
                 assert [each["finalized"] for each in candles] == [each["T"] < end for each in candles]
     finally:
         market.ingestor.stop()
@@ -166,15 +166,8 @@ def test_metrics(market: Market) -> None:
     market.ingestor.settings = {}
     market.trade(3)
     market.assert_complete()
-    address = re.findall(r"metrics: (http://127\.0\.0\.1:[0-9]+/metrics)\n", market.ingestor.said())[-1]
-
-    def figures() -> dict[str, float]:
-        with urllib.request.urlopen(address, timeout=SECONDS) as answer:
-            lines = [line.rsplit(" ", 1) for line in answer.read().decode().splitlines() if line[0] != "#"]
-        return {name.removeprefix("marketdata_ingestor_"): float(value) for name, value in lines}
-
     head = int(market.chain("eth_blockNumber"), 16)
-    found = until(lambda: (shown := figures())["outbox_items"] == 0 and shown)
+    found = until(lambda: (shown := market.ingestor.figures())["outbox_items"] == 0 and shown)
     assert (found["head_block"], found["next_block"], found["dead_letters"]) == (head, head + 1, 0)
     assert found["blocks_total"] >= 3
     assert found["delivered_total"] >= found["ticks_total"] > 0
