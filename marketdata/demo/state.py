@@ -32,7 +32,7 @@ FILE = RpcFile(
 
 SYMBOLS = [pool.symbol for pool in FILE.pools]
 
-CHAIN_FILE = "chain.json"
+_CHAIN_FILE = "chain.json"
 _FOLDER = "demo"
 _SEED_BYTES = 32
 
@@ -51,7 +51,7 @@ def alone(settings: Settings) -> Iterator[None]:
 
 
 def connected(settings: Settings, _stopping: threading.Event) -> DemoNode:
-    return DemoNode(_blocks(_folder(settings) / CHAIN_FILE), time.time, _highest_read(outbox_path(settings)))
+    return DemoNode(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox_path(settings)))
 
 
 def remove_outboxes(settings: Settings) -> None:
@@ -62,7 +62,7 @@ def remove_outboxes(settings: Settings) -> None:
 
 def remove_chain(settings: Settings) -> None:
     """Remove seed and genesis. The next start makes another chain, so its outboxes must be gone already."""
-    _remove([_folder(settings) / CHAIN_FILE])
+    _remove([_folder(settings) / _CHAIN_FILE])
 
 
 def _remove(paths: Iterable[Path]) -> None:
