@@ -20,6 +20,7 @@ from typing import Any
 import pytest
 
 from marketdata.ingest.lease import TTL
+from marketdata.source.rpc import TIMEOUT
 from tests.functional import small_disk
 from tests.functional.anvil import CHAIN_ID, Anvil, EvmPackages
 from tests.functional.chain_market import Market
@@ -209,6 +210,12 @@ class BadProvider(Provider):
         self._chance = random.Random(1)
         self._release = threading.Event()
         self._was_wrong_chain = False
+        self.was_silent = False
+        """Whether one request got no answer until the ingestor gave it up."""
+
+    def close(self) -> None:
+        self._release.set()
+        super().close()
 
     def _failure(self, request: Any) -> Any:
         calls = request if isinstance(request, list) else [request]
@@ -220,6 +227,9 @@ class BadProvider(Provider):
         if not self._was_wrong_chain and any(call["method"] == "eth_chainId" for call in calls):
             self._was_wrong_chain = True
             return result(request, lambda *_: "0x5")
+        if not self.was_silent:
+            self.was_silent = True
+            self._release.wait(TIMEOUT + 5)
         if self._chance.random() > self._part:
             return None
         good = self._forward(request)
@@ -232,7 +242,6 @@ class BadProvider(Provider):
             error(request, "header not found"),
             Raw(b"payload too large", 413),
         )
-        self._release.wait(self._chance.choice((0, 0, 0.3)))
         return self._chance.choice(failures)
 
     def _forward(self, request: Any) -> Any:
@@ -260,6 +269,7 @@ def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[...,
         provider.close()
         market.ingestor.configure(url=market.chain.url)
     assert "is on the chain 5" in market.ingestor.said()
+    assert provider.was_silent
     market.ingestor.start()
 
 
