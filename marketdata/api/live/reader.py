@@ -18,10 +18,10 @@ from marketdata.api.live import readings
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.readings import Reading
 from marketdata.api.served_version import ServedVersion
-from marketdata.errors import MarketError
+from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.interval import SECOND, bucket_end, bucket_open
 from marketdata.store.changes import Change
-from marketdata.store.pool import Connection, Pool
+from marketdata.store.pool import Connection, Pool, translated
 from marketdata.store.version import Version
 
 PACE_SECONDS = 0.05
@@ -156,7 +156,7 @@ class Reader:
                     _call(job, connection, version, failed)
                     jobs = jobs[1:]
                 while due:
-                    self._read_feed(connection, version, due[0])
+                    self._try_feed(connection, version, due[0])
                     due = due[1:]
         except MarketError as error:
             _log.warning("live connections wait for the database: %s", error.detail)
@@ -167,11 +167,27 @@ class Reader:
                 for feed in due:
                     self._mark_again(feed)
 
+    def _try_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
+        """Read a feed. One that cannot be read is tried again later, and the others go on; not so without a database."""
+        try:
+            self._read_feed(connection, version, feed)
+        except DatabaseUnavailable:
+            raise
+        except MarketError as error:
+            _log.warning("the changes of %s cannot be read: %s", feed.key, error.detail)
+        except Exception:
+            _log.exception("internal error while reading the changes of %s", feed.key)
+        else:
+            return
+        with self._changed:
+            self._mark_again(feed)
+
     def _read_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
         with self._changed:
             spans = feed.take()
         try:
-            reading = readings.changed(connection, version, feed, spans)
+            with translated():
+                reading = readings.changed(connection, version, feed, spans)
         except Exception:
             with self._changed:
                 for span in spans:
@@ -210,7 +226,8 @@ class Reader:
 
 def _call(job: Job, connection: Connection, version: Version, failed: Callable[[MarketError], None]) -> None:
     try:
-        job(connection, version)
+        with translated():
+            job(connection, version)
     except MarketError as error:
         failed(error)
     except Exception:
