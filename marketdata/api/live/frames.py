@@ -116,7 +116,8 @@ class Protocol:
         return Violation(code, reason)
 
     def _text(self, part: str, *, is_last: bool) -> Iterator[str]:
-        self._parts.append(part)
+        if part:  # empty ones do not count against the limit, so they must not add up
+            self._parts.append(part)
         self._characters += len(part)
         if self._characters > MESSAGE_CHARACTERS:
             raise self._violation(TOO_BIG, f"a message has at most {MESSAGE_CHARACTERS} characters")

@@ -14,7 +14,7 @@ import pytest
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, TextMessage
 
-from marketdata.api.live.frames import MESSAGE_CHARACTERS, text_frame
+from marketdata.api.live.frames import MESSAGE_CHARACTERS, Protocol, text_frame
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, check_shape, eventually
 from tests.marketdata.api.live_client import LiveClient, handshake
@@ -123,6 +123,13 @@ def test_a_ping_is_answered_and_a_message_may_come_in_parts(
         for each in masked(0x80, text[20:].encode()):
             client.socket.sendall(bytes([each]))
         assert client.receive()["type"] == "subscribed"
+
+
+def test_empty_parts_of_a_message_are_not_kept() -> None:
+    protocol = Protocol()
+    assert list(protocol.received(masked(0x01, b"") + masked(0x00, b"") * 1000 + masked(0x00, b"{"))) == []
+    assert protocol._parts == ["{"]
+    assert list(protocol.received(masked(0x80, b"}"))) == ["{}"]
 
 
 @pytest.mark.parametrize("size", [0, 125, 126, 65535, 65536, 100_000])
