@@ -144,6 +144,7 @@ class Connection(HTTPChannel):
     is_discarding = False
 
     unsent = property(attrgetter("total_outbufs_len"), doc="Bytes of answers that the kernel has not accepted yet.")
+    address = property(lambda self: str(self.addr[0]), doc="The IP address of the client.")
     arriving = property(attrgetter("request"), doc="The parser of a request that has arrived in part, or None.")
     is_held = property(lambda self: getattr(self.request, "is_held", False), doc="Whether ``arriving`` is held.")
     has_request = property(lambda self: bool(self.requests), doc="Whether a complete request is not answered yet.")

@@ -75,7 +75,7 @@ class Frontend:
                 if self._access.login.user_from_memory(authorization) is None:
                     if not may_block:
                         return None
-                    self._access.login.user(authorization, head.get("REMOTE_ADDR", ""))
+                    self._access.login.user(authorization, head["REMOTE_ADDR"])
             return BODY_BYTES
         except Exception as error:
             return problem_of(error, "a request with a body")
@@ -99,7 +99,7 @@ class Frontend:
         """Who sent the request, and how that is known."""
         login = self._access.login
         if login is not None:
-            return login.user(environ.get("HTTP_AUTHORIZATION"), environ.get("REMOTE_ADDR", "")), "basic"
+            return login.user(environ.get("HTTP_AUTHORIZATION"), environ["REMOTE_ADDR"]), "basic"
         user = gate.remote_user(environ, self._access.trusted_proxies)
         return user, "none" if user is None else "proxy"
 

@@ -10,5 +10,5 @@ Admit = Callable[[Mapping[str, str], bool], int | Reply | None]
 """``admit(head, may_block)`` returns the maximum size of the body in bytes, or the reply that refuses the request.
 
 It returns None if the decision needs the database and ``may_block`` is False. ``head`` contains the variables of the
-WSGI environment that come from the head of the request.
+WSGI environment that come from the head of the request, and ``REMOTE_ADDR``.
 """

@@ -111,7 +111,7 @@ class Channel(Connection):
         """The time of the last traffic, in monotonic seconds."""
 
     def new_request(self, options: Any) -> Parser:
-        return Parser(options, self._bodies, self._admit)
+        return Parser(options, self._bodies, self._admit, self.address)
 
     def refusal(self, cause: Cause) -> tuple[str, list[tuple[str, str]], bytes]:
         reply = cause if isinstance(cause, Reply) else problem(self._protocol_error(*cause))

@@ -47,10 +47,12 @@ class BodyBudget:
 class Parser(RequestParser):
     """Calls ``admit`` when the head is complete, unless the body is small and arrived together with the head."""
 
-    def __init__(self, options: Any, bodies: BodyBudget, admit: Admit) -> None:
+    def __init__(self, options: Any, bodies: BodyBudget, admit: Admit, address: str) -> None:
+        """``address`` is the client's."""
         super().__init__(options)
         self._bodies = bodies
         self._admit = admit
+        self._address = address
         self._body_limit = UNCOUNTED_BYTES
         self._reserved = 0
         self._held_bytes = b""
@@ -123,7 +125,8 @@ class Parser(RequestParser):
         path = "/" + self.path.lstrip("/") if self.path.startswith("/") else self.path
         plain = ("CONTENT_TYPE", "CONTENT_LENGTH")
         fields = {name if name in plain else f"HTTP_{name}": value for name, value in self.headers.items()}
-        return {**fields, "REQUEST_METHOD": str(self.command), "PATH_INFO": path}
+        own = {"REQUEST_METHOD": str(self.command), "PATH_INFO": path, "REMOTE_ADDR": self._address}
+        return {**fields, **own}
 
     def _count(self) -> None:
         size = self.body_bytes_received

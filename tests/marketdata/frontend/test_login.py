@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import http.client
 import statistics
 import threading
 import time
+from contextlib import closing
 
 import bcrypt
 import pytest
@@ -221,6 +223,18 @@ def test_the_files_changes_are_seen_at_once(fresh: tuple[Frontend, ScriptedApi])
     (frontend.secrets / "frontend.json").write_text("{")
     answer = frontend.get("/whoami", **bob)
     assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "login_unavailable", "5")
+
+
+def test_each_address_has_its_own_tries_for_requests_with_a_body(fresh: tuple[Frontend, ScriptedApi]) -> None:
+    frontend, _ = fresh
+
+    def tried(name: str, source: str) -> int:
+        with closing(http.client.HTTPConnection("127.0.0.1", frontend.port, 30, source_address=(source, 0))) as client:
+            client.request("POST", "/api/v1/x", b"x" * 100_000, {"Authorization": basic(name, "wrong")})
+            return client.getresponse().status
+
+    assert [tried(f"user{n}", "127.0.0.2") for n in range(IN_HAND + 1)] == [401] * IN_HAND + [429]
+    assert tried("user", "127.0.0.3") == 401
 
 
 def test_tries_over_http_are_slowed(fresh: tuple[Frontend, ScriptedApi]) -> None:
