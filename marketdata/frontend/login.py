@@ -2,6 +2,7 @@
 
 bcrypt is slow on purpose. A verified login is therefore remembered for a minute, by a keyed digest of name and password
 and together with the hash that it was verified against: a user who was removed or got another password is out at once.
+The digest itself is kept after that minute: wrong tries of others for the same user do not slow a login that was right.
 """
 
 from __future__ import annotations
@@ -80,13 +81,17 @@ class Login:
         return blake2b(authorization.encode("latin-1"), key=self._key).digest()
 
     def _known(self, users: Mapping[str, bytes], digest: bytes) -> str | None:
+        name, until = self._once_verified(users, digest)
+        return name if self._clock() < until else None
+
+    def _once_verified(self, users: Mapping[str, bytes], digest: bytes) -> tuple[str | None, float]:
+        """The user whom a login proved before, with the password of this moment, and until when that is enough."""
         with self._lock:
             name, hashed, until = self._remembered.get(digest, ("", b"", 0.0))
-        return name if self._clock() < until and users.get(name) == hashed else None
+        return (name, until) if hashed and users.get(name) == hashed else (None, 0.0)
 
     def _verified(self, authorization: str | None, digest: bytes, address: str) -> str:
         name, password = _credentials(authorization or "")
-        keys = ("address", _network(address)), ("user", self._keyed(name.encode()))
         # A browser sends several requests at once: the first one checks the password for all.
         with self._lock:
             turn = self._checking.setdefault(digest, threading.Lock())
@@ -95,6 +100,9 @@ class Login:
                 users = self._current()
                 if known := self._known(users, digest):
                     return known
+                keys = [("address", _network(address)), ("user", self._keyed(name.encode()))]
+                if self._once_verified(users, digest)[0]:
+                    del keys[1]
                 if wait := self._throttle.take(*keys):
                     raise TooManyTries(wait)
                 with self._slots.running():

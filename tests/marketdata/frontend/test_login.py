@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import http.client
-import statistics
 import threading
-import time
 from contextlib import closing
 
 import bcrypt
@@ -28,17 +26,21 @@ class Clock:
 
 
 class Checks:
-    """Counts what bcrypt is asked for."""
+    """What bcrypt is asked for: the cost of each check."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.count = 0
+        self.costs: list[int] = []
         real = bcrypt.hashpw
 
         def counted(password: bytes, salt: bytes) -> bytes:
-            self.count += 1
+            self.costs.append(int(salt.split(b"$")[2]))
             return real(password, salt)
 
         monkeypatch.setattr(bcrypt, "hashpw", counted)
+
+    @property
+    def count(self) -> int:
+        return len(self.costs)
 
 
 @pytest.fixture
@@ -110,23 +112,23 @@ def test_no_more_of_a_password_than_bcrypt_reads(users: dict[str, bytes], login:
         login.user(basic("long", "é" * 36 + "x"), "a")
 
 
-def test_the_same_time_for_an_unknown_user(clock: Clock) -> None:
-    """Users of different costs, as htpasswd makes them: neither says by its time that it exists."""
-    users = {f"user{n}": bcrypt.hashpw(b"right", bcrypt.gensalt(5)) for n in range(3)}
-    login = Login(lambda: users, clock)
+def test_the_same_work_for_an_unknown_user(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Users of different costs, as htpasswd makes them: the time of a wrong try does not say whether a user exists."""
+    users = {f"user{cost}": bcrypt.hashpw(b"right", bcrypt.gensalt(cost)) for cost in (4, 5, 6)}
+    login, checks = Login(lambda: users, clock), Checks(monkeypatch)
 
-    def seconds(name: str) -> float:
-        took = []
-        for _ in range(15):
+    def costs(name: str) -> list[int]:
+        checks.costs.clear()
+        for address in ("a", "b"):
             clock.now += 1000
-            began = time.perf_counter()
             with pytest.raises(LoginRequired):
-                login.user(basic(name, "wrong"), "a")
-            took.append(time.perf_counter() - began)
-        return statistics.median(took)
+                login.user(basic(name, "wrong"), address)
+        return list(checks.costs)
 
-    known, unknown = seconds("user1"), seconds("nobody")
-    assert 0.5 < known / unknown < 2
+    assert [costs(f"user{cost}") for cost in (4, 5, 6)] == [[4, 4], [5, 5], [6, 6]]
+    unknown = [costs(f"nobody{n}") for n in range(60)]
+    assert all(first == again for first, again in unknown)
+    assert {first for first, _ in unknown} == {4, 5, 6}
 
 
 def test_an_unknown_user_does_not_get_in_with_the_password_of_another(login: Login) -> None:
@@ -159,12 +161,23 @@ def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkey
 @pytest.mark.parametrize("name", [USER, "nobody"])
 def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str) -> None:
     login.user(basic(), "home")
+    clock.now += REMEMBERED_SECONDS + 1
     for n in range(IN_HAND):
         with pytest.raises(LoginRequired):
             login.user(basic(name, "wrong"), f"address {n}")
     with pytest.raises(TooManyTries):
         login.user(basic(name, "wrong"), "a new address")
     assert login.user(basic(), "home") == USER  # who is in stays in
+
+
+def test_only_the_password_of_this_moment_is_not_slowed(login: Login, users: dict[str, bytes], clock: Clock) -> None:
+    login.user(basic(), "home")
+    users[USER] = quick_hash("another password").encode()
+    for n in range(IN_HAND):
+        with pytest.raises(LoginRequired):
+            login.user(basic(), f"address {n}")
+    with pytest.raises(TooManyTries):
+        login.user(basic(), "a new address")
 
 
 def test_the_addresses_of_one_ipv6_network_count_as_one(login: Login) -> None:
