@@ -253,7 +253,7 @@ class BadProvider(Provider):
 @pytest.mark.full
 def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
-    shutil.rmtree(market.api.state_dir / "ingestor")  # so that all is read again, in ranges too
+    shutil.rmtree(market.api.state_dir / "ingestor", ignore_errors=True)  # so that all is read again, in ranges too
     provider = BadProvider(market.chain, loops(quick=1, full=3) / 10)
     market.ingestor.configure(url=provider.url)
     try:
@@ -277,7 +277,7 @@ def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[...,
 def test_a_full_disk(market: Market) -> None:
     market.ingestor.stop()
     folder = market.api.state_dir / "ingestor"
-    shutil.rmtree(folder)
+    shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     market.ingestor.inside = small_disk.inside(folder, 8 << 20)
     market.ingestor.start()
