@@ -213,7 +213,13 @@ class Connection(HTTPChannel):
             self.server.trigger.pull_trigger(partial(self._hand_over, upgrade.take))
 
     def _hand_over(self, take: Callable[[socket.socket], None]) -> None:
-        """In the loop's thread. The connection of a client that has sent more already is closed: that would be lost."""
+        """In the loop's thread. The connection of a client that has sent more already is closed: that would be lost. So
+        is that of a client that has not read the answers before, once it has read them."""
+        if self.connected and self.unsent:
+            with self.requests_lock:
+                self.requests.clear()  # waitress would wait for more output of a request
+            self.close_when_flushed = True
+            return
         if self.connected and self.request is None and len(self.requests) == 1:
             take(socket.socket(fileno=self.socket.dup().detach()))
         self.handle_close()

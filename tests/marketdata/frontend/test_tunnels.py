@@ -139,6 +139,36 @@ def test_more_tunnels_than_there_may_be(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
+def test_an_upgrade_behind_an_answer_that_is_not_read_loses_none_of_it(
+    frontend: Frontend, upstream: ScriptedApi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client asks for the tunnel before it reads a large answer: it gets the answer, and then the end."""
+    monkeypatch.setattr(tunnels, "EXPECTED_SECONDS", 0.1)
+    body = bytes(range(256)) * 40_000
+    asked = threading.Event()
+
+    def script(request: Received, _connection: socket.socket) -> bytes:
+        if any(name.lower() == "upgrade" for name, _ in request.fields):
+            asked.set()
+            return SWITCHED
+        return answered("200 OK", f"Content-Length: {len(body)}", body=body)
+
+    upstream.script = script
+    login = f"Host: a\r\nAuthorization: {basic()}\r\nOrigin: {ORIGIN}\r\n"
+    with closing(socket.create_connection(("127.0.0.1", frontend.port), timeout=20)) as client:
+        client.sendall(f"GET /api/v1/x HTTP/1.1\r\n{login}\r\n".encode())
+        client.sendall(
+            f"GET /api/v1/live HTTP/1.1\r\n{login}Connection: Upgrade\r\nUpgrade: websocket\r\n"
+            "Sec-WebSocket-Key: eHh4\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
+        assert asked.wait(20)
+        found = b""
+        while part := client.recv(65536):
+            found += part
+    assert found.partition(b"\r\n\r\n")[2] == body
+    until(lambda: len(frontend.service.tunnels) == 0, seconds=20)
+
+
 def takes(peer: socket.socket) -> int:
     """How many bytes can be sent before the frontend does not take any more for a while."""
     peer.settimeout(0.02)
