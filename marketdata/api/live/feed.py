@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import NamedTuple
 
 from marketdata.api.http import encode
@@ -16,7 +17,7 @@ SPANS_MAX = 16
 """More ranges than this that wait to be read are read as one."""
 
 KNOWN_TICKS = 4096
-"""The last ticks of a feed that are known to be sent: a range that is read again may contain some of them."""
+"""The newest ticks of a feed that are known to be sent: a range that is read again may contain some of them."""
 
 
 class Key(NamedTuple):
@@ -51,13 +52,17 @@ class Span(NamedTuple):
 @dataclass(eq=False, slots=True)
 class Feed:
     """``users`` counts subscriptions. ``spans`` changed since they were last read. ``due`` is when it may be read again
-    (monotonic). ``known`` has the times of ticks by id."""
+    (monotonic). ``known`` has the times of sent ticks by id: all of those since ``known_from``, but for ticks up to
+    ``forgotten_until``. ``pushed`` are those that every subscriber got, not only one that asked for the past."""
 
     key: Key
     users: int = 0
     spans: list[Span] = field(default_factory=list)
     due: float = 0.0
     known: dict[str, int] = field(default_factory=dict)
+    pushed: set[str] = field(default_factory=set)
+    known_from: int | None = None
+    forgotten_until: int = -1
 
     @property
     def is_of_ticks(self) -> bool:
@@ -86,6 +91,27 @@ class Feed:
             for each in self.spans:
                 whole = whole.joined(each)
             self.spans = [whole]
+
+    def learn(self, ticks: dict[str, int]) -> None:
+        """These ticks, times by id, are sent. Of more than ``KNOWN_TICKS`` the oldest are forgotten."""
+        self.known |= ticks
+        excess = len(self.known) - KNOWN_TICKS
+        if excess > 0:
+            for identity, ts in sorted(self.known.items(), key=itemgetter(1))[:excess]:
+                self.forget(identity)
+                self.forgotten_until = max(self.forgotten_until, ts)
+
+    def forget(self, identity: str) -> None:
+        del self.known[identity]
+        self.pushed.discard(identity)
+
+    def learned_since(self, start: int) -> None:
+        """All stored ticks from ``start`` have been learned."""
+        self.known_from = start if self.known_from is None else min(start, self.known_from)
+
+    def knows(self, span: Span) -> bool:
+        """Whether a tick of ``span`` that is not known was not there before."""
+        return self.known_from is not None and self.known_from <= span.first > self.forgotten_until
 
     def take(self) -> list[Span]:
         """The ranges to read now."""

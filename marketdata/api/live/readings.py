@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass, field
 
 from marketdata.api.http import encode
-from marketdata.api.live.feed import KNOWN_TICKS, Feed, Span
+from marketdata.api.live.feed import Feed, Span
 from marketdata.api.live.frames import text_frame
 from marketdata.interval import SECOND, bucket_end
 from marketdata.store import candles, ticks
@@ -23,7 +23,7 @@ Frames = dict[int | str, bytes]
 
 @dataclass(slots=True)
 class Reading:
-    """``is_partial``: the range has more than was read, or may have lost candles that are not named."""
+    """``is_partial``: the range has more than was read, or may have lost candles or ticks that are not named."""
 
     frames: Frames = field(default_factory=dict)
     is_partial: bool = False
@@ -57,27 +57,33 @@ def _changed_candles(connection: Connection, version: Version, feed: Feed, span:
 
 
 def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    """Ticks of the range that were not sent before, and those that were and are gone."""
+    """Ticks of the range that were not sent before, and those that were and are gone.
+
+    Of a range with more than ``ROWS`` ticks only the newest are read, and only those newer than the oldest one of them
+    are known to be gone: it may share its time with ticks that were not read.
+    """
     symbol = feed.key.symbol
     page = ticks.read(connection, version, symbol, start=span.first, end=span.last, limit=ROWS, format="ndjson")
-    if page.next_cursor is not None:
+    is_cut = page.next_cursor is not None
+    if is_cut:
         page = ticks.read(connection, version, symbol, end=span.last, limit=ROWS, format="ndjson")
         reading.is_partial = True
     stored = {}
     for line in page.body.splitlines():
         tick = json.loads(line)
         stored[tick["id"]] = microseconds(tick["ts"])
-        if tick["id"] not in feed.known:
+        if tick["id"] not in feed.pushed:
             reading.frames[tick["id"]] = text_frame(_tick(line))
     if span.is_removal:
-        gone = [each for each, ts in feed.known.items() if span.first <= ts <= span.last and each not in stored]
+        reading.is_partial |= not feed.knows(span)
+        first = min(stored.values()) + 1 if is_cut else span.first
+        gone = [each for each, ts in feed.known.items() if first <= ts <= span.last and each not in stored]
         for identity in gone:
-            del feed.known[identity]
+            feed.forget(identity)
             message = {"type": "tick", "symbol": symbol, "id": identity, "retracted": True}
             reading.frames[identity] = text_frame(encode(message))
-    feed.known |= stored
-    for identity in list(feed.known)[:-KNOWN_TICKS]:
-        del feed.known[identity]
+    feed.pushed |= stored.keys()
+    feed.learn(stored)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,8 +101,14 @@ def page(connection: Connection, version: Version, feed: Feed, start: int, curso
     if feed.is_of_ticks:
         given = cursor if isinstance(cursor, str) else None
         found = ticks.read(connection, version, symbol, start=start, limit=ROWS, cursor=given, format="ndjson")
-        lines = found.body.splitlines()
-        return Page({json.loads(line)["id"]: text_frame(_tick(line)) for line in lines}, found.next_cursor)
+        frames, times = {}, {}
+        for line in found.body.splitlines():
+            tick = json.loads(line)
+            frames[tick["id"]], times[tick["id"]] = text_frame(_tick(line)), microseconds(tick["ts"])
+        feed.learn(times)
+        if found.next_cursor is None:
+            feed.learned_since(start)
+        return Page(frames, found.next_cursor)
     first = cursor if isinstance(cursor, int) else start
     chart = candles.read(connection, version, symbol, interval, start=first, limit=ROWS, shift=shift)
     rows = dict(map(_with_time, chart.rows))

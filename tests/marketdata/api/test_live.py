@@ -174,6 +174,40 @@ def test_ticks_are_pushed_once_and_named_when_they_are_retracted(api: Api, clien
     assert "price" in client.receive()
 
 
+def test_of_many_ticks_only_those_are_said_to_be_gone_that_are(api: Api, client: LiveClient, tick: Make) -> None:
+    symbol, count = "LIVE:GONE", ROWS + 100
+    ends = (0, count - 1)
+    api.ingest(
+        *(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(2 if n in ends else 1)) for n in range(count)),
+    )
+    settle(api, client, tick)
+    client.subscribe(symbol, "ticks", since=T)
+    assert [client.receive()["id"] for _ in range(count)] == [f"{n}" for n in range(count)]
+    settle(api, client, tick)
+    api.ingest(retract(symbol, 2))
+    received = [client.receive()]
+    while received[-1].get("code") != "missed" and not received[-1].get("retracted"):
+        received.append(client.receive())
+    api.ingest(tick(symbol=symbol, id="after", ts=T + count))
+    while received[-1].get("id") != "after":
+        received.append(client.receive())
+    assert [each["id"] for each in received if each.get("retracted")] == [f"{count - 1}"]
+    assert [each["code"] for each in received if each["type"] == "error"] == ["missed"]
+
+
+def test_a_removal_of_ticks_that_were_not_sent_is_said(api: Api, client: LiveClient, tick: Make) -> None:
+    symbol = "LIVE:UNSENT"
+    api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(n)) for n in (1, 2)))
+    settle(api, client, tick)
+    client.subscribe(symbol, "ticks")
+    api.ingest(retract(symbol, 2))
+    assert client.receive()["code"] == "missed"
+    client.subscribe(symbol, "ticks", since=T + 1)
+    assert client.receive()["id"] == "1"
+    api.ingest(retract(symbol, 1))
+    assert client.receive() == {"type": "tick", "symbol": symbol, "id": "1", "retracted": True}
+
+
 def test_a_range_of_many_candles_is_sent_in_part_and_said_to_be(api: Api, client: LiveClient, tick: Make) -> None:
     symbol = "LIVE:WIDE"
     api.ingest(tick(symbol=symbol, id="first", ts=T))
