@@ -128,6 +128,9 @@ class Tunnels:
         if not is_expected:
             client.close()
             return
+        # The API replaces old states by new ones for a client that is slow; it cannot replace what a kernel holds.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
+        upstream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         early, upstream.received = upstream.received, b""
         self._new.append(Tunnel(_Side(client, answer + early), _Side(upstream.socket, b""), may_stay))
         self._wake()
