@@ -5,7 +5,7 @@ import * as zones from './zones.js';
 
 export const BARS = 160;
 
-// What an address says; a part that it does not have, or that nothing can be made of, is null.
+// What an address says; a missing or invalid part is null.
 export function read(search) {
   const given = new URLSearchParams(search.replaceAll('+', '%2B'));
   const [from, to] = ['from', 'to'].map((name) => Date.parse(given.get(name) ?? ''));

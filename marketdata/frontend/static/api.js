@@ -1,5 +1,7 @@
 // Requests to the data API through the frontend, which adds the token.
 
+import { state, update } from './state.js';
+
 export class Refusal extends Error {
   constructor(problem, status) {
     super(problem.detail || problem.title || `the service answered ${status}`);
@@ -22,6 +24,7 @@ export const noteLogin = () => { loggedInAt = performance.now(); };
 // {content, tag}; content is null when `tag` is still the current one.
 export async function request(path, { tag = null, signal } = {}) {
   const startedAt = performance.now();
+  const sentAt = Date.now();
   let response;
   try {
     // Absolute: an address with a user's name and password in it cannot be the base of a request.
@@ -30,6 +33,7 @@ export async function request(path, { tag = null, signal } = {}) {
     if (failure.name === 'AbortError') throw failure;
     throw new Offline('The service does not answer.');
   }
+  noteClock(response.headers.get('Date'), sentAt);
   // One that was sent before a new login had the old one.
   if (response.status === 401 && startedAt < loggedInAt) return request(path, { tag, signal });
   if (response.status === 401) throw new LoggedOut('The login is needed again.');
@@ -39,6 +43,15 @@ export async function request(path, { tag = null, signal } = {}) {
   if (UNREACHABLE.has(response.status)) throw new Offline(content.detail || 'The data API does not answer.');
   if (!response.ok) throw new Refusal(content, response.status);
   return { content, tag: response.headers.get('ETag') };
+}
+
+// The service's clock, which a Date header has to the second: the offset is moved as far as it contradicts. The as_of of a
+// body does not serve: the browser may have kept the body.
+function noteClock(date, sentAt) {
+  const time = Date.parse(date ?? '');
+  if (Number.isNaN(time)) return;
+  const [least, most] = [time - Date.now(), time + 1000 - sentAt];
+  update({ clockOffset: Math.min(Math.max(state.clockOffset, least), most) });
 }
 
 export const get = async (path, options) => (await request(path, options)).content;

@@ -265,12 +265,10 @@ export function recolour() {
   });
 }
 
-// Paint the gaps of the coverage, [{from, to, isFailed}] in ms.
+// Paint the gaps of the coverage, [{from, to, isFailed, label}] in ms.
 export function paintGaps(gaps) {
   if (!candles || !slots.length) return;
-  hatching.set(gaps.map(({ from, to, isFailed }) => ({
-    from: from === -Infinity ? -1e7 : placeOf(from), to: placeOf(to), isFailed, label: isFailed ? 'indexing failed' : 'not indexed',
-  })), colours);
+  hatching.set(gaps.map((gap) => ({ ...gap, from: gap.from === -Infinity ? -1e7 : placeOf(gap.from), to: placeOf(gap.to) })), colours);
 }
 
 export const picture = () => chart.takeScreenshot(true);

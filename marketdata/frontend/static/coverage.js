@@ -9,7 +9,7 @@ const LATE_MS = 60_000; // less than this after the newest indexed time, nothing
 const KNOWN = new Set(['indexed', 'no_trades']);
 
 export function start() {
-  setInterval(() => { if (!document.hidden && state.symbol) read(); }, EVERY_MS);
+  setInterval(() => { if (!document.hidden && state.symbol && !state.loggedOut) read(); }, EVERY_MS);
   subscribe((changed) => { if (changed.has('coverage')) paint(); });
 }
 
@@ -37,17 +37,25 @@ export function paint() {
   chart.paintGaps(gaps(state.coverage, now()));
 }
 
+// Why the candle from `from` until `to` may lack trades; null when all of its time was read.
+export function missing(from, to) {
+  const found = gaps(state.coverage, now()).filter((gap) => gap.from < to && gap.to > from);
+  return (found.find(({ isFailed }) => isFailed) ?? found[0])?.label ?? null;
+}
+
+const gap = (from, to, isFailed) => ({ from, to, isFailed, label: isFailed ? 'indexing failed' : 'not indexed' });
+
 // Nothing recorded at all says nothing: such a symbol is written by a program that records none.
 function gaps(ranges, until) {
   if (!ranges.length) return [];
   const found = [];
   let end = -Infinity;
   for (const { from, to, state: kind } of ranges) {
-    if (from > end) found.push({ from: end, to: from, isFailed: false });
-    if (!KNOWN.has(kind)) found.push({ from, to, isFailed: true });
+    if (from > end) found.push(gap(end, from, false));
+    if (!KNOWN.has(kind)) found.push(gap(from, to, true));
     end = to;
   }
   const start = Math.max(end, state.newest ?? 0);
-  if (until - end > LATE_MS && until > start) found.push({ from: start, to: until, isFailed: false });
+  if (until - end > LATE_MS && until > start) found.push(gap(start, until, false));
   return found;
 }

@@ -73,7 +73,6 @@ function fillFirst(mine, content, from) {
 async function read(mine, query, options = {}) {
   const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
   const answer = await api.request(path, { signal: mine.abort.signal, ...options });
-  if (answer.content) update({ clockOffset: answer.content.as_of - Date.now() });
   return answer;
 }
 

@@ -1,10 +1,11 @@
 // The candle under the crosshair, else the last one in sight, in the API's own digits.
 
 import * as chart from './chart.js';
+import * as coverage from './coverage.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import * as feed from './feed.js';
-import { width } from './intervals.js';
+import { nextOpen, width } from './intervals.js';
 import * as zones from './zones.js';
 
 let pointed = null; // the time under the crosshair
@@ -25,7 +26,7 @@ export function draw() {
   if (!known?.rows.length) return;
   $('legend-time').textContent = moment(pointed ?? row.t, known);
   if (!row) {
-    $('legend-values').replaceChildren(element('span', { class: 'quiet' }, 'no trades'));
+    $('legend-values').replaceChildren(element('span', { class: 'quiet' }, coverage.missing(pointed, nextOpen(pointed, known.interval, known.zone)) ?? 'no trades'));
     $('legend').className = '';
     return;
   }

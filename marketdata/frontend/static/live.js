@@ -1,4 +1,7 @@
-// The WebSocket /api/v1/live: candles of what is shown, and ticks of its symbol. It connects again by itself.
+// The WebSocket /api/v1/live: candles of what is shown, and ticks of its symbol. It connects again by itself,
+// but not while the login is missing.
+
+import { state } from './state.js';
 
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 let socket = null;
@@ -17,6 +20,7 @@ export function start(given) {
 
 function connect() {
   clearTimeout(timer);
+  if (state.loggedOut) return;
   const scheme = location.protocol === 'https:' ? 'wss' : 'ws';
   const made = new WebSocket(`${scheme}://${location.host}/api/v1/live`, 'marketdata-live.v1');
   socket = made;

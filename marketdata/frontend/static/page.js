@@ -155,7 +155,8 @@ function connection(kind, retryAt) {
 
 function message(given) {
   if (given.type === 'tick') trades.take(given);
-  else feed.take(given);
+  else if (given.interval !== 'ticks') feed.take(given);
+  else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // those that were not sent
 }
 
 // Logged in again: whatever did not work meanwhile is asked for again.

@@ -50,7 +50,7 @@ function draw() {
     zones.label(each) + (each === own && own ? ' (here)' : ''))));
   $('log').setAttribute('aria-pressed', String(state.log));
   $('user').textContent = state.user ?? '';
-  $('logout').hidden = state.auth !== 'basic';
+  $('logout').hidden = !state.auth || state.auth === 'none';
 }
 
 // On a telephone the user and the logout are in the sheet.

@@ -39,10 +39,13 @@ function setOpen(open) {
 export async function read() {
   const { symbol } = state;
   if (!isOpen() || !symbol) return;
+  const before = new Set(trades);
   try {
     const found = await api.ticks(symbol, MOST);
     if (symbol !== state.symbol) return;
-    trades = found.sort(newestFirst);
+    // A tick that came meanwhile is newer than what was read.
+    const during = new Map(trades.filter((each) => !before.has(each)).map((each) => [each.id, each]));
+    trades = [...during.values(), ...found.filter(({ id }) => !during.has(id))].sort(newestFirst).slice(0, MOST);
     draw();
   } catch { /* what is wrong is said where the chart is */ }
 }
