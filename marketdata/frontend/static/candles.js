@@ -93,6 +93,14 @@ export class Candles {
   }
 }
 
+// The `rows` that a read gave of from <= t <= to, with the states over them that came live meanwhile, a Map by t.
+export function overlaid(rows, live, from, to) {
+  const newer = [...live.values()].filter(({ t }) => t >= from && t <= to);
+  if (!newer.length) return rows;
+  const found = new Map([...rows, ...newer].map((row) => [row.t, row]));
+  return [...found.values()].filter(({ n }) => n).sort((one, other) => one.t - other.t);
+}
+
 function difference(before, after) {
   if (before && after.n && FIELDS.every((name) => before[name] === after[name])) return null;
   // Trades only add to a candle that is open; anything else corrects it.

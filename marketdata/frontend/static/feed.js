@@ -2,7 +2,7 @@
 // takes the live ones.
 
 import * as api from './api.js';
-import { Candles } from './candles.js';
+import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
@@ -13,10 +13,12 @@ const FIRST = 600; // candles that are read at first
 const PAGE = 1000; // and when more are needed, at least
 const LARGEST = 10_000; // a limit of the API
 const MOST = 50_000; // candles that are kept
-const FRESH_MS = 3000; // what was read less than this ago needs no second look after the first connect
+const RETRY_MS = 5000; // until what could not be read again is asked for once more
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
 
-let shown = null; // {symbol, candles, abort, range, busy, tags, corrected}
+// {symbol, candles, range, abort, busy, corrected}; `reads` has the live candles of each request that runs, `tag` that of
+// the first answer, and `isStale` says that something may have changed unseen.
+let shown = null;
 let asked = null; // the same of the view that was asked for last: `shown`, as soon as it could be read
 const listeners = [];
 export const onCandles = (listener) => listeners.push(listener);
@@ -32,14 +34,16 @@ export async function open({ bars, from = null, to = null }) {
   asked?.abort.abort();
   const mine = {
     symbol: state.symbol, candles: new Candles(state.interval, state.zone), range: { bars, from, to },
-    abort: new AbortController(), busy: {}, tags: new Map(), corrected: new Set(),
+    abort: new AbortController(), busy: {}, corrected: new Set(), reads: new Set(), tag: null, isStale: false, extended: 0,
   };
   asked = mine;
   update({ loading: true, failure: null });
   try {
     const query = from === null ? { limit: Math.min(Math.max(FIRST, Math.ceil(bars * 1.5)), LARGEST) } : around(from, to);
-    const { content } = await read(mine, query);
+    const { content, tag } = await read(mine, query);
     if (asked !== mine) return false;
+    // An alias was asked for, perhaps; what is live has the symbol.
+    Object.assign(mine, { symbol: content.symbol, tag });
     fillFirst(mine, content, from);
     shown = mine;
     waiting = new Map();
@@ -48,10 +52,9 @@ export async function open({ bars, from = null, to = null }) {
     draw();
     if (from === null) chart.showNewest(bars);
     else chart.show(from, to);
-    mine.openedAt = performance.now();
-    update({ loading: false });
+    update({ loading: false, symbol: mine.symbol });
     tell();
-    live.follow(subscriptions());
+    live.follow(subscriptions(), true);
     return true;
   } catch (failure) {
     if (asked === mine && failure.name !== 'AbortError') fail(failure);
@@ -70,10 +73,16 @@ function fillFirst(mine, content, from) {
   mine.candles.hasNewer = from !== null && (content.more || mine.range.to + (mine.range.to - from) / 2 < now());
 }
 
+// {content, tag} as api.request() gives them, and the live candles that came `during` the request.
 async function read(mine, query, options = {}) {
   const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
-  const answer = await api.request(path, { signal: mine.abort.signal, ...options });
-  return answer;
+  const during = new Map();
+  mine.reads.add(during);
+  try {
+    return { ...await api.request(path, { signal: mine.abort.signal, ...options }), during };
+  } finally {
+    mine.reads.delete(during);
+  }
 }
 
 export function fail(failure) {
@@ -117,10 +126,13 @@ async function more(side, view) {
     const known = mine.candles;
     // The more there is, the more is added at once: each addition draws everything.
     const limit = Math.round(Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), LARGEST));
-    const { content } = await read(mine, side === 'older' ? { endTime: known.first.t - 1, limit } : { startTime: known.last.t + 1, limit });
-    if (mine !== shown) return;
-    if (side === 'older') takeOlder(known, content);
-    else takeNewer(known, content);
+    const edge = () => (side === 'older' ? known.first?.t : known.last?.t);
+    const before = edge();
+    const { content, during } = await read(mine, side === 'older' ? { endTime: before - 1, limit } : { startTime: before + 1, limit });
+    // Where the edge has moved, the answer no longer follows it.
+    if (mine !== shown || edge() !== before) return;
+    if (side === 'older') takeOlder(known, content, during);
+    else takeNewer(known, content, during);
     draw();
     tell();
     if (!known.hasNewer) live.follow(subscriptions());
@@ -134,16 +146,16 @@ async function more(side, view) {
   }
 }
 
-function takeOlder(known, content) {
-  known.prepend(content.candles);
-  known.hasOlder = content.more;
+function takeOlder(known, { candles: rows, more: isMore }, during) {
+  known.prepend(overlaid(rows, during, isMore ? rows[0].t : -Infinity, known.first.t - 1));
+  known.hasOlder = isMore;
   known.trim(MOST, 'newest');
   if (known.hasNewer) live.follow(subscriptions());
 }
 
-function takeNewer(known, content) {
-  known.append(content.candles);
-  known.hasNewer = content.more;
+function takeNewer(known, { candles: rows, more: isMore }, during) {
+  known.append(overlaid(rows, during, known.last.t + 1, isMore ? rows.at(-1).t : Infinity));
+  known.hasNewer = isMore;
   known.trim(MOST, 'oldest');
 }
 
@@ -155,11 +167,10 @@ let waiting = new Map(); // the newest state of each changed candle, by t
 export function take(message) {
   if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
-  if (message.type === 'error') {
-    if (message.code === 'missed') revalidate();
-    return;
-  }
+  // What changed between the read and the subscription was not sent either.
+  if (message.type === 'subscribed' || message.code === 'missed') revalidate();
   if (message.type !== 'candle') return;
+  for (const during of shown.reads) during.set(message.candle.t, message.candle);
   if (!waiting.size) requestFrame();
   waiting.set(message.candle.t, message.candle);
 }
@@ -171,60 +182,86 @@ function takeWaiting() {
   const rows = [...waiting.values()].sort((one, other) => one.t - other.t);
   waiting = new Map();
   const known = shown.candles;
-  if (state.loading) return;
   const first = known.first?.t ?? Infinity;
   apply(rows.filter(({ t }) => t >= first || !known.hasOlder).filter(({ t }) => !known.hasNewer || t <= known.last.t).map((row) => known.put(row)).filter(Boolean));
 }
 
 function apply(changes) {
   if (!changes.length) return;
-  if (changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
+  const isFull = shown.candles.rows.length > MOST + PAGE;
+  if (isFull) shown.candles.trim(MOST, 'oldest');
+  if (isFull || changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
   const corrected = changes.filter((change) => change.isCorrection).map(({ t }) => t);
   for (const t of corrected) shown.corrected.add(t);
   chart.flash(corrected);
   tell();
 }
 
-// Empty buckets appear as time passes.
+// Empty buckets appear as time passes. Many of them are drawn anew, which shortens a long gap.
 export function passTime() {
   const last = chart.lastSlot();
   if (!shown || state.loading || shown.candles.hasNewer || last === undefined) return;
   const { interval, zone } = shown.candles;
   const opens = [];
   for (let open = nextOpen(last, interval, zone); open <= now() && opens.length < 100; open = nextOpen(open, interval, zone)) opens.push(open);
-  if (opens.length) chart.extend(opens);
+  if (!opens.length) return;
+  shown.extended += opens.length;
+  if (shown.extended < PAGE) return chart.extend(opens);
+  shown.extended = 0;
+  draw();
 }
 
-// Connected: `since` brings what follows the last candle. What is older is asked for again, unless it was just read.
-export function resume(isAgain) {
+// Connected: `since` brings what follows the last candle. What is older is asked for again when that was subscribed to.
+export function resume() {
   live.resume(shown?.candles.last?.t ?? null);
   if (!asked) return;
   if (state.failure) reopen();
-  else if (isAgain || performance.now() - (shown?.openedAt ?? 0) > FRESH_MS) revalidate();
+  else if (shown?.candles.hasNewer) revalidate();
 }
 
 // What was asked for and could not be read is asked for again.
 export const reopen = () => open(asked.range);
 
-// Ask for the known candles again, with the tag of the last time: 304 where nothing changed.
+// Read again what changed unseen, if that could not be done.
+export function catchUp() {
+  if (shown?.isStale && !state.loggedOut) revalidate();
+}
+
+// The known candles may have changed unseen: ask for them again.
 async function revalidate() {
   const mine = shown;
-  if (!mine || mine.busy.revalidation || state.loading || !mine.candles.last) return;
+  mine.isStale = true;
+  if (mine.busy.revalidation) return;
   mine.busy.revalidation = true;
   try {
-    // The newest first, as they are the likeliest in sight.
-    for (let end = mine.candles.last.t; mine === shown && end >= mine.candles.first.t;) {
-      const start = mine.candles.rows[Math.max(mine.candles.index(end) - LARGEST + 1, 0)].t;
-      const key = `${start} ${end}`;
-      const { content, tag } = await read(mine, { startTime: start, endTime: end, limit: LARGEST }, { tag: mine.tags.get(key) });
-      if (mine !== shown) return;
-      mine.tags.set(key, tag);
-      if (content && !content.more) apply(mine.candles.replace(start, end, content.candles));
-      end = start - 1;
+    while (mine === shown && mine.isStale) {
+      mine.isStale = false;
+      await readAgain(mine);
     }
   } catch (failure) {
+    mine.isStale = true;
     if (failure instanceof api.LoggedOut) fail(failure);
+    else if (failure.name !== 'AbortError') setTimeout(catchUp, RETRY_MS);
   } finally {
     mine.busy.revalidation = false;
   }
+}
+
+// The tag counts the changes of the symbol: with that of the first read, 304 says that nothing has changed since.
+async function readAgain(mine) {
+  const known = mine.candles;
+  let start = known.hasOlder ? known.first?.t ?? mine.range.from ?? 0 : 0;
+  let newest = null;
+  for (let isMore = true; isMore;) {
+    const end = known.hasNewer ? known.last?.t ?? mine.range.to : Infinity;
+    const query = { startTime: start, limit: LARGEST, ...(end < Infinity && { endTime: Math.max(start, end) }) };
+    const { content, tag, during } = await read(mine, query, { tag: newest ? null : mine.tag });
+    if (mine !== shown || !content) return;
+    newest ??= tag;
+    isMore = content.more;
+    const until = isMore ? content.candles.at(-1).t : end;
+    apply(known.replace(start, until, overlaid(content.candles, during, start, until)));
+    start = until + 1;
+  }
+  mine.tag = newest;
 }

@@ -6,12 +6,11 @@ import { state } from './state.js';
 const RETRY_MS = [500, 1000, 2000, 4000, 8000];
 let socket = null;
 let failures = 0;
-let wasOpen = false; // at any time
 let timer = 0;
 let wanted = []; // the subscriptions
 let handlers = {};
 
-// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(isAgain): after each connect
+// onState('open' | 'connecting' | 'offline', retryAt), onMessage(message), onOpen(): after each connect
 export function start(given) {
   handlers = given;
   addEventListener('online', retry);
@@ -27,8 +26,7 @@ function connect() {
   made.onopen = () => {
     failures = 0;
     handlers.onState('open', 0);
-    handlers.onOpen(wasOpen);
-    wasOpen = true;
+    handlers.onOpen();
   };
   made.onmessage = (message) => handlers.onMessage(JSON.parse(message.data));
   made.onclose = () => {
@@ -49,13 +47,14 @@ const send = (op, subscription) => {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ op, ...subscription }));
 };
 
-// Receive these [{symbol, interval, timeZone?, since?}] and no others.
-export function follow(subscriptions) {
+// Receive these [{symbol, interval, timeZone?, since?}] and no others. `isAnew`: what has a `since` is sent from there on,
+// also when it is received already.
+export function follow(subscriptions, isAnew = false) {
   const key = ({ symbol, interval, timeZone }) => JSON.stringify([symbol, interval, timeZone]);
   const kept = new Set(subscriptions.map(key));
   const had = new Set(wanted.map(key));
   for (const { since, ...each } of wanted) if (!kept.has(key(each))) send('unsubscribe', each);
-  for (const each of subscriptions) if (!had.has(key(each))) send('subscribe', each);
+  for (const each of subscriptions) if (!had.has(key(each)) || (isAnew && each.interval !== 'ticks')) send('subscribe', each);
   wanted = subscriptions;
 }
 

@@ -81,7 +81,9 @@ async function open() {
   legend.point(null);
   noteNewest();
   coverage.read();
+  const asked = state.symbol;
   if (await feed.open(range)) writeAddress();
+  if (state.symbol !== asked) coverage.read(); // an alias has become its symbol
   legend.draw();
 }
 
@@ -168,6 +170,7 @@ function again() {
   live.retry();
   if (!state.symbol) openAddress();
   else if (!feed.isComplete()) open();
+  else feed.catchUp();
 }
 
 start();
