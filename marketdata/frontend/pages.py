@@ -14,6 +14,8 @@ FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"
 PREFIX = "/static/"
 
+_NAME_CHARACTERS = 200
+"""Longer names than the file system takes would be an error of the system."""
 _SEGMENT = re.compile(r"[A-Za-z0-9_@-][A-Za-z0-9._@-]*")
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -43,7 +45,7 @@ class Pages:
         """The file at a path of the URL, with its entity tag; :class:`NotFound`."""
         name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
         file = self._folder / name
-        is_name = all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
+        is_name = len(name) <= _NAME_CHARACTERS and all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
         if not is_name or file.suffix not in _TYPES or not file.is_file():
             raise NotFound("there is nothing at this path")
         status = file.stat()

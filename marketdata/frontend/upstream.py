@@ -32,6 +32,8 @@ class Connection:
         self.received = b""
         self.used_at = monotonic()
         self.is_fresh = True
+        self.is_answered = False
+        """Whether anything of the answer to the current request has come."""
 
     def send(self, data: bytes) -> None:
         self._translated(lambda: self.socket.sendall(data))
@@ -72,7 +74,9 @@ class Connection:
             raise UpstreamFailed(f"the answer of the data API broke off: {error}") from error
 
     def receive(self) -> bytes:
-        return self._translated(lambda: self.socket.recv(_RECEIVE_BYTES))
+        data = self._translated(lambda: self.socket.recv(_RECEIVE_BYTES))
+        self.is_answered |= bool(data)
+        return data
 
     def is_usable(self) -> bool:
         """Whether it can be used again: it is not old, and the API neither closed it nor sent anything."""
@@ -124,7 +128,7 @@ class Upstream:
 
     def keep(self, connection: Connection) -> None:
         """The request is over and its answer was read to the end."""
-        connection.used_at, connection.is_fresh = monotonic(), False
+        connection.used_at, connection.is_fresh, connection.is_answered = monotonic(), False, False
         with self._lock:
             if len(self._kept) < self._limit and not self._is_closed:
                 self._kept.append(connection)

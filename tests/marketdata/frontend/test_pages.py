@@ -45,8 +45,10 @@ def test_files_as_they_are_now(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "a/", ".hidden.js", "sub/.git/x.js", "../x.js", "x.py", "none.js", "a//x.js", "x"]
-)
+    "name",
+    ["", "a/", ".hidden.js", "sub/.git/x.js", "../x.js", "x.py", "none.js", "a//x.js", "x", "x" * 300 + ".js",
+     "a/" * 3000 + "x.js"],
+)  # fmt: skip
 def test_what_is_not_served(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "static"
     for each in ("a", "sub/.git"):

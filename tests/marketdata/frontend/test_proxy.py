@@ -108,6 +108,19 @@ def test_connections_are_kept_and_replaced(fresh: tuple[Frontend, ScriptedApi]) 
     assert upstream.connections == 3
 
 
+@pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"HTTP/1.1 200", answered("401 No", "Content-Length: 0")])
+def test_an_answer_that_cannot_be_used_is_not_asked_for_again(fresh: tuple[Frontend, ScriptedApi], raw: bytes) -> None:
+    frontend, upstream = fresh
+    assert frontend.get("/api/v1/x").status == 200
+
+    def script(_request: Received, connection: socket.socket) -> None:
+        connection.sendall(raw)
+
+    upstream.script = script
+    assert frontend.get("/api/v1/x").status == 502
+    assert (upstream.connections, len(upstream.received)) == (1, 2)
+
+
 def test_a_body_goes_through_whole(frontend: Frontend, upstream: ScriptedApi) -> None:
     body = bytes(range(256)) * 12_000
     assert frontend.ask("POST", "/api/v1/x", body, **LOGIN).status == 200
