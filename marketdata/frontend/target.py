@@ -1,6 +1,6 @@
 """The target of a request: which forms are accepted, and which path of the data API it stands for; pure.
 
-Two programs that read one path in two ways are what path tricks live on. A target that could be read in two ways is
+Path tricks need two programs that read one path differently. A target that could be read in two ways is
 therefore refused, and what is left goes to the API in one normal form.
 """
 

@@ -6,39 +6,15 @@ from __future__ import annotations
 import select
 import socket
 from contextlib import suppress
-from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any
 
 import psycopg
 from psycopg import Connection
 
+from marketdata.store.change import Change
 from marketdata.store.tokens import REVOKED
-from marketdata.store.version import Version
 
 CHANGED = "market_changes"
-
-Kind = Literal["stored", "removed", "final"]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """Ticks of ``symbol`` with ``first`` <= ts <= ``last`` (microseconds) were stored or removed, or the candles of
-    that time became final. ``table`` is the quoted name of the table of ticks."""
-
-    table: str
-    symbol: str
-    first: int
-    last: int
-    kind: Kind
-
-    @classmethod
-    def parsed(cls, payload: str) -> Self:
-        """The change that the function ``changed`` wrote as ``payload``."""
-        table, symbol, first, last, kind = payload.split(" ")
-        return cls(table, symbol, int(first), int(last), kind)  # type: ignore[arg-type]
-
-    def is_of(self, version: Version) -> bool:
-        return self.table == f'"{version.ticks_table}"'
 
 
 class Notifications:

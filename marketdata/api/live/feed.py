@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from marketdata.api.http import encode
 from marketdata.interval import bucket_open
-from marketdata.store.changes import Change
+from marketdata.store.change import Change
 
 TICKS = "ticks"
 """The ``interval`` of a feed of ticks."""

@@ -20,7 +20,7 @@ from marketdata.api.live.readings import Reading
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.interval import SECOND, bucket_end, bucket_open
-from marketdata.store.changes import Change
+from marketdata.store.change import Change
 from marketdata.store.pool import Connection, Pool, translated
 from marketdata.store.version import Version
 
@@ -72,7 +72,7 @@ class Reader:
         self._serve(version)
         with self._changed:
             for change in changes:
-                if change.is_of(version):
+                if change.is_of(version.ticks_table):
                     for feed in self._feeds.get(change.symbol, {}).values():
                         feed.mark(change)
                         self._marked[feed] = None

@@ -15,7 +15,7 @@ import pytest
 from marketdata.errors import VersionMissing
 from marketdata.interval import DAY, SECOND
 from marketdata.store import candles, ticks
-from marketdata.store.changes import Change
+from marketdata.store.change import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Restore, Retract, Tick
