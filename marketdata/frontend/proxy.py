@@ -97,8 +97,9 @@ class Proxy:
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
     def _asked(self, environ: Mapping[str, Any], head: bytes, *, is_upgrade: bool) -> tuple[Connection, Head, Body]:
-        """A connection on which the answer has begun. The API may close a kept one at any moment; when that
-        happens before anything of the answer has come, a fresh one is tried, which is safe as the read token changes nothing."""
+        """A connection on which the answer has begun. The API may close a kept one at any moment; when that happens
+        before anything of the answer has come, a fresh one is tried, which is safe as the read token changes nothing.
+        """
         length = int(environ.get("CONTENT_LENGTH") or 0)
         connection = self._upstream.connection(fresh=is_upgrade or length > 0)
         if not connection.is_fresh:
