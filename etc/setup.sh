@@ -387,5 +387,7 @@ install_library() {
             "$1/node/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "$NODE" >&2 </dev/null || return
         path=$1/node/bin:$PATH
     fi
-    (cd "$1" && PATH=$path npm ci --loglevel=error --ignore-scripts --no-audit --no-fund --fetch-retries=1) >&2 </dev/null
+    # Without its report and its advice to update npm; errors are shown.
+    (cd "$1" && PATH=$path npm ci --loglevel=error --ignore-scripts --no-audit --no-fund --no-update-notifier \
+        --fetch-retries=1) >/dev/null </dev/null
 }

@@ -46,7 +46,7 @@ def alone(settings: Settings) -> Iterator[None]:
     """AlreadyRunning when another process runs the demo, or begins it anew, in this state directory."""
     folder = _folder(settings)
     secretfile.make_folder(folder, "MARKET_STATE_DIR")
-    with locked(folder / "demo.lock"):
+    with locked(folder / "demo.lock", "demo source (bin/start runs one)"):
         yield
 
 

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import jsonschema
 
 from marketdata import secretfile
-from marketdata.errors import UsageError
+from marketdata.errors import MissingRequirement, UsageError
 from marketdata.settings import Warn
 from marketdata.source import evm
 
@@ -53,7 +53,10 @@ class RpcFile:
 def load(path: Path, *, warn: Warn) -> RpcFile:
     """The file's content. MissingRequirement without the file, StateError when it cannot be trusted, UsageError with
     every fault when its content is wrong."""
-    found = secretfile.read(path, warn=warn, comments="//")
+    try:
+        found = secretfile.read(path, warn=warn, comments="//")
+    except MissingRequirement as error:
+        raise MissingRequirement(f"{error.detail}: copy etc/rpc.json.example to it, and edit the copy") from error
     errors = sorted(_validator().iter_errors(found), key=lambda error: [str(part) for part in error.absolute_path])
     faults = [_fault(error) for error in errors]
     if not faults:

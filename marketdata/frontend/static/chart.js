@@ -225,11 +225,11 @@ export function zoom(factor) {
   chart.timeScale().setVisibleLogicalRange({ from: right - (right - range.from) * factor, to: right });
 }
 
-// Put the crosshair on the candle `step` after that of `time`; its time.
+// Put the crosshair on the candle `step` after that of `time`, or on the last one in sight; its time.
 export function moveCrosshair(time, step) {
   const { rows } = candles;
   if (!rows.length) return null;
-  const at = time === null ? rows.length - 1 : candles.index(time) + step;
+  const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time) + step;
   const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
   const place = placeOf(row.t);
   const range = chart.timeScale().getVisibleLogicalRange();

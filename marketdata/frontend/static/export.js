@@ -12,24 +12,28 @@ const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 
 const HEAD = 56; // pixels above the chart, for the title
 const FOOT = 28;
 
-export function csv() {
+function inSight() {
   const view = chart.view();
-  const rows = feed.candles()?.rows.filter(({ t }) => view && t >= view.from && t <= view.to) ?? [];
+  return feed.candles()?.rows.filter(({ t }) => view && t >= view.from && t <= view.to) ?? [];
+}
+
+export function csv() {
+  const rows = inSight();
   if (!rows.length) return;
   const lines = [COLUMNS, ...rows.map((row) => COLUMNS.map((name) => row[name] ?? ''))].map((cells) => cells.join(','));
   download(`${name(rows)}.csv`, new Blob([`${lines.join('\r\n')}\r\n`], { type: 'text/csv' }));
 }
 
 export function png() {
-  const rows = feed.candles()?.rows;
-  if (!rows?.length) return;
-  framed(chart.picture()).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
+  const rows = inSight();
+  if (!rows.length) return;
+  framed(chart.picture(), rows.at(-1)).toBlob((picture) => download(`${name(rows)}.png`, picture), 'image/png');
 }
 
 const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${state.interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
-// The chart with its symbol, newest candle and origin, so that the picture says what it shows.
-function framed(picture) {
+// The chart with its symbol, the last candle in sight and its origin, so that the picture says what it shows.
+function framed(picture, last) {
   const ratio = devicePixelRatio || 1;
   const colours = chart.theColours();
   const canvas = document.createElement('canvas');
@@ -44,7 +48,6 @@ function framed(picture) {
     context.fillStyle = colour;
     context.fillText(text, x * ratio, y * ratio);
   };
-  const { last } = feed.candles();
   const { date, minute } = zones.parts(last.t, state.zone);
   write(`${state.symbol} · ${state.interval} · ${zones.label(state.zone)}`, 12, 22, 15, colours.ink);
   const amounts = ['o', 'h', 'l', 'c', 'v'].map((each) => `${each.toUpperCase()} ${decimals.split(last[each])[0]}`).join('   ');
