@@ -11,6 +11,8 @@ from urllib.parse import parse_qs, quote, urlsplit
 import pytest
 from playwright.sync_api import APIResponse, Page, Route
 
+from marketdata.postgres.cluster import conninfo
+from marketdata.store.pool import connect
 from tests.browser.market.conftest import SYMBOL, ChartPage
 from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 
@@ -77,6 +79,17 @@ def test_a_trade_that_comes_while_the_view_is_read_again_is_kept(tab: Tab, stage
     held[0][0].fulfill(response=held[0][1])
     opened.becomes(lambda: opened.legend()["C"] == "120.5")
     page.unroute("**/api/v1/chart?*")
+
+
+def test_an_alias_in_the_address_becomes_its_symbol_and_is_live(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:CANONICAL"
+    stage.write(tick(symbol, now() - 1000, "100"))
+    with connect(conninfo(stage.state_dir)) as connection:
+        connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES ('SHORT-NAME', %s)", (symbol,))
+    opened = tab(query("SHORT-NAME", "1d")).drawn()
+    opened.becomes(lambda: f"symbol={symbol}&" in opened.url)
+    stage.write(tick(symbol, now(), "120.5"))
+    opened.becomes(lambda: opened.legend()["C"] == "120.5")
 
 
 @pytest.mark.full
