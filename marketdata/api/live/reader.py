@@ -168,7 +168,7 @@ class Reader:
                     self._mark_again(feed)
 
     def _try_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
-        """Read a feed. One that cannot be read is tried again later, and the others go on; not so without a database."""
+        """Read a feed. One that cannot be read is tried again later; the others wait only for a lost database."""
         try:
             self._read_feed(connection, version, feed)
         except DatabaseUnavailable:

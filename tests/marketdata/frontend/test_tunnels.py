@@ -161,7 +161,10 @@ def test_an_upgrade_behind_an_answer_that_is_not_read_loses_none_of_it(
 
     upstream.script = script
     login = f"Host: a\r\nAuthorization: {basic()}\r\nOrigin: {ORIGIN}\r\n"
-    with closing(socket.create_connection(("127.0.0.1", frontend.port), timeout=20)) as client:
+    with closing(socket.socket()) as client:
+        client.settimeout(20)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65536)  # or the kernel might take the whole answer
+        client.connect(("127.0.0.1", frontend.port))
         client.sendall(  # in one part: while output is unsent, nothing more is read
             f"GET /api/v1/x HTTP/1.1\r\n{login}\r\n"
             f"GET /api/v1/live HTTP/1.1\r\n{login}Connection: Upgrade\r\nUpgrade: websocket\r\n"
