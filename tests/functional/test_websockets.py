@@ -49,7 +49,8 @@ class HostClient(Client):  # type: ignore[misc]
     def handshake(self) -> None:
         self.host = f"{self.host}:{self.port}"
         super().handshake()
-        self.connected = self._handle_events()
+        self._handle_events()
+        self.connected = True  # also when the server's close has arrived already: receive() reports it
 
 
 def connect(service: Service, endpoint: tuple[str, str]) -> Client:

@@ -58,7 +58,7 @@ SIGNATURES: list[tuple[Any, str, str]] = [
 
 ATTRIBUTES: dict[str, dict[str, type | tuple[type, ...]]] = {
     "channel": {
-        "adj": object, "close_when_flushed": bool, "connected": bool, "outbuf_lock": threading.Condition,
+        "addr": tuple, "adj": object, "close_when_flushed": bool, "connected": bool, "outbuf_lock": threading.Condition,
         "request": parser.HTTPRequestParser, "requests": list, "requests_lock": object, "server": object,
         "socket": object, "total_outbufs_len": int, "will_close": bool, "task_class": type, "error_task_class": type,
         "parser_class": object,
