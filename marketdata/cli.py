@@ -31,6 +31,23 @@ _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunnin
 
 Run = Callable[[argparse.Namespace, Settings], None]
 
+_ABOUT_API = "Serve the data API. Without any settings it creates everything that it needs."
+_ABOUT_DB = "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTERM."
+
+_FOLDERS = ("state_dir", "secrets_dir")
+_DATABASE = ("state_dir", "prefix", "database_url")
+_API = (*_FOLDERS, *_DATABASE, "database_read_url", "ticks_table", "candles_function", "api_host", "api_port")
+_INGESTOR = (*_FOLDERS, "prefix", "ticks_table", "api_upstream")
+_FRONTEND = (
+    *_FOLDERS,
+    "frontend_host",
+    "frontend_port",
+    "frontend_origins",
+    "api_upstream",
+    "basic_auth",
+    "trusted_proxies",
+)
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options, unknown = _parser().parse_known_args(arguments)
@@ -73,23 +90,34 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"marketdata {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    _command(commands, "api", _api, "Serve the data API. Without any settings it creates everything that it needs.")
-    _command(commands, "db", _db, "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTERM.")
-    _command(commands, "init", tasks.init, "Create or update the shared tables and the roles.")
-    tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION))
-    tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN))
-    ingestor.add_commands(_command(commands, "ingestor", ingestor.run, ingestor.ABOUT))
-    backfill.add_commands(_command(commands, "backfill", backfill.run, backfill.ABOUT))
-    demo.add_commands(_command(commands, "demo", demo.run, demo.ABOUT), tasks.initialised)
-    _command(commands, "frontend", frontend.run, frontend.ABOUT)
-    frontend.add_user_commands(_command(commands, "user", frontend.list_users, frontend.USER_ABOUT))
+    _command(commands, "api", _api, _ABOUT_API, _API)
+    _command(commands, "db", _db, _ABOUT_DB, ("state_dir",))
+    _command(commands, "init", tasks.init, "Create or update the shared tables and the roles.", _DATABASE)
+    tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION, _DATABASE))
+    tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN, (*_DATABASE, *_FOLDERS)))
+    ingestor.add_commands(
+        _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
+    )
+    backfill.add_commands(_command(commands, "backfill", backfill.run, backfill.ABOUT, _INGESTOR))
+    demo.add_commands(
+        _command(commands, "demo", demo.run, demo.ABOUT, (*_INGESTOR, *_DATABASE, "ingestor_metrics_port")),
+        tasks.initialised,
+    )
+    _command(commands, "frontend", frontend.run, frontend.ABOUT, _FRONTEND)
+    frontend.add_user_commands(_command(commands, "user", frontend.list_users, frontend.USER_ABOUT, _FOLDERS))
     return parser
 
 
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, run: Run, about: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    run: Run,
+    about: str,
+    used: Sequence[str],
 ) -> argparse.ArgumentParser:
+    """``used``: the fields of :class:`Settings` that the command reads, for its help."""
     prog = f"bin/marketdata-{name}"
+    shown = [setting for field, setting in declared().items() if field in used]
     command = commands.add_parser(
         name,
         prog=prog,
@@ -97,7 +125,7 @@ def _command(
         description=about,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Settings (environment, or NAME=value lines of a file):\n"
-        + "\n".join(f"  {each.name:<24} {each.about}" for each in declared().values()),
+        + "\n".join(f"  {each.name:<28} {each.about}" for each in shown),
     )
     command.add_argument(
         "--env-file", type=Path, metavar="FILE", help=f"read settings from FILE, like v1.env; default: {ENV_FILE}"

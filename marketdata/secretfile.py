@@ -29,6 +29,8 @@ RPC_SOURCE = "rpc.json"
 GRAPHQL_ADMIN = "graphql-admin.json"
 ADMIN_SECRET = "admin.json"
 
+MALFORMED = "secret_malformed"
+
 _SIZE_MAX = 1 << 20
 _ADMIN_SECRET_MIN = 20
 _TOKEN = re.compile(r"[!-~]+")
@@ -47,7 +49,7 @@ class TokenFile:
 def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = None) -> dict[str, Any]:
     """The JSON object in the file, without the lines that begin with ``comments``.
 
-    MissingRequirement when there is no file, StateError when it cannot be trusted.
+    MissingRequirement when there is no file, StateError when it cannot be trusted or, with the code MALFORMED, read.
     """
     try:
         with path.open("rb") as file:
@@ -69,13 +71,18 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
         raise StateError(f"the secret file {path} cannot be read: {error.strerror}") from error
     if comments is not None:
         start = comments.encode()
-        content = b"\n".join(line for line in content.splitlines() if not line.lstrip().startswith(start))
+        # An empty line stays for each, so that messages name the line of the file.
+        content = b"\n".join(b"" if line.lstrip().startswith(start) else line for line in content.splitlines())
     try:
         found = json.loads(content)
-    except ValueError as error:
-        raise StateError(f"the secret file {path} is not JSON") from error  # the position could reveal the content
+    except json.JSONDecodeError as error:
+        where = f"line {error.lineno}, column {error.colno}"
+        # The driver's error is not kept as the cause: it holds the content.
+        raise StateError(f"the secret file {path} is not JSON: {where}: {error.msg}", code=MALFORMED) from None
+    except ValueError:
+        raise StateError(f"the secret file {path} is not JSON in UTF-8", code=MALFORMED) from None
     if not isinstance(found, dict):
-        raise StateError(f"the secret file {path} must contain a JSON object")
+        raise StateError(f"the secret file {path} must contain a JSON object", code=MALFORMED)
     return found
 
 

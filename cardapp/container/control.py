@@ -116,12 +116,19 @@ def _show_started(started: Started) -> None:
         ("profile", record.profile),
         ("container", record.container_id),
         ("mcp socket", started.mcp_socket),
-        ("chosen", "yes" if started.selected else f"no; bin/card-session select {record.name} chooses it"),
-        ("look at it", f"bin/card-session attach {record.name}"),
+        ("chosen", "yes" if started.selected else f"no; {_command('select', record.name)} chooses it"),
+        ("look at it", _command("attach", record.name)),
     ):
         print(f"  {label + ':':<12}{text}")
     if started.fetched is not None:
         _show_fetched(started.fetched)
+
+
+def _command(*words: str) -> str:
+    """The command for a terminal that has not this one's settings."""
+    state = os.environ.get("CARD_STATE_DIR")
+    setting = [f"CARD_STATE_DIR={shlex.quote(state)}"] if state else []
+    return " ".join([*setting, "bin/card-session", *words])
 
 
 def _announce_foreground(started: Started) -> None:
@@ -130,7 +137,7 @@ def _announce_foreground(started: Started) -> None:
 
 
 def _report_stop(record: Record) -> None:
-    start = f"bin/card-session start --name {record.name} {shlex.quote(record.card_source)}"
+    start = _command("start", "--name", record.name, shlex.quote(record.card_source))
     print(f"card-session: session {record.name} was stopped by another command; to start it: {start}", file=sys.stderr)
 
 

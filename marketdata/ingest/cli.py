@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
+_CHECK_TRIES = 3
+"""Someone waits for the result of a check, and can repeat it."""
+
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
@@ -81,8 +84,10 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.source.rpc import Rpc
 
     file = rpc_file(settings)
-    rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=threading.Event())
+    stopping = threading.Event()
+    rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping, tries=_CHECK_TRIES)
     node = Node(rpc, file.chain_id)
+    print(f"asking {node.name} …", flush=True)
     with closing(rpc):
         head, finalized = node.head(with_finalized=file.confirmations is None)
         if file.confirmations is not None:

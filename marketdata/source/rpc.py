@@ -30,7 +30,8 @@ _LARGEST_BATCH = 100
 """Calls in one request, where the provider allows as many in a second."""
 _FORGET = 500
 """After this many answered batches a larger one is tried again: it may have been a temporary limit of a proxy."""
-_TRIES = 6
+TRIES = 6
+"""How often a request is sent before its failure is reported."""
 _RATE_REFUSALS = 2
 """After as many refusals of a batch as too frequent, each of its halves is sent alone."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
@@ -90,6 +91,7 @@ class Rpc:
         per_second: float,
         stopping: threading.Event,
         timeout: float = TIMEOUT,
+        tries: int = TRIES,
     ) -> None:
         parts = urlsplit(url)
         kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
@@ -104,6 +106,7 @@ class Rpc:
         held = [parts.username, parts.password, *headers.values(), self._headers.get("Authorization")]
         self._secrets = _secrets(self._target, [each for each in held if each])
         self._stopping = stopping
+        self._tries = tries
         self._budget = Budget(per_second)
         self._largest = min(_LARGEST_BATCH, max(1, int(per_second)))
         self._batch = self._largest
@@ -150,7 +153,7 @@ class Rpc:
 
     def _persistent(self, calls: Sequence[Call]) -> list[Any]:
         refused = 0
-        for tried in range(1, _TRIES + 1):
+        for tried in range(1, self._tries + 1):
             wait = self._budget.spend(len(calls))
             if wait > 0:
                 self._wait(wait)
@@ -158,7 +161,7 @@ class Rpc:
                 return self._once(calls)
             except _TryAgain as error:
                 self._connection.close()
-                if tried == _TRIES or self._stopping.is_set():
+                if tried == self._tries or self._stopping.is_set():
                     raise ProviderError(f"{self.name}: {self._shown(str(error))}") from None
                 refused += error.is_rate
                 if refused >= _RATE_REFUSALS and len(calls) > 1:

@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import jsonschema
 
 from marketdata import secretfile
-from marketdata.errors import MissingRequirement, UsageError
+from marketdata.errors import MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 from marketdata.source import evm
 
@@ -57,12 +57,16 @@ def load(path: Path, *, warn: Warn) -> RpcFile:
         found = secretfile.read(path, warn=warn, comments="//")
     except MissingRequirement as error:
         raise MissingRequirement(f"{error.detail}: copy etc/rpc.json.example to it, and edit the copy") from error
+    except StateError as error:
+        if error.code != secretfile.MALFORMED:
+            raise
+        raise UsageError(error.detail) from None
     errors = sorted(_validator().iter_errors(found), key=lambda error: [str(part) for part in error.absolute_path])
     faults = [_fault(error) for error in errors]
     if not faults:
         faults = _contradictions(found)
     if faults:
-        raise UsageError(f"{path}: {'; '.join(faults)}")
+        raise UsageError("\n  ".join([f"{path}:", *faults]))
     return _file(found)
 
 

@@ -90,7 +90,7 @@ def fetched(printed: str, words: str, path: str) -> dict[str, str]:
 def assert_the_shown_way_leads_to_a_candle(printed: str) -> None:
     """What is printed for the market data can be pasted into a shell as it stands. The demo source has its symbols."""
     assert "It stores invented trades, those of the demo source: DEMO:ACORN-USD and DEMO:PEBBLE-USD\n" in printed
-    way = printed[printed.index("    auth() {") : printed.index(READY)]
+    way = printed[printed.index("    auth() {") : printed.index("\nOpen the market data in a browser: ")]
     store, _, newest = way.partition("The newest candle of the demo source")
     created, _, chart = pasted(store).partition("}")
     assert '"created"' in created

@@ -149,6 +149,15 @@ def test_it_gives_up_and_shows_no_secret(provider: Callable[[Answer], Provider])
     rpc.close()
 
 
+def test_the_number_of_tries_can_be_limited(provider: Callable[[Answer], Provider]) -> None:
+    serving = provider(lambda request, _: Raw(b"{}", 503))
+    rpc = Rpc(serving.url, {}, per_second=1e6, stopping=threading.Event(), tries=2)
+    with pytest.raises(ProviderError, match="HTTP status 503"):
+        rpc.call("echo")
+    assert len(serving.asked) == 2
+    rpc.close()
+
+
 def test_refused_credentials_are_not_tried_again(provider: Callable[[Answer], Provider]) -> None:
     serving = provider(lambda request, _: Raw(b"{}", 401))
     rpc = client(serving)

@@ -70,3 +70,20 @@ def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path, change: dict
         loaded(tmp_path, GOOD | change)
     assert fault in caught.value.detail
     assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path))
+
+
+def test_each_fault_has_a_line(tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as caught:
+        loaded(tmp_path, GOOD | {"chain_id": "one", "colour": 1})
+    heading, *faults = caught.value.detail.splitlines()
+    assert heading.endswith("rpc.json:")
+    assert [fault.split(":")[0] for fault in faults] == ["  the file", "  /chain_id"]
+
+
+def test_the_place_of_a_mistake_in_the_json_is_that_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "rpc.json"
+    path.write_text('{\n  // a comment\n  "url": "https://hidden.example"\n  "chain": "ETH"\n}\n')
+    path.chmod(0o600)
+    with pytest.raises(UsageError) as caught:
+        load(path, warn=str)
+    assert caught.value.detail.endswith("is not JSON: line 4, column 3: Expecting ',' delimiter")
