@@ -32,6 +32,11 @@ def median_ms(seconds: Sequence[float]) -> float:
     return 1000 * statistics.median(seconds)
 
 
+def per_second(painted: Sequence[float]) -> list[int]:
+    """Of frames painted at these milliseconds, how many were in each second that begins with one of them."""
+    return [sum(at <= other < at + 1000 for other in painted) for at in painted if at + 1000 <= painted[-1]]
+
+
 def resident(pid: int, field: str = "VmRSS") -> int:
     """The resident memory of a process, in KiB; its peak as ``VmHWM``."""
     found = re.search(rf"^{field}:\s+(\d+) kB$", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)

@@ -19,7 +19,7 @@ import pytest
 from playwright.sync_api import Browser, Page, TimeoutError
 
 from cardapp.settings import ROOT
-from tests.bench.figures import Figure, percentile
+from tests.bench.figures import Figure, per_second, percentile
 from tests.bench.page_tab import opened, ready
 from tests.functional.registry import AS_OF, install
 from tests.functional.serving import until
@@ -168,10 +168,6 @@ def _held(page: Page, screen: str) -> str:
     painted: list[float] = page.evaluate("probe.frames()")
     seconds = (painted[-1] - painted[0]) / 1000
     return (
-        f"{len(painted) / seconds:.0f} frames/s, {_slowest_second(painted)} in the slowest second; "
+        f"{len(painted) / seconds:.0f} frames/s, {min(per_second(painted))} in the slowest second; "
         f"{SCROLLED / seconds:.0f} lines/s"
     )
-
-
-def _slowest_second(painted: Sequence[float]) -> int:
-    return min(sum(at <= other < at + 1000 for other in painted) for at in painted if at + 1000 <= painted[-1])

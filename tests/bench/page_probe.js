@@ -67,7 +67,7 @@ globalThis.probe = (() => {
     }
   };
 
-  // -- frames while a key is held ------------------------------------------------------------------------------------
+  // -- frames with a drawing in them ----------------------------------------------------------------------------------
 
   let frames = null; // when each frame with a drawing was painted
   let isFrameOpen = false;
@@ -78,8 +78,10 @@ globalThis.probe = (() => {
     painted((at) => { isFrameOpen = false; frames.push(at); });
   }
 
+  function countFrames() { frames = []; }
+
   function hold(key, count) {
-    frames = [];
+    countFrames();
     const letter = key.toUpperCase();
     const repeat = setInterval(() => {
       const event = { key, keyCode: letter.charCodeAt(0), code: `Key${letter}`, ctrlKey: true, repeat: true, bubbles: true, cancelable: true };
@@ -124,5 +126,5 @@ globalThis.probe = (() => {
     });
   }
 
-  return { arm, drawn, hold, frames: () => frames, armChange, armKey, interactive };
+  return { arm, drawn, hold, countFrames, frames: () => frames, armChange, armKey, interactive, painted };
 })();
