@@ -213,10 +213,10 @@ def _figure(name: str, painted: Sequence[float]) -> Figure:
 
 
 def _memory(browser: Browser, stage: Stage) -> Iterator[Figure]:
-    yield from peaks(stage.state_dir, {"API": stage.api.pid, "frontend": stage._frontend.pid})
+    yield from peaks(stage.state_dir, {"the API": stage.api.pid, "the frontend": stage._frontend.pid})
     running = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
     peak = max(resident(each["id"], "VmHWM") for each in running if each["type"] == "renderer")
-    yield Figure("peak memory of Chromium's renderer", f"{peak / 1024:.0f} MiB")
+    yield Figure("peak memory, Chromium's renderer", f"{peak / 1024:.0f} MiB")
 
 
 if __name__ == "__main__":

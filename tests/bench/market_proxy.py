@@ -16,8 +16,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.bench.figures import Figure, resident, spread, table
+from tests.bench.figures import Figure, spread, table
 from tests.bench.market_http import CHART, ROUNDS, _fill, _load, _median
+from tests.bench.memory import peaks
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess
 from tests.marketdata.frontend.nginx import MAIN, PROGRAM, free_port, started
 
@@ -56,7 +57,8 @@ def measure(ticks: int) -> list[Figure]:
             "ours, logged in": (port, f"/api{CHART}", login),
         }
         figures = [figure for clients in CLIENTS for figure in _compared(paths, clients)]
-        return [*figures, Figure("peak memory of the frontend", f"{resident(process.pid, 'VmHWM') // 1024} MiB")]
+        nginx = int((state / "nginx" / "nginx.pid").read_text())
+        return [*figures, *peaks(state, {"the API": api.pid, "the frontend": process.pid, "nginx": nginx})]
 
 
 def _compared(paths: dict[str, tuple[int, str, str]], clients: int) -> Iterator[Figure]:

@@ -17,10 +17,10 @@ def peaks(state_dir: Path, pids: Mapping[str, int]) -> Iterator[Figure]:
     share are counted once.
     """
     for name, pid in pids.items():
-        yield Figure(f"peak memory of the {name}", f"{resident(pid, 'VmHWM') / 1024:.0f} MiB")
+        yield Figure(f"peak memory, {name}", f"{resident(pid, 'VmHWM') / 1024:.0f} MiB")
     server: int = json.loads((state_dir / "owner.lock").read_text())["postgres"]
     held = sum(_proportional(pid) for pid in (server, *_children(server)))
-    yield Figure("memory of PostgreSQL's processes together at the end (PSS)", f"{held / 1024:.0f} MiB")
+    yield Figure("memory at the end, PostgreSQL's processes together (PSS)", f"{held / 1024:.0f} MiB")
 
 
 def _children(parent: int) -> list[int]:
