@@ -1,17 +1,20 @@
 " Fixes two bugs in how termdebug receives gdb's MI records:
-" - Neovim delivers output in pieces. termdebug lost a record that was cut in two, and with it the PC sign (0.7.2).
+" - Neovim delivers output in pieces. termdebug of 0.7.2 lost a record that was cut in two, and with it the PC sign. That
+"   of 0.10 joins the pieces in its JobOutCallback and hands on complete records.
 " - termdebug showed a message for each ignored hit of a visible breakpoint. A thousand of them led to a hit-enter prompt.
 " Its handler is wrapped: `funcref` keeps the old function, where `function` would find the new one by its name.
 let s:script = filter(split(execute('scriptnames'), "\n"), {_, line -> line =~# '/termdebug\.vim$'})
 if empty(s:script)
   finish
 endif
-let s:name = '<SNR>' .. matchstr(s:script[0], '\d\+') .. '_CommOutput'
+let s:prefix = '<SNR>' .. matchstr(s:script[0], '\d\+') .. '_'
+let s:name = s:prefix .. 'CommOutput'
 if !exists('*' .. s:name)
   finish
 endif
 
 let s:Handle = funcref(s:name)
+let s:gets_complete_records = exists('*' .. s:prefix .. 'JobOutCallback')
 let s:rest = ''
 let s:seen = {}
 
@@ -41,19 +44,24 @@ func s:Take(job, record, event)
   endtry
 endfunc
 
-" Neovim's channel lines: the first continues the last one of the previous call, the last may be incomplete.
 execute 'func! ' .. s:name .. '(job, msgs, event)' .. "\n"
   \ .. '  call ' .. expand('<SID>') .. "Records(a:job, a:msgs, a:event)\n"
   \ .. 'endfunc'
 
 func s:Records(job, msgs, event)
+  for record in s:gets_complete_records ? a:msgs : s:Join(a:msgs)
+    call s:Take(a:job, record, a:event)
+  endfor
+endfunc
+
+" The complete records in Neovim's channel lines: the first line continues the last one of the previous call, and the
+" last may be incomplete.
+func s:Join(msgs)
   if empty(a:msgs) || a:msgs ==# ['']
     let s:rest = ''
-    return
+    return []
   endif
   let lines = [s:rest .. a:msgs[0]] + a:msgs[1:]
   let s:rest = lines[-1]
-  for record in lines[:-2]
-    call s:Take(a:job, record, a:event)
-  endfor
+  return lines[:-2]
 endfunc
