@@ -16,6 +16,7 @@ from pathlib import Path
 import gdb
 
 from cardapp.container.gdb_plugin.descriptors import any_ended, close_leaked_memory_files
+from cardapp.container.gdb_plugin.unfinished_fork import finish_fork
 
 MAX_CHECKPOINTS = 32
 """Checkpoints of stops, besides that of ``main``. Each is a process that shares its memory pages copy-on-write."""
@@ -77,7 +78,9 @@ class ForkCheckpoints:
         made = self._pids.keys() - before.keys() - {self._current}
         if len(made) != 1:
             raise gdb.error("gdb took no checkpoint")
-        self._numbers[key] = made.pop()
+        number = made.pop()
+        finish_fork(self._pids[self._current], self._pids[number])
+        self._numbers[key] = number
 
     def delete_obsolete(self) -> None:
         """Delete the processes that ran before restarts, and the oldest checkpoints above :data:`MAX_CHECKPOINTS`."""

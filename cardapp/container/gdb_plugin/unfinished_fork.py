@@ -1,0 +1,73 @@
+"""The end of fork(3) in a checkpoint, which gdb's ``checkpoint`` skips.
+
+gdb stops the child inside the C library's ``fork`` and gives it the parent's registers, so what the library does after
+the system call never happens in the child. In glibc 2.36 (Debian 12) that is nothing a program could notice. glibc 2.41
+(Debian 13) blocks all signals and takes the lock of ``abort`` before the system call. In the child every signal would
+stay blocked, and ``sigaction`` of SIGABRT would wait forever.
+
+No version is asked for: the parent has returned from ``fork``, so the child is compared with it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_PTRACE_GETSIGMASK = 0x420A
+_PTRACE_SETSIGMASK = 0x420B
+_MASK_BYTES = 8
+_WORD = 4
+
+_ptrace = ctypes.CDLL(None, use_errno=True).ptrace
+_ptrace.restype = ctypes.c_long
+_ptrace.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+
+
+def finish_fork(parent: int, child: int) -> None:
+    """Give the process ``child`` the signal mask of ``parent`` and its libraries' data; :class:`OSError` if it fails.
+
+    gdb must trace both, and both must be stopped. Use it in gdb's main thread only: the kernel lets no other trace them.
+    """
+    mask = ctypes.create_string_buffer(_MASK_BYTES)
+    _trace(_PTRACE_GETSIGMASK, parent, mask)
+    _trace(_PTRACE_SETSIGMASK, child, mask)
+    with Path("/proc", str(parent), "mem").open("rb", 0) as right, Path("/proc", str(child), "mem").open("r+b", 0) as own:
+        for start, end in library_data(parent):
+            wanted, found = (os.pread(file.fileno(), end - start, start) for file in (right, own))
+            for offset in _differences(wanted, found):
+                word = wanted[offset : offset + _WORD]
+                # A thread's own number is the only word in which the two have to differ.
+                if int.from_bytes(word, "little") != parent:
+                    os.pwrite(own.fileno(), word, start + offset)
+
+
+def library_data(pid: int) -> Iterator[tuple[int, int]]:
+    """Start and end of the writable data of each library of a process; those of the program if it has no library."""
+    program = os.readlink(f"/proc/{pid}/exe")
+    lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
+    files = {line[5] for line in lines if len(line) == 6 and line[5].startswith("/")}
+    wanted = files - {program} or files
+    last_end = -1
+    for addresses, permissions, *_, name in (line if len(line) == 6 else [*line, ""] for line in lines):
+        start, end = (int(address, 16) for address in addresses.split("-"))
+        # The kernel maps the data that is zero at the start without a name, right behind the named part.
+        if permissions.startswith("rw") and (name in wanted or (name == "" and start == last_end)):
+            yield start, end
+            last_end = end
+
+
+def _differences(wanted: bytes, found: bytes) -> Iterator[int]:
+    """The offsets of the words that differ."""
+    page = 4096
+    for first in range(0, len(wanted), page):
+        if wanted[first : first + page] != found[first : first + page]:
+            for offset in range(first, min(first + page, len(wanted)), _WORD):
+                if wanted[offset : offset + _WORD] != found[offset : offset + _WORD]:
+                    yield offset
+
+
+def _trace(request: int, pid: int, mask: ctypes.Array[ctypes.c_char]) -> None:
+    if _ptrace(request, pid, _MASK_BYTES, mask) == -1:
+        raise OSError(ctypes.get_errno(), f"the signal mask of process {pid} cannot be accessed")
