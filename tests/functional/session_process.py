@@ -247,13 +247,23 @@ class RunningSession:
         return processes_of(record["container_id"], self.path)
 
     def pid(self, program: str) -> int:
-        """The one process of the session whose command is ``program``."""
-        found = [pid for pid, command in self.processes().items() if command == program]
+        """The one process of the session whose command is ``program``.
+
+        Neovim 0.9 and later are two: ``nvim`` is the server, which gdb runs in, and ``nvim-terminal`` the process in
+        the terminal, which started it. Before, one process is both.
+        """
+        found = [pid for pid, command in self.processes().items() if command == program.removesuffix("-terminal")]
+        if program.startswith("nvim") and len(found) == 2:
+            found = [pid for pid in found if _is_embedded(pid) == (program == "nvim")]
         assert len(found) == 1, self.processes()
         return found[0]
 
     def host_pid(self) -> int:
         return int(json.loads((self.path / "session.json").read_text())["host"]["pid"])
+
+
+def _is_embedded(pid: int) -> bool:
+    return b"--embed" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
 
 
 def processes_of(container_id: str, path: Path) -> dict[int, str]:

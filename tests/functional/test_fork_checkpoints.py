@@ -156,6 +156,18 @@ def test_the_state_of_a_restarted_program_is_its_stop_until_it_moves(session: Ru
     eventually(lambda: session.state()["stop_id"] != result["stop_id"])
 
 
+def test_a_program_continues_from_a_checkpoint_without_traces_of_the_fork(session: RunningSession) -> None:
+    """glibc 2.41 blocks all signals and locks the action of SIGABRT while it forks; older versions cannot fail here."""
+    session.card.behave("handler")
+    replayed(session, FIRST)
+    assert replayed(session, LATER)[0] == "rerun"  # from the checkpoint of main
+    assert replayed(session, FIRST)[0] == "fork"
+    replayed(session, MARKED)
+    seen = [Path("/proc", str(pid), "status").read_text() for pid in programs(session)]
+    assert len(seen) > 3
+    assert all(re.search(r"^SigBlk:\s*0+$", status, re.MULTILINE) for status in seen)
+
+
 # -- where a fork would differ ----------------------------------------------------------------------------------------
 
 

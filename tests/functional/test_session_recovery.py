@@ -18,6 +18,8 @@ from tests.functional.session_process import RunningSession, at, eventually, lin
 pytestmark = pytest.mark.functional
 
 STOPS = [at("/* before */"), at("/* after */"), at("/* marked */", 3)]
+NEOVIM = ["nvim", "nvim-terminal"]
+"""Neovim's processes: the server and that in the terminal, which are one process before Neovim 0.9."""
 DEAD = {"debugger_dead", "editor_dead", "editor_blocked"}
 """What a replay may say when its gdb or its Neovim was killed."""
 
@@ -32,9 +34,12 @@ def container_id(session: RunningSession) -> str:
     return found
 
 
-def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession) -> None:
+@pytest.mark.parametrize("program", NEOVIM)
+def test_a_dead_neovim_is_seen_and_brought_back(session: RunningSession, program: str) -> None:
     before = session.ask("session_binding")
-    kill(session, session.pid("nvim"))
+    parts = session.processes().keys() - {session.host_pid()}
+    kill(session, session.pid(program))
+    eventually(lambda: not parts & session.processes().keys())
     eventually(lambda: not session.state()["editor_alive"])
     assert session.state()["alive"] is False
     binding = session.ask("session_binding")
@@ -70,7 +75,7 @@ def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> No
     session.check_usable()
 
 
-@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 4, 50), ("nvim", 2, 20)])
+@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 4, 50), *((each, 2, 50) for each in NEOVIM)])
 def test_it_survives_kills_at_any_moment(
     session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
 ) -> None:
@@ -78,6 +83,7 @@ def test_it_survives_kills_at_any_moment(
     for _ in range(loops(quick=quick, full=full)):
         for stop in chosen.choices(STOPS, k=2):
             session.replay(stop, "count")
+        ended = {session.pid(each) for each in ("gdb", *NEOVIM)} if program in NEOVIM else {session.pid(program)}
         answers: list[ToolResult] = []
         request = session.request(chosen.choice(STOPS), "count")
         replay = threading.Thread(target=lambda: answers.append(session.call("checkpoint_replay", request)))  # noqa: B023
@@ -88,7 +94,21 @@ def test_it_survives_kills_at_any_moment(
         replay.join(60)
         assert not answers[0].is_error or answers[0].structured["code"] in DEAD, answers[0].text
         session.check_usable()
+        assert not ended & session.processes().keys()
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
+
+
+@pytest.mark.parametrize("way_back", ["replay", "reset"])
+def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
+    """Nobody can interrupt it, and it does not notice that its terminal is gone."""
+    server = session.pid("nvim")
+    session.editor('nvim_input(":lua while true do end<CR>")')
+    eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)
+    kill(session, session.pid("nvim-terminal"))
+    if way_back == "reset":
+        assert session.ask("target_reset")["editor_restarted"] is True
+    session.check_usable()
+    assert server not in session.processes()
 
 
 def test_quitting_gdb_or_neovim_is_mended_too(session: RunningSession) -> None:

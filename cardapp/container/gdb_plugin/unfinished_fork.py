@@ -18,6 +18,7 @@ from pathlib import Path
 _PTRACE_GETSIGMASK = 0x420A
 _PTRACE_SETSIGMASK = 0x420B
 _MASK_BYTES = 8
+_PAGE = 4096
 _WORD = 4
 
 _ptrace = ctypes.CDLL(None, use_errno=True).ptrace
@@ -35,12 +36,13 @@ def finish_fork(parent: int, child: int) -> None:
     _trace(_PTRACE_SETSIGMASK, child, mask)
     with Path("/proc", str(parent), "mem").open("rb", 0) as right, Path("/proc", str(child), "mem").open("r+b", 0) as own:
         for start, end in library_data(parent):
-            wanted, found = (os.pread(file.fileno(), end - start, start) for file in (right, own))
-            for offset in _differences(wanted, found):
-                word = wanted[offset : offset + _WORD]
-                # A thread's own number is the only word in which the two have to differ.
-                if int.from_bytes(word, "little") != parent:
-                    os.pwrite(own.fileno(), word, start + offset)
+            for page in range(start, end, _PAGE):
+                wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (right, own))
+                for offset in () if wanted == found else range(0, len(wanted), _WORD):
+                    word = wanted[offset : offset + _WORD]
+                    # A thread's own number is the only word in which the two have to differ.
+                    if word != found[offset : offset + _WORD] and int.from_bytes(word, "little") != parent:
+                        os.pwrite(own.fileno(), word, page + offset)
 
 
 def library_data(pid: int) -> Iterator[tuple[int, int]]:
@@ -56,16 +58,6 @@ def library_data(pid: int) -> Iterator[tuple[int, int]]:
         if permissions.startswith("rw") and (name in wanted or (name == "" and start == last_end)):
             yield start, end
             last_end = end
-
-
-def _differences(wanted: bytes, found: bytes) -> Iterator[int]:
-    """The offsets of the words that differ."""
-    page = 4096
-    for first in range(0, len(wanted), page):
-        if wanted[first : first + page] != found[first : first + page]:
-            for offset in range(first, min(first + page, len(wanted)), _WORD):
-                if wanted[offset : offset + _WORD] != found[offset : offset + _WORD]:
-                    yield offset
 
 
 def _trace(request: int, pid: int, mask: ctypes.Array[ctypes.c_char]) -> None:

@@ -121,6 +121,8 @@ static void misbehave(const char *how)
         signal(SIGALRM, mark);
         alarm(1000);
     }
+    if (strcmp(how, "handler") == 0)
+        signal(SIGABRT, mark);
     if (strcmp(how, "exit") == 0)
         exit(7);
 }

@@ -1,0 +1,19 @@
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+from cardapp.container.gdb_plugin.unfinished_fork import library_data
+
+
+def test_the_data_of_libraries_is_found_and_nothing_else() -> None:
+    libc = ctypes.CDLL(None)
+    data = ctypes.addressof(ctypes.c_void_p.in_dll(libc, "stdout"))
+    found = list(library_data(os.getpid()))
+    assert any(start <= data < end for start, end in found)
+    program = os.readlink("/proc/self/exe")
+    for line in Path("/proc/self/maps").read_text().splitlines():
+        if line.endswith((program, "[stack]", "[heap]")) or " r--p " in line or " r-xp " in line:
+            start = int(line.partition("-")[0], 16)
+            assert not any(first <= start < end for first, end in found), line
