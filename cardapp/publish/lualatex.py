@@ -33,7 +33,11 @@ FONT_PACKAGES = ("fonts-noto-extra", "fonts-noto-cjk", "fonts-noto-color-emoji")
 TIME_LIMIT, TIME_PER_SHEET = 120.0, 1.0
 """Seconds that a run may take: a constant and one more per sheet, ten times the duration on a slow machine."""
 
-_COMMAND = ("-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error", "card.tex")
+_COMMAND = (
+    "-no-shell-escape", "-interaction=nonstopmode", "-halt-on-error", "-file-line-error",
+    f"-lua={Path(__file__).with_name('reading.lua')}", "card.tex",
+)  # fmt: skip
+_OUTPUT, _OUTPUT_END = "output.txt", 1500  # a file, and the characters of its end that an error's message has
 _ERROR = re.compile(r"^\./card\.tex:(\d+): (.*)", re.MULTILINE)
 _FATAL = re.compile(r"^! (.*)", re.MULTILINE)
 _NOT_INSTALLED = re.compile(
@@ -91,13 +95,23 @@ def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_li
     _raise_logged_error(tex, log)
     if code:
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        raise TypesettingFailed(f"lualatex {how}; {_REMEDY}")
+        raise _ended(how, directory)
     try:
         pdf = (directory / "card.pdf").read_bytes()
     except FileNotFoundError:
-        raise TypesettingFailed(f"lualatex made no PDF and reported no error; {_REMEDY}") from None
+        raise _ended("made no PDF and reported no error", directory) from None
     named = tuple(chr(int(code, 16)) for code in _NO_GLYPH.findall(log))
     return TypesetPdf(pdf, tuple(_remarks(log)), named, log)
+
+
+def _ended(how: str, directory: Path) -> TypesettingFailed:
+    """With what lualatex wrote last on standard output and standard error, on one line of printable characters: that is
+    in no log when the run ended before the document began."""
+    lines = (directory / _OUTPUT).read_text("utf-8", "replace").splitlines()
+    text = " | ".join(filter(None, (" ".join(line.split()) for line in lines)))
+    end = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[-_OUTPUT_END:])
+    wrote = f"wrote: {'…' if len(text) > _OUTPUT_END else ''}{end}" if end else "wrote nothing"
+    return TypesettingFailed(f"lualatex {how}; it {wrote}; {_REMEDY}")
 
 
 def _remarks(log: str) -> Iterator[str]:
@@ -120,13 +134,15 @@ def _locked(cache: Path) -> Iterator[None]:
 
 def _run(command: list[str], directory: Path, cache: Path, time_limit: float) -> int:
     """The exit code. An interrupt or the time limit kills the process before its directory is removed."""
-    null, process = subprocess.DEVNULL, None
+    process = None
     # A signal between the process's start and the assignment below would leave it running: block signals meanwhile.
     previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT, signal.SIGTERM})
     try:
-        process = subprocess.Popen(
-            command, cwd=directory, env=_environment(directory, cache), stdin=null, stdout=null, stderr=null
-        )
+        with open(directory / _OUTPUT, "wb") as output:
+            process = subprocess.Popen(
+                command, cwd=directory, env=_environment(directory, cache),
+                stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT,
+            )  # fmt: skip
         signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
         return process.wait(time_limit)
     except subprocess.TimeoutExpired as error:
@@ -141,7 +157,8 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
 
 
 def _environment(directory: Path, cache: Path) -> dict[str, str]:
-    """Only PATH comes from the user. TeX may access no file elsewhere, and does not wrap the lines of its log."""
+    """Only PATH comes from the user. TeX's commands may access no file elsewhere (Lua's functions: ``reading.lua``), and
+    the lines of its log are not wrapped."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

@@ -161,6 +161,43 @@ def test_even_a_command_would_reach_nothing(attack: str, cache: Path, tmp_path: 
     assert not target.exists()
 
 
+@pytest.fixture(scope="module")
+def checking_cache(cache: Path) -> Path:
+    """The cache, for a LuaTeX that checks the file names of Lua's functions."""
+    asks = r"\directlua{assert(kpse.in_name_ok_silent_extended)}"
+    try:
+        typeset(f"\\documentclass{{article}}\\begin{{document}}x {asks}\\end{{document}}", cache)
+    except TypesettingFailed:
+        pytest.skip("not run: this LuaTeX is older than 1.17 and checks no file name that Lua code opens")
+    return cache
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "io.open('/etc/passwd')",
+        "io.lines('/etc/passwd')",
+        "io.open('/usr/share/../../etc/passwd')",
+        "io.open('/usr/share/texmf/../../../etc/passwd')",
+        "io.open('../target')",
+        "io.open('/usr/shared')",
+        "lfs.dir('/root')",
+        "io.open('{TARGET}')",
+        "io.open('{TARGET}', 'w')",
+        "io.open('/usr/share/target', 'w')",
+        "lfs.link('/etc/passwd', 'here', true) and io.open('here')",
+    ],
+)
+def test_even_lua_would_read_and_write_nothing(attack: str, checking_cache: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.write_text("kept")
+    said = rf"\directlua{{assert({attack.replace('{TARGET}', str(target))})}}"
+    with pytest.raises(TypesettingFailed):
+        typeset(f"\\documentclass{{article}}\\begin{{document}}\nx {said}\n\\end{{document}}", checking_cache)
+    assert target.read_text() == "kept"
+    assert not Path("/usr/share/target").exists()
+
+
 @pytest.mark.parametrize(
     ("key", "fault"),
     [("", r"\undefined"), (STEP, "{"), *(pytest.param(STEP, each, marks=pytest.mark.full) for each in "}$")],

@@ -177,13 +177,27 @@ def test_an_error_names_its_place_in_the_card(machine: Machine, fault: str, said
     [
         ("echo half >card.pdf; kill -KILL $$", "lualatex was killed by SIGKILL"),
         ("echo half >card.pdf; exit 7", "lualatex ended with exit code 7"),
-        ("exit 0", "lualatex made no PDF and reported no error"),
+        ("exit 0", "lualatex made no PDF and reported no error; it wrote nothing; for details"),
         ("echo '! error:  (file io): fwrite() failed' >card.log; exit 1", "No space left on device; set TMPDIR"),
     ],
 )
 def test_half_a_pdf_is_none(machine: Machine, script: str, said: str) -> None:
     machine.lualatex(script)
     assert said in refused(machine, TypesettingFailed)
+
+
+@pytest.mark.parametrize("ending", ["exit 255", "exit 0", "kill -TERM $$"])
+def test_what_it_wrote_is_in_the_message(machine: Machine, ending: str) -> None:
+    machine.lualatex(f"echo 'module  ×'; echo; printf 'no \\033[1mtable\\377\\n' >&2; echo last; {ending}")
+    assert "; it wrote: module × | no \ufffd[1mtable\ufffd | last; for details" in refused(machine, TypesettingFailed)
+
+
+def test_of_much_output_the_end_is_told(machine: Machine) -> None:
+    machine.lualatex("for i in $(seq 5000); do echo $i; done; exit 1")
+    said = refused(machine, TypesettingFailed)
+    assert "; it wrote: …" in said
+    assert " | 4999 | 5000; for details" in said
+    assert len(said) < 2000
 
 
 def test_a_program_that_cannot_be_run_is_named(machine: Machine) -> None:
