@@ -15,7 +15,7 @@ export function read(search) {
     interval: WIDTHS.has(given.get('interval')) ? given.get('interval') : null,
     zone: zones.parsed(given.get('zone') ?? ''),
     log: given.has('scale') ? given.get('scale') === 'log' : null,
-    bars: bars >= 2 && bars <= 50_000 ? Math.round(bars) : null,
+    bars: bars >= 2 && bars <= 50_000 ? bars : null,
     from: from < to ? from : null,
     to: from < to ? to : null,
   };

@@ -1,7 +1,7 @@
 // The picture: the chart library with our candles. Its time axis gets local times, shifted by the zone, so that its days
 // begin where the zone's do.
 
-import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
+import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
 import { $ } from './dom.js';
 import { width } from './intervals.js';
@@ -15,9 +15,11 @@ const VOLUME_TOP = 0.84; // of the height
 let chart = null;
 let series = null;
 let volume = null;
+let axis = null; // has a point at the last slot: the library's axis ends with the last point of any series
 let colours = null;
 let candles = null;
 let slots = [];
+let newest = null; // the opening time of the newest candle that is drawn; null when there are newer ones
 let scale = 0; // places that prices are moved by, see decimals.js
 let volumeScale = 0;
 let places = 2;
@@ -32,12 +34,13 @@ export function start({ onRange, onCrosshair }) {
     layout: { attributionLogo: true, fontSize: 12 },
     crosshair: { mode: CrosshairMode.Normal },
     rightPriceScale: { scaleMargins: { top: 0.14, bottom: 1 - VOLUME_TOP + 0.02 }, minimumWidth: 72 },
-    timeScale: { rightOffset: RIGHT_MARGIN, minBarSpacing: 0.02, enableConflation: true, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
+    timeScale: { rightOffset: RIGHT_MARGIN, shiftVisibleRangeOnNewBar: false, minBarSpacing: 0.02, enableConflation: true, tickMarkFormatter: tickMark, tickMarkMaxCharacterLength: 9 },
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
   series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
+  axis = chart.addSeries(LineSeries, { priceScaleId: 'axis', visible: false, lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   series.attachPrimitive(hatching);
   series.attachPrimitive(corrections);
@@ -110,22 +113,16 @@ export function open(given) {
   chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
 }
 
-// Draw everything that is known. What is in sight stays where it is.
+// Draw everything that is known, with the buckets without candles from `from` to `until`.
 export function draw(from, until) {
-  const anchor = slots.length && chart.timeScale().getVisibleLogicalRange();
-  const anchorTime = anchor && slots[0] !== undefined ? slots[Math.min(Math.max(Math.round(anchor.from), 0), slots.length - 1)] : null;
-  const before = anchorTime === null ? 0 : index(anchorTime);
+  const before = inSight();
   slots = candles.slots(from, until);
   const known = new Map(candles.rows.map((row) => [row.t, row]));
   const rows = slots.map((t) => known.get(t) ?? null);
   series.setData(rows.map((row, at) => (row ? item(row) : { time: toAxis(slots[at]) })));
   volume.setData(rows.filter(Boolean).map(bar));
-  if (anchorTime !== null) {
-    const moved = index(anchorTime) - before;
-    const range = { from: anchor.from + moved, to: anchor.to + moved };
-    const now = chart.timeScale().getVisibleLogicalRange();
-    if (!now || Math.abs(now.from - range.from) > 1e-6) chart.timeScale().setVisibleLogicalRange(range);
-  }
+  axis.setData(slots.slice(-1).map(end));
+  keep(before);
 }
 
 // Draw one changed bucket; false when that needs draw().
@@ -134,8 +131,10 @@ export function drawOne({ t, after }) {
   const isNew = last === undefined || t > last;
   if (isNew) return false;
   if (slots[index(t)] !== t) return false;
+  const before = inSight();
   series.update(after ? item(after) : { time: toAxis(t) }, t < last);
   volume.update(after ? bar(after) : { time: toAxis(t) }, t < last);
+  keep(before);
   return true;
 }
 
@@ -145,15 +144,40 @@ export function extend(opens) {
     slots.push(t);
     series.update({ time: toAxis(t) });
     volume.update({ time: toAxis(t) });
+    axis.update(end(t));
   }
 }
+
+const end = (t) => ({ time: toAxis(t), value: 0 });
+
+// What is in sight, and a slot by which it is found again when slots are added: that of the newest candle where it is in
+// sight, so that the view follows it, else the first in sight.
+function inSight() {
+  const range = slots.length ? chart.timeScale().getVisibleLogicalRange() : null;
+  if (!range) return null;
+  if (isNewestIn(range)) return { range, slot: index(newest), time: null };
+  const slot = Math.min(Math.max(Math.round(range.from), 0), slots.length - 1);
+  return { range, slot, time: slots[slot] };
+}
+
+function keep(before) {
+  newest = candles.hasNewer ? null : candles.last?.t ?? null;
+  if (!before) return;
+  const time = before.time ?? newest;
+  const moved = time === null ? 0 : index(time) - before.slot;
+  const wanted = { from: before.range.from + moved, to: before.range.to + moved };
+  const now = chart.timeScale().getVisibleLogicalRange();
+  if (!now || Math.abs(now.from - wanted.from) > 1e-6) chart.timeScale().setVisibleLogicalRange(wanted);
+}
+
+const isNewestIn = ({ from, to }) => newest !== null && index(newest) >= from - 0.5 && index(newest) <= to + 0.5;
 
 export const lastSlot = () => slots.at(-1);
 
 export function forget() {
   slots = [];
-  series.setData([]);
-  volume.setData([]);
+  newest = null;
+  for (const each of [series, volume, axis]) each.setData([]);
   hatching.set([], colours);
 }
 
@@ -172,14 +196,14 @@ function index(time) {
 
 // -- what is in sight ----------------------------------------------------------------------------------------------
 
-// A place on the axis as a time, also beyond the candles, and the reverse.
+// A place on the axis as a time, also between and beyond the slots, and the reverse.
 function timeAt(logical) {
   const length = width(candles.interval);
   const last = slots.length - 1;
-  if (last < 0) return 0;
-  if (logical < 0) return Math.round(slots[0] + logical * length);
-  if (logical > last) return Math.round(slots[last] + (logical - last) * length);
-  return slots[Math.round(logical)];
+  if (logical < 0) return slots[0] + logical * length;
+  if (logical >= last) return slots[last] + (logical - last) * length;
+  const at = Math.floor(logical);
+  return slots[at] + (logical - at) * (slots[at + 1] - slots[at]);
 }
 
 function placeOf(time) {
@@ -191,23 +215,27 @@ function placeOf(time) {
   return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
 }
 
-// {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, and whether the newest
-// is in sight; null when nothing is.
+// What is in sight: {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, whether
+// the newest candle is among them, and whether showNewest() shows the same; null when nothing is.
 export function view() {
   const range = chart.timeScale().getVisibleLogicalRange();
   if (!range || !slots.length) return null;
-  const last = slots.length - 1;
+  const bars = Math.max(Number((range.to - range.from).toFixed(2)), 2);
+  const grain = width(candles.interval) < 60_000 ? 1 : 1000; // of the times in the address: less than a pixel
+  const rounded = (logical) => Math.round(timeAt(logical) / grain) * grain;
   return {
-    from: timeAt(range.from), to: timeAt(range.to), bars: Math.max(Math.round(range.to - range.from), 2),
-    left: range.from, right: last - range.to, isNewest: range.to >= last,
+    from: rounded(range.from), to: rounded(range.to), bars, left: range.from, right: slots.length - 1 - range.to,
+    hasNewest: isNewestIn(range), isNewest: newest !== null && Math.abs(range.to - newestRange(bars).to) < 0.02,
   };
 }
 
-export function showNewest(bars) {
-  const last = slots.length - 1;
-  const margin = Math.min(RIGHT_MARGIN, bars / 4);
-  chart.timeScale().setVisibleLogicalRange({ from: last + margin - bars, to: last + margin });
+// `bars` of them with the newest candle at the right, however long ago it was.
+function newestRange(bars) {
+  const to = (newest === null ? slots.length - 1 : index(newest)) + Math.min(RIGHT_MARGIN, bars / 4);
+  return { from: to - bars, to };
 }
+
+export const showNewest = (bars) => chart.timeScale().setVisibleLogicalRange(newestRange(bars));
 
 export function show(from, to) {
   chart.timeScale().setVisibleLogicalRange({ from: placeOf(from), to: placeOf(to) });
@@ -221,8 +249,8 @@ export function scrollBy(bars) {
 export function zoom(factor) {
   const range = chart.timeScale().getVisibleLogicalRange();
   if (!range) return;
-  const right = Math.min(range.to, slots.length - 1 + RIGHT_MARGIN);
-  chart.timeScale().setVisibleLogicalRange({ from: right - (right - range.from) * factor, to: right });
+  if (view().isNewest) return showNewest((range.to - range.from) * factor);
+  chart.timeScale().setVisibleLogicalRange({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
 // Put the crosshair on the candle `step` after that of `time`, or on the last one in sight; its time.

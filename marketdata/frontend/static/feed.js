@@ -13,6 +13,7 @@ const FIRST = 600; // candles that are read at first
 const PAGE = 1000; // and when more are needed, at least
 const LARGEST = 10_000; // a limit of the API
 const MOST = 50_000; // candles that are kept
+const LEAD = 160; // empty buckets before the first candle there is
 const RETRY_MS = 5000; // until what could not be read again is asked for once more
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
 
@@ -99,9 +100,11 @@ const subscriptions = () => {
 };
 
 function draw() {
-  const { candles: { interval, zone, hasNewer }, range } = shown;
-  const until = hasNewer ? shown.candles.last?.t ?? range.to : bucketOpen(now(), interval, zone);
-  chart.draw(shown.candles.first?.t ?? range.from ?? until - 100 * width(interval), until);
+  const { candles: { interval, zone, hasNewer, hasOlder, first, last }, range } = shown;
+  const until = hasNewer ? last?.t ?? range.to : bucketOpen(now(), interval, zone);
+  // Before the very first candle, too, the axis has times.
+  const start = first && !hasOlder ? Math.max(first.t - LEAD * width(interval), 0) : first?.t ?? range.from;
+  chart.draw(start ?? until - LEAD * width(interval), until);
 }
 
 export function redraw() {

@@ -90,8 +90,8 @@ async function open() {
 function moved() {
   const view = chart.view();
   if (!view || state.loading) return;
-  $('newest').hidden = view.isNewest && !feed.candles().hasNewer;
-  range = view.isNewest && !feed.candles().hasNewer ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
+  $('newest').hidden = view.hasNewest;
+  range = view.isNewest ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
   legend.draw();
   feed.prefetch(view);
   addressTimer ||= setTimeout(writeAddress, ADDRESS_MS);

@@ -19,6 +19,7 @@ from tests.browser.market.stage import HOUR, MINUTE, Stage, minutes, now, tick
 pytestmark = pytest.mark.functional
 
 Tab = Callable[[str], ChartPage]
+LIGHTER_UP = "color-mix(in srgb, var(--up) 45%, var(--paper))"
 
 
 def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
@@ -183,6 +184,59 @@ def test_the_address_reproduces_the_view(tab: Tab, stage: Stage) -> None:
     )
     assert page.locator("#log").get_attribute("aria-pressed") == "true"
     assert page.evaluate("(text) => Date.parse(text)", shown["from"][0]) < last
+
+
+def test_the_newest_candles_are_in_sight_however_old_they_are(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:STOPPED", now() // HOUR * HOUR - 20 * 24 * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, str(100 + at % 7)) for at in range(300)))
+    stage.cover(symbol, end - 300 * HOUR, end + HOUR)
+    opened = tab(query(symbol, "1h")).drawn()
+    opened.becomes(lambda: "bars=160" in opened.url)
+    assert opened.page.locator("#newest").is_hidden()
+    assert min(opened.pixels(LIGHTER_UP, start, start + 0.1, 24) for start in (0.1, 0.5, 0.8)) > 100
+    address = settled(opened)
+    opened.page.reload()
+    assert settled(opened.drawn()) == address
+
+
+@pytest.mark.parametrize("interval", ["4h", "1m"])
+def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) -> None:
+    """Also where the view begins within a bar."""
+    symbol, end = f"DEMO:PICTURE-{interval}", now() // HOUR * HOUR - 20 * 24 * HOUR
+    length = {"4h": 4 * HOUR, "1m": MINUTE}[interval]
+    stage.write(*(tick(symbol, end - at * length, str(100 + at % 7)) for at in range(500)))
+    opened = tab(query(symbol, interval, bars=200)).drawn()
+    page = opened.page
+    page.mouse.move(600, 300)
+    page.mouse.wheel(0, 120)
+    page.mouse.down()
+    page.mouse.move(901, 300, steps=5)
+    page.mouse.up()
+    page.mouse.move(600, 20)
+    address, picture = settled(opened), page.locator("#chart").screenshot()
+    page.reload()
+    page.locator("#live.live").wait_for()
+    assert settled(opened) == address
+    assert "from=" in address
+    assert page.locator("#chart").screenshot() == picture
+
+
+def test_new_candles_stay_in_sight_as_time_passes(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:FOLLOWED"
+    stage.write(tick(symbol, now(), "100"))
+    opened = tab(query(symbol, "1s", bars=8)).drawn()
+    for price in range(101, 106):
+        opened.page.wait_for_timeout(1000)
+        stage.write(tick(symbol, now(), str(price)))
+        opened.becomes(lambda price=price: opened.legend().get("C") == str(price))
+    assert "bars=8" in settled(opened)
+    assert opened.page.locator("#newest").is_hidden()
+
+
+def settled(opened: ChartPage) -> str:
+    """The address, after the time by which it lags behind the view."""
+    opened.page.wait_for_timeout(600)
+    return opened.url
 
 
 @pytest.mark.full
