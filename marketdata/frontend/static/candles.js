@@ -30,6 +30,9 @@ export class Candles {
     return low;
   }
 
+  // The last row with t <= time.
+  before(time) { return this.rows[this.index(time + 1) - 1]; }
+
   at(time) {
     const row = this.rows[this.index(time)];
     return row?.t === time ? row : null;

@@ -221,10 +221,8 @@ export function view() {
   const range = chart.timeScale().getVisibleLogicalRange();
   if (!range || !slots.length) return null;
   const bars = Math.max(Number((range.to - range.from).toFixed(2)), 2);
-  const grain = width(candles.interval) < 60_000 ? 1 : 1000; // of the times in the address: less than a pixel
-  const rounded = (logical) => Math.round(timeAt(logical) / grain) * grain;
   return {
-    from: rounded(range.from), to: rounded(range.to), bars, left: range.from, right: slots.length - 1 - range.to,
+    from: Math.round(timeAt(range.from)), to: Math.round(timeAt(range.to)), bars, left: range.from, right: slots.length - 1 - range.to,
     hasNewest: isNewestIn(range), isNewest: newest !== null && Math.abs(range.to - newestRange(bars).to) < 0.02,
   };
 }

@@ -4,14 +4,13 @@
 import * as api from './api.js';
 import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
+import { firstView, LARGEST } from './firstview.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
 import * as zones from './zones.js';
 
-const FIRST = 600; // candles that are read at first
-const PAGE = 1000; // and when more are needed, at least
-const LARGEST = 10_000; // a limit of the API
+const PAGE = 1000; // candles that are read when more are needed, at least
 const MOST = 50_000; // candles that are kept
 const LEAD = 160; // empty buckets before the first candle there is
 const RETRY_MS = 5000; // until what could not be read again is asked for once more
@@ -30,8 +29,9 @@ export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
 // Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`.
-// True when it was shown; state.failure says why it was not.
-export async function open({ bars, from = null, to = null }) {
+// `isFirm` is false when the newest are wanted, too, where there is no candle from `from` to `to`. What is shown as
+// {bars, from, to}; null when nothing can be, and state.failure says why.
+export async function open({ bars, from = null, to = null }, { isFirm = true } = {}) {
   asked?.abort.abort();
   const mine = {
     symbol: state.symbol, candles: new Candles(state.interval, state.zone), range: { bars, from, to },
@@ -40,38 +40,25 @@ export async function open({ bars, from = null, to = null }) {
   asked = mine;
   update({ loading: true, failure: null });
   try {
-    const query = from === null ? { limit: Math.min(Math.max(FIRST, Math.ceil(bars * 1.5)), LARGEST) } : around(from, to);
-    const { content, tag } = await read(mine, query);
-    if (asked !== mine) return false;
-    // An alias was asked for, perhaps; what is live has the symbol.
-    Object.assign(mine, { symbol: content.symbol, tag });
-    fillFirst(mine, content, from);
+    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, isFirm);
+    if (asked !== mine) return null;
+    Object.assign(mine, first); // an alias was asked for, perhaps; what is live has the symbol
+    Object.assign(mine.candles, { rows, hasOlder, hasNewer });
     shown = mine;
     waiting = new Map();
     chart.forget();
     chart.open(mine.candles);
     draw();
-    if (from === null) chart.showNewest(bars);
+    if (mine.range.from === null) chart.showNewest(bars);
     else chart.show(from, to);
     update({ loading: false, symbol: mine.symbol });
     tell();
     live.follow(subscriptions(), true);
-    return true;
+    return mine.range;
   } catch (failure) {
     if (asked === mine && failure.name !== 'AbortError') fail(failure);
-    return false;
+    return null;
   }
-}
-
-function around(from, to) {
-  const pad = Math.ceil((to - from) / 2);
-  return { startTime: Math.max(from - pad, 0), endTime: to + pad, limit: LARGEST };
-}
-
-function fillFirst(mine, content, from) {
-  mine.candles.rows = content.candles;
-  mine.candles.hasOlder = from !== null || content.more;
-  mine.candles.hasNewer = from !== null && (content.more || mine.range.to + (mine.range.to - from) / 2 < now());
 }
 
 // {content, tag} as api.request() gives them, and the live candles that came `during` the request.

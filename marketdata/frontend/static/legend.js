@@ -41,7 +41,7 @@ export function draw() {
 
 function lastInSight(known) {
   const view = chart.view();
-  return (view && known.rows[known.index(view.to + 1) - 1]) ?? known.last;
+  return (view && known.before(view.to)) ?? known.last;
 }
 
 export const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');

@@ -7,6 +7,7 @@ import * as coverage from './coverage.js';
 import { $ } from './dom.js';
 import * as exporting from './export.js';
 import * as feed from './feed.js';
+import { nextOpen, width } from './intervals.js';
 import * as keyboard from './keyboard.js';
 import * as legend from './legend.js';
 import * as live from './live.js';
@@ -17,10 +18,10 @@ import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
 import * as zones from './zones.js';
 
-const ADDRESS_MS = 250; // after the first of some movements
+const SETTLE_MS = 250; // after the first of some movements
 const EMPTY_MS = 3000; // between two looks for a first symbol
 
-let addressTimer = 0;
+let settleTimer = 0;
 let range = { bars: address.BARS, from: null, to: null }; // what the address says of it
 
 function start() {
@@ -33,7 +34,7 @@ function start() {
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   });
   login.start({ onLogin: again });
-  feed.onCandles(() => { coverage.paint(); legend.draw(); });
+  feed.onCandles(() => { coverage.paint(); legend.draw(); noteEmpty(); });
   document.addEventListener('show-newest', reset);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
@@ -76,13 +77,16 @@ function noteNewest() {
   if (found && found.last > (state.newest ?? 0)) update({ newest: found.last });
 }
 
-async function open() {
+// `isFirm` as feed.open() has it.
+async function open(isFirm = true) {
   if (!state.symbol) return;
   legend.point(null);
   noteNewest();
   coverage.read();
   const asked = state.symbol;
-  if (await feed.open(range)) writeAddress();
+  const shown = await feed.open(range, { isFirm });
+  if (shown) range = shown;
+  if (shown) writeAddress();
   if (state.symbol !== asked) coverage.read(); // an alias has become its symbol
   legend.draw();
 }
@@ -94,12 +98,21 @@ function moved() {
   range = view.isNewest ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
   legend.draw();
   feed.prefetch(view);
-  addressTimer ||= setTimeout(writeAddress, ADDRESS_MS);
+  settleTimer ||= setTimeout(settle, SETTLE_MS);
+}
+
+function settle() {
+  settleTimer = 0;
+  noteEmpty();
+  writeAddress();
+}
+
+function noteEmpty() {
+  const view = chart.view();
+  if (view && !state.loading) update({ isEmpty: !((feed.candles().before(view.to)?.t ?? -Infinity) > view.from - width(state.interval)) });
 }
 
 function writeAddress() {
-  clearTimeout(addressTimer);
-  addressTimer = 0;
   const { symbol, interval, zone, log } = state;
   history.replaceState(null, '', address.written({ symbol, interval, zone, log, ...range }));
   for (const [name, value] of Object.entries({ symbol, interval, zone: zones.text(zone) })) remember(name, value);
@@ -109,16 +122,22 @@ function writeAddress() {
 
 function setSymbol(symbol) {
   if (symbol === state.symbol) return;
+  toolbar.openSheet(false);
   update({ symbol, newest: null, coverage: [] });
-  open();
+  open(false);
 }
 
-// The candles at the right edge stay in sight, as many as before.
+// The candles at the right edge stay in sight, and as many bars as before.
 function chooseInterval(interval) {
   toolbar.openSheet(false);
   if (interval === state.interval) return;
+  if (range.from !== null) {
+    const last = feed.candles()?.before(range.to);
+    const to = last ? Math.min(range.to, nextOpen(last.t, state.interval, state.zone)) : range.to;
+    range = { ...range, from: to - range.bars * width(interval), to };
+  }
   update({ interval });
-  open();
+  open(false);
 }
 
 function setZone(zone) {

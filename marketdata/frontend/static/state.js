@@ -10,6 +10,7 @@ export const state = {
   symbols: [],
   coverage: [],
   loading: true,
+  isEmpty: false, // whether there is no candle in sight
   failure: null, // why the chart could not be read
   live: { state: 'connecting', retryAt: 0 },
   loggedOut: false,

@@ -21,7 +21,7 @@ export function start() {
       loadingSince = performance.now();
       if (state.loading) setTimeout(drawMessage, QUIET_MS + 10);
     }
-    if (['loading', 'failure', 'symbols', 'symbol', 'live'].some((name) => changed.has(name))) drawMessage();
+    if (['loading', 'failure', 'symbols', 'symbol', 'live', 'isEmpty'].some((name) => changed.has(name))) drawMessage();
   });
   feed.onCandles(drawMessage);
 }
@@ -75,12 +75,12 @@ function drawMessage() {
   const isSlow = state.loading && performance.now() - loadingSince >= QUIET_MS;
   const hasCandles = Boolean(feed.candles()?.rows.length);
   $('progress').hidden = !isSlow;
-  const parts = state.loading ? isSlow && !hasCandles && ['Loading …'] : message(hasCandles);
+  const parts = state.loading ? isSlow && !hasCandles && ['Loading …'] : message();
   $('message').hidden = !parts;
   if (parts) $('message').replaceChildren(...parts);
 }
 
-function message(hasCandles) {
+function message() {
   const { failure } = state;
   if (failure instanceof api.Offline) {
     return [element('h2', {}, 'The data API does not answer'), element('p', {}, failure.message), element('p', {}, 'The page tries again by itself.'),
@@ -96,7 +96,7 @@ function message(hasCandles) {
     return [element('h2', {}, 'No trades yet'), element('p', {}, 'As soon as a trade is stored, its symbol is here.'),
       element('p', {}, 'Trades come from the ingestor, or from any program that has the write token.')];
   }
-  if (hasCandles || !feed.candles()) return null;
+  if (!state.isEmpty) return null;
   return [element('h2', {}, 'No trades in this range'), element('p', {}, `${state.symbol} has none here.`),
     button('Show the newest', () => document.dispatchEvent(new CustomEvent('show-newest')), { class: 'primary' })];
 }

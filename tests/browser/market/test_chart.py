@@ -201,10 +201,10 @@ def test_the_newest_candles_are_in_sight_however_old_they_are(tab: Tab, stage: S
 
 @pytest.mark.parametrize("interval", ["4h", "1m"])
 def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) -> None:
-    """Also where the view begins within a bar."""
+    """Also where the view begins within a bar, and where it lies in a long time without trades."""
     symbol, end = f"DEMO:PICTURE-{interval}", now() // HOUR * HOUR - 20 * 24 * HOUR
     length = {"4h": 4 * HOUR, "1m": MINUTE}[interval]
-    stage.write(*(tick(symbol, end - at * length, str(100 + at % 7)) for at in range(500)))
+    stage.write(*(tick(symbol, end - at * length, str(100 + at % 7)) for at in (*range(20), *range(2000, 2200))))
     opened = tab(query(symbol, interval, bars=200)).drawn()
     page = opened.page
     page.mouse.move(600, 300)
