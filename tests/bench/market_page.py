@@ -165,45 +165,46 @@ def _scrolls(context: BrowserContext, stage: Stage) -> Iterator[Figure]:
 
 
 def _zoom(page: Page, sight: int) -> None:
-    """With the keys, at the newest candles."""
+    """With the keys."""
     while page.evaluate("chartProbe.view()")["bars"] > sight * 1.1:
         page.keyboard.press("+")
-    page.keyboard.press("End")
 
 
 def _wheel(page: Page) -> list[float]:
-    before = page.evaluate("chartProbe.view()")["from"]
-    page.mouse.move(*MIDDLE)
-    page.evaluate("probe.countFrames()")
-    page.context.new_cdp_session(page).send(
-        "Input.synthesizeScrollGesture",
-        {"x": MIDDLE[0], "y": MIDDLE[1], "xDistance": SCROLL_SPEED * SCROLL_SECONDS, "yDistance": 0,
-         "speed": SCROLL_SPEED, "gestureSourceType": "mouse"},
-    )  # fmt: skip
-    return _frames(page, before)
+    with _counted(page) as painted:
+        page.context.new_cdp_session(page).send(
+            "Input.synthesizeScrollGesture",
+            {"x": MIDDLE[0], "y": MIDDLE[1], "xDistance": SCROLL_SPEED * SCROLL_SECONDS, "yDistance": 0,
+             "speed": SCROLL_SPEED, "gestureSourceType": "mouse"},
+        )  # fmt: skip
+    return painted
 
 
 def _drag(page: Page) -> list[float]:
     """To and fro with the pressed pointer, as quickly as the browser takes its moves."""
     x, y = MIDDLE
-    page.mouse.move(x, y)
+    with _counted(page) as painted:
+        page.mouse.down()
+        ends = time.monotonic() + SCROLL_SECONDS
+        while time.monotonic() < ends:
+            page.mouse.move(x - 200, y, steps=40)
+            page.mouse.move(x + 400, y, steps=60)
+        page.mouse.up()
+    return painted
+
+
+@contextmanager
+def _counted(page: Page) -> Iterator[list[float]]:
+    """When the frames of a movement that begins at the newest candles were painted."""
+    painted: list[float] = []
+    page.keyboard.press("End")
+    page.mouse.move(*MIDDLE)
     before = page.evaluate("chartProbe.view()")["from"]
     page.evaluate("probe.countFrames()")
-    page.mouse.down()
-    ends = time.monotonic() + SCROLL_SECONDS
-    side = 1
-    while time.monotonic() < ends:
-        page.mouse.move(x + 400 * side, y, steps=40)
-        side = -side
-    page.mouse.up()
-    return _frames(page, before)
-
-
-def _frames(page: Page, before: float) -> list[float]:
-    painted: list[float] = page.evaluate("probe.frames()")
-    if page.evaluate("chartProbe.view()")["from"] == before:
+    yield painted
+    painted += page.evaluate("probe.frames()")
+    if page.evaluate("chartProbe.view()")["from"] >= before:
         raise SystemExit("the chart did not move")
-    return painted
 
 
 def _figure(name: str, painted: Sequence[float]) -> Figure:
