@@ -110,7 +110,7 @@ class Session:
         """Start the parts that do not run; returns whether Neovim was started and whether gdb was started.
 
         A Neovim that is busy may hold unsaved changes, so it raises :class:`EditorBusy`; with ``force`` it is
-        interrupted and, if that does not help, ended.
+        interrupted and, if that does not help, ended. One that has lost its terminal is ended in any case.
         """
         started = self._bring_up_editor(force)
         if started:
@@ -126,10 +126,14 @@ class Session:
             self.editor.mode()
             return False
         except TooSlow as error:
-            if not force:
-                raise EditorBusy("Neovim runs a command and does not answer; interrupt it there with Ctrl-C") from error
-            if self._interrupt_editor():
-                return False
+            # Since 0.9 Neovim has a process of its own in the terminal. While it is busy it does not notice the end of
+            # that one, and nobody can interrupt it there.
+            if self.pane.alive():
+                if not force:
+                    reason = "Neovim runs a command and does not answer; interrupt it there with Ctrl-C"
+                    raise EditorBusy(reason) from error
+                if self._interrupt_editor():
+                    return False
         except EditorUnavailable:
             pass
         self._start_editor()
