@@ -1,0 +1,76 @@
+#!/usr/bin/env bash
+# bare-root.sh FOLDER MIRROR RELEASE [--tests [ARGUMENTS...]]: makes a bare root in FOLDER and tries the repository there.
+# Only for try-release.sh, which runs it in namespaces of its own and removes the folder.
+set -euo pipefail
+here=$(readlink -f "${BASH_SOURCE[0]}")
+repository=${here%/tests/*}
+root=$1/root mirror=$2 release=$3
+shift 3
+
+say() { printf 'try-release: %s\n' "$*"; }
+
+# What names the servers that packages come from, the certificates that they show, and the proxy to them.
+settings() {
+    compgen -e | grep -E '^(PIP_.*|npm_config_.*|NPM_CONFIG_.*|.*_proxy|.*_PROXY|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_CERT)$'
+}
+
+copy() {
+    local file
+    for file in "$@"; do
+        [[ ! -e $file ]] || { mkdir -p "$root${file%/*}" && cp -aL "$file" "$root$file"; }
+    done
+}
+
+copy_settings() {
+    local name
+    copy /etc/hosts /etc/resolv.conf /etc/pip.conf /etc/xdg/pip /etc/npmrc /usr/etc/npmrc /etc/apt/auth.conf \
+        /etc/apt/auth.conf.d /usr/local/share/ca-certificates
+    for name in $(settings); do
+        if [[ ${!name} == /* && -f ${!name} ]]; then copy "${!name}"; fi
+    done
+    for name in .npmrc .pip/pip.conf .config/pip/pip.conf; do
+        [[ ! -e ~/$name ]] || { mkdir -p "$(dirname "$root/root/$name")" && cp -L ~/"$name" "$root/root/$name"; }
+    done
+    apt-config dump 2>/dev/null | grep -E '^Acquire::(http|https|Retries|ForceIPv[46])\>' >"$root/etc/apt/apt.conf.d/00host" ||
+        true   # not a Debian
+}
+
+# A certificate that this machine trusts is trusted there, whichever way it was added here.
+trust_certificates() {
+    chroot "$root" update-ca-certificates >/dev/null 2>&1
+    copy /etc/ssl/certs/ca-certificates.crt
+}
+
+mount_all() {
+    mount -t proc proc "$root/proc"
+    mount -t sysfs sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    mount -t tmpfs tmpfs "$root/dev/shm"
+    mount -t tmpfs -o mode=755 tmpfs "$root/run"
+}
+
+# Ports that the kernel chooses: the network is this machine's.
+enter() {
+    local name passed=()
+    for name in $(settings); do passed+=("$name=${!name}"); done
+    chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+        CARD_API_PORT=0 MARKET_API_PORT=0 MARKET_FRONTEND_PORT=0 "${passed[@]}" "$@"
+}
+
+mount -t proc proc /proc
+say "$release: making a bare root …"
+debootstrap --variant=minbase --include=ca-certificates,curl "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
+    tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" 2>/dev/null || true
+    exit 1
+}
+mkdir -p "$root/root"
+copy_settings
+trust_certificates
+git clone --quiet --no-hardlinks "$repository" "$root/root/repository"
+mount_all
+say "$release: bin/start …"
+enter /root/repository/tests/distributions/prove-sync.sh
+if [[ ${1-} == --tests ]]; then
+    say "$release: bin/test …"
+    enter /root/repository/bin/test "${@:2}"
+fi
