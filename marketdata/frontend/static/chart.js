@@ -7,6 +7,7 @@ import { $ } from './dom.js';
 import { width } from './intervals.js';
 import { Corrections, Hatching } from './painting.js';
 import { palette } from './palette.js';
+import * as slotsOf from './slots.js';
 import * as zones from './zones.js';
 
 const RIGHT_MARGIN = 6; // bars
@@ -38,7 +39,7 @@ export function start({ onRange, onCrosshair }) {
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
-  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible });
+  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? besides() });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
   axis = chart.addSeries(LineSeries, { priceScaleId: 'axis', visible: false, lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
@@ -100,6 +101,15 @@ const bar = (row) => {
   const colour = row.finalized ? (isUp ? colours.upVolume : colours.downVolume) : (isUp ? colours.upVolumeOpen : colours.downVolumeOpen);
   return { time: toAxis(row.t), value: decimals.scaled(row.v, volumeScale), color: colour };
 };
+
+// The prices of a view without candles: those near the last one before it.
+function besides() {
+  const sight = candles && view();
+  const row = sight && (candles.before(sight.to) ?? candles.first);
+  if (!row) return null;
+  const price = decimals.scaled(row.c, scale);
+  return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
+}
 
 // Another view: the prices' format is chosen from its newest candle.
 export function open(given) {
@@ -183,37 +193,11 @@ export function forget() {
 
 export const flash = (times) => corrections.add(times.map(index), colours.current);
 
-// The index of the slot of a time, or of the first one after it.
-function index(time) {
-  let [low, high] = [0, slots.length];
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (slots[middle] < time) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
+const index = (time) => slotsOf.indexOf(slots, time);
+const timeAt = (place) => slotsOf.timeAt(slots, width(candles.interval), place);
+const placeOf = (time) => slotsOf.placeOf(slots, width(candles.interval), time);
 
 // -- what is in sight ----------------------------------------------------------------------------------------------
-
-// A place on the axis as a time, also between and beyond the slots, and the reverse.
-function timeAt(logical) {
-  const length = width(candles.interval);
-  const last = slots.length - 1;
-  if (logical < 0) return slots[0] + logical * length;
-  if (logical >= last) return slots[last] + (logical - last) * length;
-  const at = Math.floor(logical);
-  return slots[at] + (logical - at) * (slots[at + 1] - slots[at]);
-}
-
-function placeOf(time) {
-  const length = width(candles.interval);
-  const last = slots.length - 1;
-  if (time <= slots[0]) return (time - slots[0]) / length;
-  if (time >= slots[last]) return last + (time - slots[last]) / length;
-  const at = index(time);
-  return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
-}
 
 // What is in sight: {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, whether
 // the newest candle is among them, and whether showNewest() shows the same; null when nothing is.

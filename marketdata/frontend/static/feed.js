@@ -90,7 +90,7 @@ function draw() {
   const { candles: { interval, zone, hasNewer, hasOlder, first, last }, range } = shown;
   const until = hasNewer ? last?.t ?? range.to : bucketOpen(now(), interval, zone);
   // Before the very first candle, too, the axis has times.
-  const start = first && !hasOlder ? Math.max(first.t - LEAD * width(interval), 0) : first?.t ?? range.from;
+  const start = first && !hasOlder ? Math.max(Math.min(first.t - LEAD * width(interval), range.from ?? Infinity), 0) : first?.t ?? range.from;
   chart.draw(start ?? until - LEAD * width(interval), until);
 }
 

@@ -34,7 +34,7 @@ function start() {
     read: (step) => legend.point(chart.moveCrosshair(legend.time(), step), { announce: true }),
   });
   login.start({ onLogin: again });
-  feed.onCandles(() => { coverage.paint(); legend.draw(); noteEmpty(); });
+  feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
   document.addEventListener('show-newest', reset);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
@@ -85,8 +85,11 @@ async function open(isFirm = true) {
   coverage.read();
   const asked = state.symbol;
   const shown = await feed.open(range, { isFirm });
-  if (shown) range = shown;
-  if (shown) writeAddress();
+  if (shown) {
+    range = shown;
+    update({ isEmpty: false });
+    writeAddress();
+  }
   if (state.symbol !== asked) coverage.read(); // an alias has become its symbol
   legend.draw();
 }
@@ -98,18 +101,18 @@ function moved() {
   range = view.isNewest ? { bars: view.bars, from: null, to: null } : { bars: view.bars, from: view.from, to: view.to };
   legend.draw();
   feed.prefetch(view);
-  settleTimer ||= setTimeout(settle, SETTLE_MS);
+  settleSoon();
 }
+
+const settleSoon = () => { settleTimer ||= setTimeout(settle, SETTLE_MS); };
 
 function settle() {
   settleTimer = 0;
-  noteEmpty();
-  writeAddress();
-}
-
-function noteEmpty() {
   const view = chart.view();
-  if (view && !state.loading) update({ isEmpty: !((feed.candles().before(view.to)?.t ?? -Infinity) > view.from - width(state.interval)) });
+  if (!view || state.loading) return;
+  const last = feed.candles().before(view.to);
+  update({ isEmpty: !last || last.t <= view.from - width(state.interval) });
+  writeAddress();
 }
 
 function writeAddress() {

@@ -233,6 +233,63 @@ def test_new_candles_stay_in_sight_as_time_passes(tab: Tab, stage: Stage) -> Non
     assert opened.page.locator("#newest").is_hidden()
 
 
+def test_a_symbol_or_interval_without_trades_in_the_range_shows_its_newest(tab: Tab, stage: Stage) -> None:
+    before, after, end = "DEMO:BEFORE", "DEMO:AFTER", now() // HOUR * HOUR
+    stage.write(*(tick(before, end - (500 + at) * HOUR, "100") for at in range(200)))
+    stage.write(*(tick(after, end - at * HOUR, "7") for at in range(300)))
+    opened = tab(query(before, "1h")).drawn()
+    page = opened.page
+    for _ in range(3):
+        page.keyboard.press("ArrowLeft")
+    kept = times(settled(opened))
+    choose(opened, after)
+    opened.becomes(lambda: opened.legend().get("C") == "7")
+    assert "bars=160" in settled(opened)
+    assert page.locator("#message").is_hidden()
+    page.goto(opened.url.split("bars")[0].replace(after, before) + f"from={kept[0]}&to={kept[1]}")
+    opened.becomes(lambda: opened.legend().get("C") == "100")
+    page.keyboard.type("15")
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: "interval=15m" in settled(opened))
+    assert opened.legend()["C"] == "100"
+    assert page.locator("#message").is_hidden(), "the range ends where the last candle in sight did"
+
+
+def test_a_symbol_that_has_trades_in_the_range_keeps_it(tab: Tab, stage: Stage) -> None:
+    for symbol in ("DEMO:ONE", "DEMO:OTHER"):
+        stage.write(*(tick(symbol, now() - at * HOUR, "100") for at in range(300)))
+    opened = tab(query("DEMO:ONE", "1h")).drawn()
+    for _ in range(3):
+        opened.page.keyboard.press("ArrowLeft")
+    kept = times(settled(opened))
+    choose(opened, "DEMO:OTHER")
+    opened.becomes(lambda: "DEMO:OTHER" in opened.url)
+    assert times(settled(opened)) == kept
+
+
+def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:NOTHING", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(300)))
+    empty = {"from": "2020-01-01T00:00:00Z", "to": "2020-01-05T00:00:00Z"}
+    opened = tab(query(symbol, "1h", **empty))
+    message = opened.page.get_by_role("heading", name="No trades in this range")
+    message.wait_for()
+    assert times(settled(opened)) == (empty["from"], empty["to"])
+    opened.page.get_by_role("button", name="Show the newest").click()
+    opened.becomes(lambda: "bars=160" in opened.url)
+    message.wait_for(state="hidden")
+
+
+def times(address: str) -> tuple[str, str]:
+    found = parse_qs(urlsplit(address).query)
+    return found["from"][0], found["to"][0]
+
+
+def choose(opened: ChartPage, symbol: str) -> None:
+    opened.page.get_by_role("button", name="DEMO:").click()
+    opened.page.get_by_role("option", name=symbol).click()
+
+
 def settled(opened: ChartPage) -> str:
     """The address, after the time by which it lags behind the view."""
     opened.page.wait_for_timeout(600)

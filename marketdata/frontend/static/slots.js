@@ -1,0 +1,29 @@
+// The slots of the chart's axis: the opening times of its buckets, ascending, each `length` ms long, with places between
+// and beyond them as fractions of a slot.
+
+// The index of the slot of a time, or of the first one after it.
+export function indexOf(slots, time) {
+  let [low, high] = [0, slots.length];
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (slots[middle] < time) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+export function timeAt(slots, length, place) {
+  const last = slots.length - 1;
+  if (place < 0) return slots[0] + place * length;
+  if (place >= last) return slots[last] + (place - last) * length;
+  const at = Math.floor(place);
+  return slots[at] + (place - at) * (slots[at + 1] - slots[at]);
+}
+
+export function placeOf(slots, length, time) {
+  const last = slots.length - 1;
+  if (time <= slots[0]) return (time - slots[0]) / length;
+  if (time >= slots[last]) return last + (time - slots[last]) / length;
+  const at = indexOf(slots, time);
+  return slots[at] === time ? at : at - 1 + (time - slots[at - 1]) / (slots[at] - slots[at - 1]);
+}
