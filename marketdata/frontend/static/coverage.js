@@ -2,6 +2,7 @@
 
 import * as api from './api.js';
 import * as chart from './chart.js';
+import { $ } from './dom.js';
 import { now, state, subscribe, update } from './state.js';
 
 const EVERY_MS = 10_000;
@@ -35,6 +36,13 @@ export const isLate = () => (lag() ?? 0) > LATE_MS;
 
 export function paint() {
   chart.paintGaps(gaps(state.coverage, now()));
+  drawKey();
+}
+
+// The hatching is explained where it is in sight.
+export function drawKey() {
+  const view = chart.view();
+  $('hatched-key').hidden = !view || missing(view.from, view.to) === null;
 }
 
 // Why the candle from `from` until `to` may lack trades; null when all of its time was read.

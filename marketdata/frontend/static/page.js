@@ -112,6 +112,7 @@ function settle() {
   if (!view || state.loading) return;
   const last = feed.candles().before(view.to);
   update({ isEmpty: !last || last.t <= view.from - width(state.interval) });
+  coverage.drawKey();
   writeAddress();
 }
 

@@ -157,6 +157,21 @@ def test_what_was_not_indexed_is_hatched_and_what_had_no_trades_is_not(tab: Tab,
     opened.page.locator("#legend", has_text="not indexed").wait_for()
 
 
+def test_hatching_is_explained_where_it_is_in_sight(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:COVERED", now() // MINUTE * MINUTE
+    stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(300)))
+    stage.cover(symbol, end - 250 * MINUTE, end + HOUR)
+    opened = tab(query(symbol)).drawn()
+    key = opened.page.locator("#hatched-key")
+    settled(opened)
+    assert key.is_hidden()
+    for _ in range(20):
+        opened.page.keyboard.press("ArrowLeft")
+    key.wait_for()
+    opened.page.keyboard.press("End")
+    key.wait_for(state="hidden")
+
+
 def hatched(opened: ChartPage, start: float, end: float, colour: tuple[str, int]) -> int:
     return opened.pixels(colour[0], start, end, colour[1])
 
