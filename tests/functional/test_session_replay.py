@@ -199,14 +199,15 @@ def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession
 def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     line = line_of("/* after */")
-    record = f'*stopped,frame={{fullname="{session.path}/work/probe/target.c",line="{line}"}}'
-    script = "matchstr(filter(split(execute('scriptnames'), \"\\n\"), {_, l -> l =~ '/termdebug.vim'})[0], '\\d\\+')"
-    handler = f"function('<SNR>' .. {script} .. '_CommOutput')"
+    record = f'*stopped,frame={{fullname="{session.path}/work/probe/target.c",line="{line}"}}\n'
+    channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"
     half = len(record) // 2
-    for pieces in ([record[:half]], [record[half:]], ["\r", ""]):
-        quoted = ", ".join(json.dumps(piece) for piece in pieces)
-        session.editor(f"call({handler}, [0, [{quoted}], 'stdout'])")
-    assert shown(session) == ("target.c", line, [line])
+    with open(session.editor(f"{channels}[0].pty"), "w", encoding="utf-8") as terminal:
+        for piece in (record[:half], record[half:]):
+            terminal.write(piece)
+            terminal.flush()
+            session.editor("execute('sleep 100m')")  # Neovim reads the first piece before there is another
+    eventually(lambda: shown(session) == ("target.c", line, [line]))
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------
@@ -414,9 +415,10 @@ def test_a_gdb_that_is_killed_during_a_replay(session: RunningSession) -> None:
     assert kill_when_running(session, "gdb")["code"] == "debugger_dead"
 
 
-def test_an_editor_that_is_killed_during_a_replay(session: RunningSession) -> None:
+@pytest.mark.parametrize("program", ["nvim", "nvim-terminal"])
+def test_an_editor_that_is_killed_during_a_replay(session: RunningSession, program: str) -> None:
     session.card.behave("loop")
-    assert kill_when_running(session, "nvim")["code"] == "editor_dead"
+    assert kill_when_running(session, program)["code"] == "editor_dead"
 
 
 def kill_when_running(session: RunningSession, program: str) -> dict[str, Any]:
