@@ -25,6 +25,8 @@ def preamble(card: Card, identity: Identity, layout: Layout, characters: Sequenc
         (
             "% Typeset this file with one run of lualatex. It requires TeX Live and the Noto fonts.",
             r"\documentclass{article}",
+            # It would convert EPS images by a shell command; there are none, and TeX Live 2025 warns that it may not.
+            r"\newcommand\DoNotLoadEpstopdf{}",
             rf"\paperwidth={page.width:g}mm \paperheight={page.height:g}mm",
             r"\usepackage{fontspec,luacode,xcolor,tikz}",
             *_language(card.language),
