@@ -1,5 +1,7 @@
 // Elements, made without markup: a text is never read as HTML.
 
+export const PHONE = matchMedia('(max-width: 719px)');
+
 export const $ = (id) => document.getElementById(id);
 
 // element('button', { class: 'icon', onclick: f }, 'text', otherElement)

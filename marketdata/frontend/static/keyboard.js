@@ -1,34 +1,17 @@
-// The keys of the page, and the table that lists them. Letters open the search for a symbol, digits the interval, as in
+// The keys of the page. Letters open the search for a symbol, digits the interval, as in
 // TradingView; everything else has Alt or is no character.
 
-import { $, button, element } from './dom.js';
+import { $ } from './dom.js';
+import * as help from './help.js';
 import * as pickers from './pickers.js';
 import * as toolbar from './toolbar.js';
-
-// [keys, what they do]
-const KEYS = [
-  [['A', '…', 'Z'], 'Search a symbol by its letters'],
-  [['1', '…', '9'], 'Choose an interval: 5, 1h, 1d; a plain number is minutes'],
-  [[','], 'Choose an interval by its letter: D, W, M'],
-  [['←', '→'], 'Move the chart'],
-  [['Shift+←', 'Shift+→'], 'Read the candle before or after'],
-  [['+', '−'], 'Zoom'],
-  [['End'], 'The newest candles'],
-  [['Alt+R'], 'The newest candles at their first size'],
-  [['Alt+L'], 'Logarithmic prices'],
-  [['Alt+T'], 'List of trades'],
-  [['Alt+C'], 'Save the candles in sight as CSV'],
-  [['Alt+S'], 'Save the chart as a picture'],
-  [['Esc'], 'Close what is open'],
-  [['?'], 'This table'],
-];
 
 let actions = {};
 
 export function start(given) {
   actions = given;
   addEventListener('keydown', onKey);
-  $('help').onclick = toggleOverlay;
+  $('help').onclick = help.toggle;
 }
 
 const IS_FIELD = 'input, select, textarea, [contenteditable]';
@@ -45,7 +28,7 @@ function onKey(event) {
 function chosen(event, target) {
   const { key } = event;
   if (key === 'Escape') return escape;
-  if (key === '?' && !event.altKey && !target.matches(IS_FIELD)) return toggleOverlay;
+  if (key === '?' && !event.altKey && !target.matches(IS_FIELD)) return help.toggle;
   if ($('keyboard').open || target.matches(IS_FIELD)) return null;
   if (event.altKey) return { KeyR: actions.reset, KeyL: actions.log, KeyT: actions.trades, KeyC: actions.csv, KeyS: actions.png }[event.code] ?? null;
   const step = event.shiftKey ? actions.read : actions.move;
@@ -65,20 +48,4 @@ function escape() {
   if ($('keyboard').open) $('keyboard').close();
   else if (toolbar.isSheetOpen()) toolbar.openSheet(false);
   else actions.leave();
-}
-
-function toggleOverlay() {
-  const dialog = $('keyboard');
-  if (dialog.open) return dialog.close();
-  const rows = KEYS.map(([keys, description]) => element('tr', {}, element('td', {}, ...keys.flatMap((each, at) => [at ? ' ' : '', chord(each)])), element('td', {}, description)));
-  dialog.replaceChildren(
-    element('div', { class: 'panel-head' }, element('h2', {}, 'Keyboard'), element('span', { class: 'space' }), button('×', () => dialog.close(), { class: 'icon', 'aria-label': 'Close' })),
-    element('table', {}, element('tbody', {}, ...rows)));
-  return dialog.showModal();
-}
-
-function chord(keys) {
-  if (keys === '…') return keys;
-  const parts = keys.length > 1 ? keys.split('+') : [keys];
-  return element('span', {}, ...parts.flatMap((part, at) => [at ? '+' : '', element('kbd', {}, part)]));
 }

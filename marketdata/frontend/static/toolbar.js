@@ -1,7 +1,7 @@
 // The bar: what is chosen, and on a telephone a sheet from below with the same controls.
 
 import * as chart from './chart.js';
-import { $, button, element } from './dom.js';
+import { $, button, element, PHONE } from './dom.js';
 import * as exporting from './export.js';
 import * as feed from './feed.js';
 import { inWords, WIDTHS } from './intervals.js';
@@ -11,7 +11,6 @@ import * as trades from './trades.js';
 import * as zones from './zones.js';
 
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
-const PHONE = matchMedia('(max-width: 719px)');
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
 export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
@@ -27,6 +26,9 @@ export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
   $('open-sheet').onclick = () => openSheet($('open-sheet').getAttribute('aria-expanded') !== 'true');
   $('close-sheet').onclick = () => openSheet(false);
   $('trades-toggle').onclick = trades.toggle;
+  $('controls').addEventListener('click', afterClick);
+  $('controls').addEventListener('change', () => { if (isSheetOpen()) openSheet(false); });
+  document.addEventListener('pointerdown', ({ target }) => { if (isSheetOpen() && !target.closest('header')) openSheet(false); });
   $('theme').value = document.documentElement.dataset.theme ?? 'system';
   $('theme').onchange = (event) => setTheme(event.target.value);
   DARK.addEventListener('change', repaint);
@@ -38,13 +40,15 @@ export function start({ onSymbol, onInterval, onZone, onLog, onNewest }) {
 }
 
 function draw() {
-  $('symbol').textContent = state.symbol ?? 'Symbol';
+  $('symbol-name').textContent = state.symbol ?? 'Symbol';
   $('demo').hidden = !pickers.isDemo(state.symbol);
   document.title = state.symbol ? `${state.symbol} ${state.interval}` : 'Chart';
   $('interval').textContent = state.interval;
   for (const each of $('intervals').children) each.setAttribute('aria-pressed', String(each.dataset.interval === state.interval));
-  $('more-intervals').replaceChildren(...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: each === state.interval }, each)));
-  $('more-intervals').classList.toggle('on', !QUICK.includes(state.interval));
+  const isQuick = QUICK.includes(state.interval);
+  $('more-intervals').replaceChildren(element('option', { hidden: true, disabled: true, selected: isQuick }, 'more'),
+    ...[...WIDTHS.keys()].map((each) => element('option', { value: each, selected: !isQuick && each === state.interval }, each)));
+  $('more-intervals').classList.toggle('on', !isQuick);
   const own = zones.own();
   $('zone').replaceChildren(...zones.offered(state.zone).map((each) => element('option', { value: each, selected: each === state.zone },
     zones.label(each) + (each === own && own ? ' (here)' : ''))));
@@ -67,6 +71,15 @@ export function openSheet(isOpen) {
   $('controls').inert = PHONE.matches && !isOpen;
   $('open-sheet').setAttribute('aria-expanded', String(isOpen));
   if (isOpen) $('intervals').firstElementChild.focus();
+}
+
+// A choice closes the sheet. A button that was clicked gives the keyboard back to the page: at the next key the browser
+// would draw a ring around it.
+function afterClick({ target, detail }) {
+  const chosen = target.closest('button');
+  if (!chosen) return;
+  if (detail) chosen.blur();
+  if (isSheetOpen()) openSheet(false);
 }
 
 function setTheme(chosen) {

@@ -343,6 +343,45 @@ def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) ->
     assert "close 38.5" in (page.locator("#spoken").text_content() or "")
 
 
+def test_a_click_leaves_no_ring_and_no_width_changes(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    rings, width = "document.querySelectorAll(':focus-visible').length", "document.querySelector('#controls').clientWidth"
+    before = page.evaluate(width)
+    page.get_by_role("button", name="5m", exact=True).click()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(rings) == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate(rings) == 1, "the keyboard still has one"
+    page.select_option("#more-intervals", "1M")
+    opened.becomes(lambda: "interval=1M" in opened.url)
+    assert page.evaluate(width) == before
+    assert page.locator("#more-intervals").input_value() == "1M"
+
+
+def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(interval="15m")).drawn()
+    page = opened.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    name = page.locator("#symbol-name")
+    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+    sheet = page.locator("#controls")
+    for control in ("#log", "#trades-toggle", "[data-interval='5m']"):
+        page.get_by_role("button", name="View and export").click()
+        page.locator(control).click()
+        sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.select_option("#zone", label="UTC+05:30")
+    sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.locator("#chart").click()
+    sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.locator("#help").click()
+    page.get_by_role("dialog", name="Touch").get_by_text("Pinch").wait_for()
+    assert page.get_by_text("Alt").count() == 0
+
+
 @pytest.mark.full
 def test_what_is_saved(tab: Tab, stage: Stage) -> None:
     opened = tab(query(bars=50)).drawn()
