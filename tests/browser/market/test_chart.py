@@ -360,7 +360,8 @@ def test_a_click_leaves_no_ring_and_no_width_changes(tab: Tab) -> None:
 
 
 def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
-    opened = tab(query(interval="15m")).drawn()
+    stage.write(tick("DEMO:WBTC-USDC", now() - 70_000, "67000"))
+    opened = tab(query("DEMO:WBTC-USDC", "15m")).drawn()
     page = opened.page
     page.set_viewport_size({"width": 390, "height": 844})
     name = page.locator("#symbol-name")
