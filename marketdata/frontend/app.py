@@ -14,7 +14,7 @@ from marketdata.errors import NotFound
 from marketdata.frontend import gate
 from marketdata.frontend.failures import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
 from marketdata.frontend.login import Login
-from marketdata.frontend.pages import INDEX, PREFIX, Pages
+from marketdata.frontend.pages import INDEX, LOGGED_OUT, PREFIX, Pages
 from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
 from marketdata.frontend.target import Target, is_for_api, parsed
 from marketdata.settings import Network
@@ -31,9 +31,6 @@ SECURITY_HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 _NO_STORE = ("Cache-Control", "no-store")
-_LOGGED_OUT = b"""<!doctype html><html lang="en"><meta charset="utf-8"><title>Logged out</title>
-<p>You are logged out, as far as the browser forgets the password. <a href="/">Log in again</a></p></html>
-"""
 
 
 @dataclass(frozen=True)
@@ -130,7 +127,7 @@ def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
 def _logged_out() -> Reply:
     """A browser forgets a password when it is refused. In a realm of its own it asks for a new one."""
     challenge = ("WWW-Authenticate", f'Basic realm="marketdata, logged out {secrets.token_hex(4)}", charset="UTF-8"')
-    return Reply(_LOGGED_OUT, 401, "text/html; charset=utf-8", (challenge, _NO_STORE))
+    return Reply(LOGGED_OUT, 401, "text/html; charset=utf-8", (challenge, _NO_STORE))
 
 
 def _with_security_headers(start_response: StartResponse) -> StartResponse:

@@ -13,6 +13,8 @@ from marketdata.errors import NotFound
 FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"
 PREFIX = "/static/"
+LOGGED_OUT = (FOLDER / "logged-out.html").read_bytes()
+"""The page after the logout."""
 
 _NAME_CHARACTERS = 200
 """Longer names than the file system takes would be an error of the system."""
