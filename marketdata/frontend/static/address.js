@@ -5,15 +5,21 @@ import * as zones from './zones.js';
 
 export const BARS = 160;
 
-// What an address says; a missing or invalid part is null.
+// What an address says; a missing or invalid part is null, and `faults` says what is invalid.
 export function read(search) {
   const given = new URLSearchParams(search.replaceAll('+', '%2B'));
   const [from, to] = ['from', 'to'].map((name) => Date.parse(given.get(name) ?? ''));
   const bars = Number(given.get('bars'));
+  const zone = zones.parsed(given.get('zone') ?? '');
+  const faults = [];
+  if (given.has('interval') && !WIDTHS.has(given.get('interval'))) faults.push(`There is no interval “${given.get('interval')}”. There are ${[...WIDTHS.keys()].join(', ')}.`);
+  if (given.has('zone') && zone === null) faults.push(`There is no time zone “${given.get('zone')}”. One is an offset from UTC, from -12:00 to +14:00, like +05:30.`);
+  if (!(from < to) && (given.has('from') || given.has('to'))) faults.push('The range needs “from” and “to” like 2026-01-31T12:00:00Z, the earlier one first.');
   return {
+    faults,
     symbol: given.get('symbol') || null,
     interval: WIDTHS.has(given.get('interval')) ? given.get('interval') : null,
-    zone: zones.parsed(given.get('zone') ?? ''),
+    zone,
     log: given.has('scale') ? given.get('scale') === 'log' : null,
     bars: bars >= 2 && bars <= 50_000 ? bars : null,
     from: from < to ? from : null,

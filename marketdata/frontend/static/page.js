@@ -36,6 +36,7 @@ function start() {
   login.start({ onLogin: again });
   feed.onCandles(() => { coverage.paint(); legend.draw(); settleSoon(); });
   document.addEventListener('show-newest', reset);
+  $('close-notice').onclick = () => notice([]);
   addEventListener('popstate', openAddress);
   setInterval(feed.passTime, 1000);
   setInterval(() => { if (!state.symbol && !state.loggedOut && !state.loading) openAddress(); }, EMPTY_MS);
@@ -51,6 +52,7 @@ async function openAddress() {
   range = { bars: given.bars ?? address.BARS, from: given.from, to: given.to };
   update({ interval: given.interval ?? before.interval ?? '1h', zone: given.zone ?? before.zone ?? 0, log: given.log ?? false });
   chart.setLog(state.log);
+  notice(given.faults);
   const listed = readSymbols();
   login.check();
   let symbol = given.symbol;
@@ -61,6 +63,12 @@ async function openAddress() {
   }
   update({ symbol, ...(!symbol && !state.failure && { loading: false }) });
   if (symbol) await open();
+}
+
+// What of the address does not exist, and what is shown instead.
+function notice(faults) {
+  $('notice').hidden = !faults.length;
+  if (faults.length) $('notice-text').textContent = [...faults, `Shown: ${state.interval}, ${zones.label(state.zone)}.`].join(' ');
 }
 
 async function readSymbols() {

@@ -6,6 +6,7 @@ import csv
 import io
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
@@ -383,6 +384,17 @@ def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stag
     assert page.get_by_text("Alt").count() == 0
 
 
+def test_what_is_wrong_with_an_address_is_said(tab: Tab) -> None:
+    opened = tab(query(interval="7m", zone="+99:00")).drawn()
+    notice = opened.page.get_by_role("alert")
+    for text in ("There is no interval “7m”. There are 1s, 1m, 3m,", "no time zone “+99:00”", "Shown: 1h, UTC."):
+        assert text in (notice.text_content() or "")
+    opened.page.get_by_role("button", name="Dismiss").click()
+    notice.wait_for(state="hidden")
+    opened.go(query(interval="1m")).drawn()
+    assert notice.is_hidden()
+
+
 @pytest.mark.full
 def test_what_is_saved(tab: Tab, stage: Stage) -> None:
     opened = tab(query(bars=50)).drawn()
@@ -430,6 +442,25 @@ def test_the_api_goes_down_and_comes_back(tab: Tab, stage: Stage) -> None:
     opened.becomes(lambda: opened.legend().get("C") == "777.25")
     page.locator("#live.live").wait_for()
     assert page.locator("#message").is_hidden()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_page_after_the_logout_has_its_style_and_a_way_back(tab: Tab, scheme: Literal["light", "dark"]) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.emulate_media(color_scheme=scheme)
+    look = """(query) => {
+      const { backgroundColor, color, fontFamily } = getComputedStyle(document.querySelector(query));
+      return [backgroundColor, color, fontFamily];
+    }"""
+    chart = page.evaluate(look, "body")
+    page.get_by_role("link", name="Log out").click()
+    back = page.get_by_role("link", name="Log in again")
+    back.wait_for()
+    assert page.evaluate(look, "body") == chart
+    assert page.evaluate("getComputedStyle(document.querySelector('h1')).fontSize") == "15px"
+    back.click()
+    opened.drawn()
 
 
 def test_a_login_that_expired_is_asked_for_on_top_of_the_view(tab: Tab, stage: Stage) -> None:
