@@ -65,7 +65,7 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
 
 def _usable(folders: Iterable[Path]) -> Iterator[Binaries]:
     for folder in folders:
-        if (folder / "initdb").is_file() and (major := _major(folder / "postgres")) is not None:
+        if (folder / "initdb").is_file() and (major := major_of(folder / "postgres")) is not None:
             yield Binaries(folder, major)
 
 
@@ -81,7 +81,7 @@ def _wheel_folders() -> Iterator[Path]:
         yield Path(wheel.origin).parent / "pginstall" / "bin"
 
 
-def _major(postgres: Path) -> int | None:
+def major_of(postgres: Path) -> int | None:
     """``postgres (PostgreSQL) 15.8 (Debian …)`` -> 15; None when it does not run or prints no version."""
     try:
         done = subprocess.run([postgres, "--version"], capture_output=True, text=True, check=True, timeout=30)

@@ -29,6 +29,7 @@ from marketdata.postgres.processes import (
     has_working_directory,
     signal_and_wait,
 )
+from marketdata.postgres.replacement import ReplacementWatch
 from marketdata.settings import ROOT
 
 DATABASE = "marketdata"
@@ -54,6 +55,7 @@ class Cluster:
         self._configuration = self._state_dir / "postgresql.conf"
         self._account: Account | None = None
         self._binaries: binaries.Binaries | None = None
+        self._replacement_watch: ReplacementWatch | None = None
         self._postmaster: subprocess.Popen[bytes] | None = None
         self._log_offset = 0
 
@@ -78,6 +80,7 @@ class Cluster:
         self._account = Account.of_this_process()
         self._make_folder(self._account)
         self._binaries = binaries.find(data_major=self._data_major(), data=self.data)
+        self._replacement_watch = ReplacementWatch(self._binaries)
         if self._data_major() is None:
             self._initialise()
         rotate_log(self.log)
@@ -156,6 +159,7 @@ class Cluster:
         A ``postmaster.pid`` is then stale and is removed. PostgreSQL refuses to start when another process of the same
         account has that process id by now, as happens after a reboot.
         """
+        self._watch().started()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         (self.folder / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
         with self.log.open("ab") as log:
@@ -168,6 +172,10 @@ class Cluster:
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._child_options(),
             )  # fmt: skip
+
+    def is_replaced(self) -> bool:
+        """Whether PostgreSQL's programs were replaced since ``start`` and can be started."""
+        return self._watch().is_replaced()
 
     def is_ready(self) -> bool:
         """Whether the postmaster accepts connections: the last line of its pid file says ``ready``."""
@@ -203,6 +211,10 @@ class Cluster:
     def _found(self) -> binaries.Binaries:
         assert self._binaries is not None, "call prepare first"
         return self._binaries
+
+    def _watch(self) -> ReplacementWatch:
+        assert self._replacement_watch is not None, "call prepare first"
+        return self._replacement_watch
 
     def _child_options(self) -> dict[str, Any]:
         assert self._account is not None, "call prepare first"

@@ -69,7 +69,8 @@ class Owner:
             self._cluster.stop()
 
     def _supervise(self) -> None:
-        """Restart PostgreSQL when it dies; return on a signal, or when the last client has been gone for a while."""
+        """Restart PostgreSQL when it dies or its programs were replaced; return on a signal, or when the last client
+        has been gone for a while."""
         ready, idle_since = False, None
         while True:
             received = signal.sigtimedwait(_SIGNALS, _CHECK_SECONDS if ready else _START_CHECK_SECONDS)
@@ -84,6 +85,9 @@ class Owner:
                 self._write_status(postgres=self._cluster.postmaster.pid)
                 if self._on_ready is not None:
                     self._on_ready()
+            elif ready and self._cluster.is_replaced():
+                self._restart_replaced()
+                ready = False
             if self._on_ready is not None or self._has_clients():
                 idle_since = None
             elif idle_since is None:
@@ -113,6 +117,13 @@ class Owner:
             )
         sys.stderr.write(f"marketdata-db: PostgreSQL ended with status {status}; starting it again\n")
         self._end_old_processes()
+        self._cluster.start()
+
+    def _restart_replaced(self) -> None:
+        """Start the new programs: with the old ones, new backends cannot load the new libraries."""
+        sys.stderr.write("marketdata-db: PostgreSQL's programs were replaced; starting it again\n")
+        self._write_status()
+        self._cluster.stop()
         self._cluster.start()
 
     def _end_old_processes(self) -> None:

@@ -49,11 +49,12 @@ def python_for(user: int | None) -> str | None:
 class ClientProcess:
     """A process that holds a client until it is asked to end or killed."""
 
-    def __init__(self, state_dir: Path, user: int | None = None) -> None:
+    def __init__(self, state_dir: Path, user: int | None = None, **environment: str) -> None:
         self._process = subprocess.Popen(
             [python_for(user) or sys.executable, "-P", "-c", _CLIENT, str(state_dir)], cwd="/", user=user, group=user,
             extra_groups=None if user is None else [],
-            env=os.environ | {"PYTHONPATH": str(ROOT)}, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
     @property

@@ -1,0 +1,159 @@
+"""PostgreSQL's programs are replaced while they run: it is started again, with complete files only."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from marketdata.postgres import replacement
+from marketdata.postgres.binaries import Binaries
+from marketdata.postgres.replacement import ReplacementWatch
+from tests.marketdata.postgres.client_process import ClientProcess, Watched
+from tests.marketdata.postgres.minor_upgrade import Installation
+
+Replace = Callable[[str], None]
+
+
+@pytest.fixture
+def programs(tmp_path: Path) -> Replace:
+    """``programs(version)`` replaces the program and its library by those of this version."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "lib").mkdir()
+
+    def replace(version: str) -> None:
+        fresh = tmp_path / "fresh"
+        fresh.write_text(f"#!/bin/sh\necho 'postgres (PostgreSQL) {version}'\n")
+        fresh.chmod(0o755)
+        fresh.rename(tmp_path / "bin" / "postgres")
+        fresh.write_text(version)
+        fresh.rename(tmp_path / "lib" / "plpgsql.so")
+
+    replace("15.1")
+    return replace
+
+
+@pytest.fixture
+def watch(tmp_path: Path, programs: Replace, monkeypatch: pytest.MonkeyPatch) -> ReplacementWatch:
+    monkeypatch.setattr(replacement, "SETTLED_SECONDS", 0.0)
+    return ReplacementWatch(Binaries(tmp_path / "bin", 15))
+
+
+def test_the_same_files_are_not_replaced_ones(watch: ReplacementWatch) -> None:
+    assert not watch.is_replaced()
+    watch.started()
+    assert not watch.is_replaced()
+
+
+def test_other_files_are_noticed_until_they_are_started(watch: ReplacementWatch, programs: Replace) -> None:
+    programs("15.2")
+    assert watch.is_replaced()
+    assert watch.is_replaced()
+    watch.started()
+    assert not watch.is_replaced()
+
+
+def test_a_file_that_was_touched_by_a_reinstallation_counts(watch: ReplacementWatch, tmp_path: Path) -> None:
+    os.utime(tmp_path / "lib" / "plpgsql.so", (1, 1))
+    assert watch.is_replaced()
+
+
+def test_another_major_version_is_not_started(watch: ReplacementWatch, programs: Replace) -> None:
+    programs("16.1")
+    assert not watch.is_replaced()
+    programs("15.2")
+    assert watch.is_replaced()
+
+
+@pytest.mark.parametrize("name", ["bin/postgres", "lib/plpgsql.so"])
+def test_a_missing_file_is_waited_for(watch: ReplacementWatch, programs: Replace, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).unlink()
+    assert not watch.is_replaced()
+    programs("15.2")
+    assert watch.is_replaced()
+
+
+@pytest.mark.parametrize("name", ["bin/initdb.dpkg-new", "lib/plpgsql.so.dpkg-tmp"])
+def test_a_package_that_is_being_unpacked_is_waited_for(
+    watch: ReplacementWatch, programs: Replace, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).touch()
+    programs("15.2")
+    assert not watch.is_replaced()
+    (tmp_path / name).unlink()
+    assert watch.is_replaced()
+
+
+def test_files_that_still_change_are_waited_for(
+    watch: ReplacementWatch, programs: Replace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(replacement, "SETTLED_SECONDS", 1.0)
+    monkeypatch.setattr(replacement, "monotonic", lambda: now)
+    for number in range(2, 5):
+        programs(f"15.{number}")
+        assert not watch.is_replaced()
+        now += 0.9
+    assert not watch.is_replaced()
+    now += 0.2
+    assert watch.is_replaced()
+
+
+@pytest.fixture
+def installation() -> Iterator[Installation]:
+    with tempfile.TemporaryDirectory(prefix="programs-", dir="/tmp") as folder:
+        yield Installation(Path(folder))
+
+
+@pytest.fixture
+def client(state_dir: Path, installation: Installation) -> Iterator[ClientProcess]:
+    client = ClientProcess(state_dir, **installation.environment)
+    assert client.answer() == "ready"
+    yield client
+    client.kill()
+
+
+@pytest.mark.functional
+def test_a_minor_upgrade_under_a_running_cluster(
+    state_dir: Path, installation: Installation, client: ClientProcess
+) -> None:
+    watched = Watched(state_dir)
+    first = watched.status()
+    assert Path(f"/proc/{first['postgres']}/exe").resolve() == installation.postgres
+    ask(watched, "CREATE TABLE kept AS SELECT 1 AS n")
+    ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
+
+    installation.unpack()
+    installation.put(installation.library)
+    with pytest.raises(psycopg.Error, match="could not load library") as refused:
+        ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
+    assert "sourcfR" in str(refused.value)
+    threading.Event().wait(2 * replacement.SETTLED_SECONDS)
+    assert watched.status() == first  # the program is not there yet
+
+    installation.put(installation.postgres)
+    eventually(lambda: watched.status().get("postgres", first["postgres"]) != first["postgres"])
+    ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
+    ask(watched, "INSERT INTO kept VALUES (2)")
+    assert watched.status()["pid"] == first["pid"]
+    running = watched.processes()
+    client.leave()
+    watched.assert_gone(running)
+
+
+def ask(watched: Watched, statement: str) -> None:
+    with psycopg.connect(watched.cluster.conninfo, autocommit=True) as connection:
+        connection.execute(statement)  # type: ignore[arg-type]
+
+
+def eventually(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("did not come to pass")
