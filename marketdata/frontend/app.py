@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -125,9 +124,9 @@ def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
 
 
 def _logged_out() -> Reply:
-    """A browser forgets a password when it is refused. In a realm of its own it asks for a new one."""
-    challenge = ("WWW-Authenticate", f'Basic realm="marketdata, logged out {secrets.token_hex(4)}", charset="UTF-8"')
-    return Reply(LOGGED_OUT, 401, "text/html; charset=utf-8", (challenge, _NO_STORE))
+    """Chromium forgets a password that is refused without a challenge of the scheme that it was sent with. A challenge
+    in another realm would make it ask at this path, and keep the password for all others."""
+    return Reply(LOGGED_OUT, 401, "text/html; charset=utf-8", (CHALLENGE_WITHOUT_PROMPT, _NO_STORE))
 
 
 def _with_security_headers(start_response: StartResponse) -> StartResponse:

@@ -129,8 +129,8 @@ def client_socket(key: selectors.SelectorKey) -> socket.socket:
 
 LAST_PRICE = "31.415926535"
 KIB_EACH = 128
-"""How much the resident memory of each process may grow for each client, slow or not. What waits for a slow one is
-several times as much."""
+"""How much the resident memory of each process may grow for each client, slow or not. Without its bound on what waits
+for a slow one, either process grows by more."""
 
 
 class FrontendProcess:
