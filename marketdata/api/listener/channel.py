@@ -18,7 +18,7 @@ from marketdata.api.failures import (
     problem,
     status_line,
 )
-from marketdata.api.http import Reply
+from marketdata.api.http import Headers, Reply
 from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.parser import BodyBudget, Parser
 from marketdata.api.waitress_adapter import Cause, Connection
@@ -96,6 +96,7 @@ class Channel(Connection):
         bodies: BodyBudget,
         body_bytes: int,
         admit: Admit,
+        refusal_headers: Headers,
         server: Any,
         accepted: socket.socket,
         *rest: Any,
@@ -107,6 +108,7 @@ class Channel(Connection):
         self._bodies = bodies
         self._body_bytes = body_bytes
         self._admit = admit
+        self._refusal_headers = refusal_headers
         self.moved_at = monotonic()
         """The time of the last traffic, in monotonic seconds."""
 
@@ -116,7 +118,8 @@ class Channel(Connection):
     def refusal(self, cause: Cause) -> tuple[str, list[tuple[str, str]], bytes]:
         reply = cause if isinstance(cause, Reply) else problem(self._protocol_error(*cause))
         assert isinstance(reply.body, bytes)
-        return status_line(reply.status), [("Content-Type", reply.media_type), *reply.headers], reply.body
+        fields = [("Content-Type", reply.media_type), *reply.headers, *self._refusal_headers]
+        return status_line(reply.status), fields, reply.body
 
     def _protocol_error(self, status: int, reason: str) -> MarketError:
         kind = _PROTOCOL_ERRORS.get(status, BadRequest)

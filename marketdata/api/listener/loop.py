@@ -17,6 +17,7 @@ from heapq import nsmallest
 from time import monotonic
 
 from marketdata.api.failures import WsgiApp
+from marketdata.api.http import Headers
 from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
 from marketdata.api.listener.parser import BODIES_BYTES, BodyBudget
@@ -55,7 +56,8 @@ class Listener:
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
     is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
-    connections that were handed over. ``name`` is part of the names of the threads and of the settings for the address.
+    connections that were handed over. ``refusal_headers`` are sent with every answer that is not the application's.
+    ``name`` is part of the names of the threads and of the settings for the address.
     """
 
     def __init__(
@@ -71,13 +73,14 @@ class Listener:
         connections: int = CONNECTIONS,
         workers: int | None = None,
         reserved: int = 0,
+        refusal_headers: Headers = (),
         name: str = "api",
     ) -> None:
         self._app = app
         self._address = (host, port)
         self._body_bytes = body_bytes
         self._bodies = BodyBudget(bodies_bytes)
-        self._connect = partial(Channel, self._bodies, body_bytes, admit)
+        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal_headers)
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
         self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))

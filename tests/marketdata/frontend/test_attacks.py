@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import socket
@@ -9,6 +10,8 @@ from contextlib import closing, suppress
 
 import pytest
 
+from marketdata.frontend.app import SECURITY_HEADERS
+from marketdata.frontend.proxy import BODY_BYTES
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
@@ -114,6 +117,28 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
     for raw in ("http://127.0.0.1:1/api/v1/x", f"http://127.0.0.1:{upstream.port}/v1/x", "ws://a/api/v1/live"):
         assert statuses(said(frontend.port, f"GET {raw} HTTP/1.1\r\n{WHO}\r\n")) == [400]
     assert upstream.received == []
+
+
+@pytest.mark.parametrize(("raw", "status"), [
+    ("GET\r\n\r\n", 400),
+    ("GET / HTTP/1.1\r\n\r\n", 400),
+    (f"GET / HTTP/1.1\r\n{LOGIN}X : y\r\n\r\n", 400),
+    (f"GET /whoami HTTP/1.1\r\n{LOGIN}X: {'x' * 20_000}\r\n\r\n", 431),
+    (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Content-Length: {BODY_BYTES + 1}\r\n\r\n", 413),
+    (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Transfer-Encoding: x\r\n\r\n", 501),
+    ("POST /api/v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", 401),
+    (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Origin: https://evil.example\r\nContent-Length: 100000\r\n\r\n", 403),
+    (f"GET /api/v1/../metrics HTTP/1.1\r\n{WHO}\r\n", 400),
+    (f"GET /api/metrics HTTP/1.1\r\n{WHO}\r\n", 404),
+    (f"GET /nothing HTTP/1.1\r\n{WHO}\r\n", 404),
+])  # fmt: skip
+def test_every_refusal_has_the_security_headers(frontend: Frontend, raw: str, status: int) -> None:
+    """Those of the listener, too, which never reach the application."""
+    found, headers, body = ask(frontend.port, raw.encode())
+    assert (found, json.loads(body)["status"]) == (status, status)
+    assert headers["cache-control"] == "no-store"
+    for name, value in SECURITY_HEADERS:
+        assert headers[name.lower()] == value
 
 
 def test_the_token_is_in_no_answer_log_or_error(
