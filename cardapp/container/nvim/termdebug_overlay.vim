@@ -15,6 +15,9 @@ endif
 
 let s:Handle = funcref(s:name)
 let s:gets_complete_records = exists('*' .. s:prefix .. 'JobOutCallback')
+" The group of the PC sign: none in 0.7.2, TermDebug in 0.10. A sign in another group would stay when termdebug moves its
+" own. It is a constant in termdebug's code.
+let g:card_sign_group = matchstr(execute('function ' .. s:prefix .. 'HandleCursor'), "sign_place(s:pc_id, '\\zs[^']*")
 let s:rest = ''
 let s:seen = {}
 

@@ -74,7 +74,7 @@ local function buffer_of(file)
   end
 end
 
--- The PC signs of a buffer. Newer versions of termdebug put them into a separate group.
+-- The PC signs of a buffer, in any group (see termdebug_overlay.vim).
 local function signs(buffer)
   local placed = vim.fn.sign_getplaced(buffer, { group = '*' })[1]
   return vim.tbl_filter(function(sign)
@@ -117,7 +117,8 @@ function M.show(file, line)
   vim.cmd('normal! zvzz')
   if not has_sign(vim.api.nvim_get_current_buf(), line) then
     M.clear()
-    vim.fn.sign_place(12, '', 'debugPC', vim.api.nvim_get_current_buf(), { lnum = line, priority = 110 })
+    local place = { lnum = line, priority = 110 }
+    vim.fn.sign_place(12, vim.g.card_sign_group or '', 'debugPC', vim.api.nvim_get_current_buf(), place)
   end
 end
 
