@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
-from playwright.sync_api import APIResponse, Page, Route
+from playwright.sync_api import APIResponse, Page, Response, Route
 
 from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import connect
@@ -312,6 +311,28 @@ def settled(opened: ChartPage) -> str:
     return opened.url
 
 
+def test_a_chosen_time_zone_is_that_of_every_label(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:ZONED", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
+    opened = tab(query(symbol, "1m")).drawn()
+    page = opened.page
+    page.keyboard.press("Alt+t")
+    pictures = set()
+    local = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
+
+    def labels() -> tuple[str, str]:
+        first = page.locator("#trade-rows tr td").first
+        return page.locator("#legend-time").text_content() or "", first.text_content() or ""
+
+    for zone, minutes_ahead in (("UTC", 0), ("UTC+05:45", 345), ("UTC−03:30", -210)):
+        page.select_option("#zone", label=zone)
+        time = page.evaluate(local, [end, minutes_ahead])
+        opened.becomes(lambda time=time: labels() == (time[:16], time[11:]))
+        pictures.add(page.locator("#chart td:nth-child(2)").last.screenshot())
+    assert len(pictures) == 3, "the axis of the times"
+    assert "zone=-03:30" in settled(opened)
+
+
 @pytest.mark.full
 def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
     opened = tab(query(interval="1d")).drawn()
@@ -395,18 +416,73 @@ def test_what_is_wrong_with_an_address_is_said(tab: Tab) -> None:
     assert notice.is_hidden()
 
 
-@pytest.mark.full
-def test_what_is_saved(tab: Tab, stage: Stage) -> None:
-    opened = tab(query(bars=50)).drawn()
+def test_the_saved_csv_has_the_candles_in_sight_with_every_digit(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:CSV", now() // HOUR * HOUR - 24 * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, f"{100 + at}.000000000000000000000000000001") for at in range(300)))
+    opened = tab(query(symbol, "1h", bars=50)).drawn()
+    settled(opened)
     with opened.page.expect_download() as saving:
         opened.page.keyboard.press("Alt+c")
-    rows = list(csv.DictReader(io.StringIO(Path(saving.value.path()).read_text())))
-    stored = {str(row["t"]): row for row in stage.read(f"/v1/chart?symbol={quote(SYMBOL)}&interval=1m")["candles"]}
-    assert 30 < len(rows) <= 50
-    assert all(row[name] == stored[row["t"]][name] for row in rows[:-1] for name in ("o", "h", "l", "c", "v", "q"))
+    day = opened.page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end)
+    assert saving.value.suggested_filename == f"DEMO-CSV_1h_{day}.csv"
+    saved = Path(saving.value.path()).read_bytes().decode()
+    columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "closed", "finalized")
+    newest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45")["candles"]
+    rows = [[str(row[name]) if name in row else "" for name in columns] for row in newest]
+    cells = [line.replace("true", "True").replace("false", "False").split(",") for line in saved.split("\r\n")]
+    assert cells == [list(columns), *rows, [""]]
+
+
+def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(bars=50)).drawn()
+    settled(opened)
     with opened.page.expect_download() as saving:
         opened.page.keyboard.press("Alt+s")
-    assert Path(saving.value.path()).read_bytes().startswith(b"\x89PNG\r\n")
+    picture = Path(saving.value.path()).read_bytes()
+    found = opened.page.evaluate(PICTURE, [b64encode(picture).decode(), 56])
+    chart = opened.page.locator("#chart").bounding_box()
+    assert chart
+    assert (found["width"], found["height"]) == (chart["width"], chart["height"] + 56 + 28)
+    assert found["title"] > 500, "pixels of letters over the chart"
+    assert found["up"] > 1000
+    assert found["down"] > 1000
+
+
+# The size of a PNG file, and how many of its pixels have which colour; its title has the given height.
+PICTURE = """async ([encoded, head]) => {
+  const bytes = Uint8Array.from(atob(encoded), (each) => each.charCodeAt(0));
+  const picture = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
+  const { width, height } = picture;
+  const context = new OffscreenCanvas(width, height).getContext('2d');
+  context.drawImage(picture, 0, 0);
+  const { data } = context.getImageData(0, 0, width, height);
+  const found = { width, height, title: 0, up: 0, down: 0 };
+  for (let at = 0; at < data.length; at += 4) {
+    const [red, green, blue] = data.subarray(at, at + 3);
+    if (at / 4 < width * head) found.title += red + green + blue < 600;
+    else found[green > red + 30 ? 'up' : red > green + 30 ? 'down' : 'other'] += 1;
+  }
+  return found;
+}"""
+
+
+def test_what_is_known_is_asked_for_again_by_its_tag(tab: Tab, stage: Stage) -> None:
+    symbol = "DEMO:TAGGED"
+    stage.write(tick(symbol, now() - 1000, "100"))
+    page = tab("").page
+    answers: list[Response] = []
+    page.on("response", lambda answer: answers.append(answer) if "/api/v1/chart?" in answer.url else None)
+    page.goto(stage.address + query(symbol, "1d"))
+    opened = ChartPage(page, stage).drawn()
+
+    def asked() -> list[tuple[int, str | None]]:
+        page.evaluate("0")
+        of_symbol = [each for each in answers if quote(symbol) in each.url or symbol in each.url]
+        return [(each.status, each.request.all_headers().get("if-none-match")) for each in of_symbol]
+
+    opened.becomes(lambda: len(asked()) == 2)
+    tag = answers[-2].all_headers()["etag"]
+    assert asked() == [(200, None), (304, tag)]
 
 
 @pytest.mark.full
