@@ -1,9 +1,8 @@
 // The address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160, the newest that many, or from and to.
+// Without these the newest, as many as fit well.
 
 import { WIDTHS } from './intervals.js';
 import * as zones from './zones.js';
-
-export const BARS = 160;
 
 // What an address says; a missing or invalid part is null, and `faults` says what is invalid.
 export function read(search) {

@@ -28,9 +28,9 @@ export const candles = () => shown?.candles ?? null;
 export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
-// Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`.
-// `isFirm` is false when the newest are wanted, too, where there is no candle from `from` to `to`. What is shown as
-// {bars, from, to}; null when nothing can be, and state.failure says why.
+// Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`, or
+// as many as fit where that is null, too. `isFirm` is false when the newest are wanted also where there is no candle from
+// `from` to `to`. What is shown as {bars, from, to}; null when nothing can be, and state.failure says why.
 export async function open({ bars, from = null, to = null }, { isFirm = true } = {}) {
   asked?.abort.abort();
   const mine = {
@@ -40,7 +40,7 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
   asked = mine;
   update({ loading: true, failure: null });
   try {
-    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, isFirm);
+    const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, mine.candles.interval, isFirm);
     if (asked !== mine) return null;
     Object.assign(mine, first); // an alias was asked for, perhaps; what is live has the symbol
     Object.assign(mine.candles, { rows, hasOlder, hasNewer });
@@ -49,7 +49,7 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
     chart.forget();
     chart.open(mine.candles);
     draw();
-    if (mine.range.from === null) chart.showNewest(bars);
+    if (mine.range.from === null) chart.showNewest(mine.range.bars);
     else chart.show(from, to);
     update({ loading: false, symbol: mine.symbol });
     tell();

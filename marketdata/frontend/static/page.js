@@ -21,8 +21,11 @@ import * as zones from './zones.js';
 const SETTLE_MS = 250; // after the first of some movements
 const EMPTY_MS = 3000; // between two looks for a first symbol
 
+const FITTING = { bars: null, from: null, to: null };
+
+let range = FITTING; // what the address says of it
+let fitted = null; // the bars that were shown because nobody had chosen how many
 let settleTimer = 0;
-let range = { bars: address.BARS, from: null, to: null }; // what the address says of it
 
 function start() {
   chart.start({ onRange: moved, onCrosshair: (time) => legend.point(time) });
@@ -49,7 +52,7 @@ function start() {
 async function openAddress() {
   const given = address.read(location.search);
   const before = toolbar.wanted();
-  range = { bars: given.bars ?? address.BARS, from: given.from, to: given.to };
+  range = { bars: given.bars, from: given.from, to: given.to };
   update({ interval: given.interval ?? before.interval ?? '1h', zone: given.zone ?? before.zone ?? 0, log: given.log ?? false });
   chart.setLog(state.log);
   notice(given.faults);
@@ -94,6 +97,7 @@ async function open(isFirm = true) {
   const asked = state.symbol;
   const shown = await feed.open(range, { isFirm });
   if (shown) {
+    if (range.bars === null) fitted = shown.bars;
     range = shown;
     update({ isEmpty: false });
     writeAddress();
@@ -135,6 +139,7 @@ function writeAddress() {
 function setSymbol(symbol) {
   if (symbol === state.symbol) return;
   toolbar.openSheet(false);
+  if (range.bars === fitted) range = { ...range, bars: null };
   update({ symbol, newest: null, coverage: [] });
   open(false);
 }
@@ -143,10 +148,11 @@ function setSymbol(symbol) {
 function chooseInterval(interval) {
   toolbar.openSheet(false);
   if (interval === state.interval) return;
-  if (range.from !== null) {
+  if (range.from === null && range.bars === fitted) range = FITTING;
+  if (range.from !== null && chart.view()) {
     const last = feed.candles()?.before(range.to);
     const to = last ? Math.min(range.to, nextOpen(last.t, state.interval, state.zone)) : range.to;
-    range = { ...range, from: to - range.bars * width(interval), to };
+    range = { ...range, from: to - chart.view().bars * width(interval), to };
   }
   update({ interval });
   open(false);
@@ -165,11 +171,11 @@ function toggleLog() {
 
 function newest() {
   if (feed.candles()?.hasNewer) reset();
-  else chart.showNewest(range.bars);
+  else chart.showNewest(chart.view().bars);
 }
 
 function reset() {
-  range = { bars: address.BARS, from: null, to: null };
+  range = FITTING;
   chart.autoScale();
   open();
 }

@@ -236,6 +236,21 @@ def test_a_link_shows_the_same_picture(tab: Tab, stage: Stage, interval: str) ->
     assert page.locator("#chart").screenshot() == picture
 
 
+def test_few_candles_are_as_wide_as_they_can_be_read(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:YOUNG", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, "100") for at in range(60)))
+    opened = tab(query(symbol, "4h")).drawn()
+    assert "bars=40" in settled(opened)
+    opened.page.get_by_role("button", name="1h", exact=True).click()
+    opened.becomes(lambda: "interval=1h" in opened.url)
+    assert "bars=69" in settled(opened), "the sixty and some room"
+    opened.page.keyboard.press("-")
+    zoomed = settled(opened)
+    opened.page.get_by_role("button", name="4h", exact=True).click()
+    opened.becomes(lambda: "interval=4h" in opened.url)
+    assert settled(opened) == zoomed.replace("=1h", "=4h"), "a number of bars that was chosen stays"
+
+
 def test_new_candles_stay_in_sight_as_time_passes(tab: Tab, stage: Stage) -> None:
     symbol = "DEMO:FOLLOWED"
     stage.write(tick(symbol, now(), "100"))
