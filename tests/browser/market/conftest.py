@@ -89,6 +89,19 @@ class ChartPage:
         return found
 
 
+Tab = Callable[[str], ChartPage]
+
+
+def query(symbol: str = SYMBOL, interval: str = "1m", **more: object) -> str:
+    return "?" + "&".join(f"{name}={value}" for name, value in {"symbol": symbol, "interval": interval, **more}.items())
+
+
+def settled(opened: ChartPage) -> str:
+    """The address, after the time by which it lags behind the view."""
+    opened.page.wait_for_timeout(600)
+    return opened.url
+
+
 @pytest.fixture(scope="module")
 def stage() -> Iterator[Stage]:
     """With four hundred minutes of trades."""

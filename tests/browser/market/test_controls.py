@@ -1,0 +1,180 @@
+"""The controls of the chart: keys, clicks, touches, choices, and what is saved."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.market.conftest import SYMBOL, Tab, query, settled
+from tests.browser.market.stage import HOUR, MINUTE, Stage, now, tick
+
+pytestmark = pytest.mark.functional
+
+
+def test_letters_find_a_symbol_and_digits_an_interval(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:WBTC-ETH", now(), "38.5"))
+    opened = tab(query()).drawn()
+    page = opened.page
+    page.keyboard.type("wbtc")
+    page.get_by_role("option", name="DEMO:WBTC-ETH").wait_for()
+    page.keyboard.press("Enter")
+    opened.becomes(lambda: "symbol=DEMO:WBTC-ETH" in opened.url)
+    for typed, interval in (("15", "15m"), ("240", "4h"), ("1d", "1d"), ("1M", "1M"), (",w", "1w"), ("1h", "1h")):
+        page.keyboard.type(typed)
+        page.keyboard.press("Enter")
+        opened.becomes(lambda interval=interval: f"interval={interval}&" in opened.url)
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.keyboard.press("Escape")
+    page.keyboard.press("Alt+l")
+    opened.becomes(lambda: "scale=log" in opened.url)
+    page.keyboard.press("Shift+ArrowLeft")
+    assert "close 38.5" in (page.locator("#spoken").text_content() or "")
+
+
+def test_a_click_leaves_no_ring_and_no_width_changes(tab: Tab) -> None:
+    opened = tab(query()).drawn()
+    page = opened.page
+    rings = "document.querySelectorAll(':focus-visible').length"
+    width = "document.querySelector('#controls').clientWidth"
+    before = page.evaluate(width)
+    page.get_by_role("button", name="5m", exact=True).click()
+    page.keyboard.press("ArrowLeft")
+    assert page.evaluate(rings) == 0
+    page.keyboard.press("Tab")
+    assert page.evaluate(rings) == 1, "the keyboard still has one"
+    page.select_option("#more-intervals", "1M")
+    opened.becomes(lambda: "interval=1M" in opened.url)
+    assert page.evaluate(width) == before
+    assert page.locator("#more-intervals").input_value() == "1M"
+
+
+def test_a_telephone_has_room_for_the_symbol_and_closes_its_sheet(tab: Tab, stage: Stage) -> None:
+    stage.write(tick("DEMO:WBTC-USDC", now() - 70_000, "67000"))
+    opened = tab(query("DEMO:WBTC-USDC", "15m")).drawn()
+    page = opened.page
+    page.set_viewport_size({"width": 390, "height": 844})
+    name = page.locator("#symbol-name")
+    assert name.evaluate("(name) => name.scrollWidth <= name.clientWidth")
+    sheet = page.locator("#controls")
+    for control in ("#log", "#trades-toggle", "[data-interval='5m']"):
+        page.get_by_role("button", name="View and export").click()
+        page.locator(control).click()
+        sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.select_option("#zone", label="UTC+05:30")
+    sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.locator("#chart").click()
+    sheet.wait_for(state="hidden")
+    page.get_by_role("button", name="View and export").click()
+    page.locator("#help").click()
+    page.get_by_role("dialog", name="Touch").get_by_text("Pinch").wait_for()
+    assert page.get_by_text("Alt").count() == 0
+
+
+@pytest.mark.full
+def test_a_chosen_time_zone_is_that_of_every_label(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:ZONED", now() // HOUR * HOUR
+    stage.write(*(tick(symbol, end - at * MINUTE, "100") for at in range(200)))
+    opened = tab(query(symbol, "1m")).drawn()
+    page = opened.page
+    page.keyboard.press("Alt+t")
+    pictures = set()
+    local = "([ms, minutes]) => new Date(ms + minutes * 60000).toISOString().replace('T', ' ').slice(0, 19)"
+
+    def labels() -> tuple[str, str]:
+        first = page.locator("#trade-rows tr td").first
+        return page.locator("#legend-time").text_content() or "", first.text_content() or ""
+
+    for zone, minutes_ahead in (("UTC", 0), ("UTC+05:45", 345), ("UTC−03:30", -210)):
+        page.select_option("#zone", label=zone)
+        time = page.evaluate(local, [end, minutes_ahead])
+        opened.becomes(lambda time=time: labels() == (time[:16], time[11:]))
+        pictures.add(page.locator("#chart td:nth-child(2)").last.screenshot())
+    assert len(pictures) == 3, "the axis of the times"
+    assert "zone=-03:30" in settled(opened)
+
+
+@pytest.mark.full
+def test_a_time_zone_shifts_the_buckets(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(interval="1d")).drawn()
+    opened.page.select_option("#zone", label="UTC+05:30")
+    path = f"/v1/chart?symbol={quote(SYMBOL)}&interval=1d&timeZone=%2B05:30&limit=1"
+    candle = stage.read(path)["candles"][0]
+    opened.becomes(lambda: opened.legend().get("n") == str(candle["n"]))
+    local = opened.page.evaluate("(ms) => new Date(ms + 330 * 60000).toISOString().slice(0, 10)", candle["t"])
+    assert local in (opened.page.locator("#legend-time").text_content() or "")
+
+
+@pytest.mark.full
+def test_the_colours_follow_the_system_and_a_choice(tab: Tab, stage: Stage) -> None:
+    opened = tab(query()).drawn()
+
+    def paper(page: Page) -> str:
+        found: str = page.evaluate("getComputedStyle(document.body).backgroundColor")
+        return found
+
+    light = paper(opened.page)
+    opened.page.emulate_media(color_scheme="dark", reduced_motion="reduce")
+    opened.becomes(lambda: paper(opened.page) != light)
+    assert opened.has_pixels("var(--paper)") > 100_000
+    opened.page.select_option("#theme", "light")
+    opened.page.reload()
+    opened.drawn()
+    assert paper(opened.page) == light
+
+
+def test_the_saved_csv_has_the_candles_in_sight_with_every_digit(tab: Tab, stage: Stage) -> None:
+    symbol, end = "DEMO:CSV", now() // HOUR * HOUR - 24 * HOUR
+    stage.write(*(tick(symbol, end - at * HOUR, f"{100 + at}.000000000000000000000000000001") for at in range(300)))
+    opened = tab(query(symbol, "1h", bars=50)).drawn()
+    settled(opened)
+    with opened.page.expect_download() as saving:
+        opened.page.keyboard.press("Alt+c")
+    day = opened.page.evaluate("(ms) => new Date(ms).toISOString().slice(0, 10)", end)
+    assert saving.value.suggested_filename == f"DEMO-CSV_1h_{day}.csv"
+    saved = Path(saving.value.path()).read_bytes().decode()
+    columns = ("t", "T", "o", "h", "l", "c", "v", "q", "n", "vwap", "closed", "finalized")
+    newest = stage.read(f"/v1/chart?symbol={quote(symbol)}&interval=1h&limit=45")["candles"]
+    rows = [[str(row[name]) if name in row else "" for name in columns] for row in newest]
+    cells = [line.replace("true", "True").replace("false", "False").split(",") for line in saved.split("\r\n")]
+    assert cells == [list(columns), *rows, [""]]
+
+
+@pytest.mark.full
+def test_the_saved_picture_shows_the_chart_and_its_title(tab: Tab, stage: Stage) -> None:
+    opened = tab(query(bars=50)).drawn()
+    settled(opened)
+    with opened.page.expect_download() as saving:
+        opened.page.keyboard.press("Alt+s")
+    picture = Path(saving.value.path()).read_bytes()
+    found = opened.page.evaluate(PICTURE, [b64encode(picture).decode(), 56])
+    chart = opened.page.locator("#chart").bounding_box()
+    assert chart
+    assert (found["width"], found["height"]) == (chart["width"], chart["height"] + 56 + 28)
+    assert found["title"] > 500, "pixels of letters over the chart"
+    assert found["up"] > 1000
+    assert found["down"] > 1000
+
+
+# The size of a PNG file, and how many of its pixels have which colour; its title has the given height.
+PICTURE = """async ([encoded, head]) => {
+  const bytes = Uint8Array.from(atob(encoded), (each) => each.charCodeAt(0));
+  const picture = await createImageBitmap(new Blob([bytes], { type: 'image/png' }));
+  const { width, height } = picture;
+  const context = new OffscreenCanvas(width, height).getContext('2d');
+  context.drawImage(picture, 0, 0);
+  const { data } = context.getImageData(0, 0, width, height);
+  const found = { width, height, title: 0, up: 0, down: 0 };
+  for (let at = 0; at < data.length; at += 4) {
+    const [red, green, blue] = data.subarray(at, at + 3);
+    if (at / 4 < width * head) found.title += red + green + blue < 600;
+    else found[green > red + 30 ? 'up' : red > green + 30 ? 'down' : 'other'] += 1;
+  }
+  return found;
+}"""
