@@ -131,6 +131,12 @@ class DatabaseUnavailable(MarketError):
     retry_after = 1
 
 
+class DatabaseStalled(DatabaseUnavailable):
+    """The database accepted the request and did not react within the deadline. The request was not acknowledged."""
+
+    code = "database_stalled"
+
+
 class DatabaseExhausted(DatabaseUnavailable):
     """The database is out of disk, memory or connections, or the pool had no free connection for too long."""
 

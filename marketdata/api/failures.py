@@ -80,6 +80,7 @@ STATUS: dict[type[e.MarketError], int] = {
     HeadersTooLarge: 431,
     UnknownCoding: 501,
     e.DatabaseUnavailable: 503,
+    e.DatabaseStalled: 504,
     e.TooSlow: 503,
     e.VersionMissing: 503,
 }

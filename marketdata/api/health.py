@@ -1,63 +1,89 @@
-"""Health, readiness and metrics; they need no credentials."""
+"""Health, readiness and metrics; they need no credentials. None of them waits for the database while it does not
+react: they report what the checks of :mod:`marketdata.api.health_state` found."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from time import monotonic
 
+from marketdata.api.failures import status_of
 from marketdata.api.http import PROMETHEUS, Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.services import Services
-from marketdata.errors import MarketError
+from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.store import coverage
+
+WITHOUT_WAITING = frozenset({"/healthz", "/ready"})
+"""The paths that are answered while all workers wait for the database."""
 
 
 def healthz(request: Request) -> Reply:
     """200 while the process runs. The state of the database is that of its last check."""
     services = request.services
-    reason = services.revocation_listener.reason
+    error = services.health.primary.error()
     return answer(
         {
             "status": "alive",
-            "database": {"reachable": reason is None, "reason": reason},
+            "database": {"reachable": error is None, "reason": error.detail if error else None},
             "uptime_s": round(monotonic() - services.started_at, 3),
         }
     )
 
 
 def ready(request: Request) -> Reply:
-    """200 when the database answers and contains the version to serve, and so does the replica that reads use, if there
-    is one; else 503."""
-    services = request.services
-    with services.pool.connection() as connection:
-        version = services.served.find(connection)
-    if services.reads is not services.pool:
-        with services.reads.connection() as connection:
-            version.check(connection)
-    return answer({"ready": True, "ticks_table": version.ticks_table, "candles_function": version.candles_function})
+    """200 when a new connection to the database could call the candles function of the version to serve, in the last
+    seconds, and one to the replica, if there is one, too; else 503. `checked_s_ago` is the age of that result.
+    `lag_s` and `lag_bytes`: how far the replica is behind."""
+    health = request.services.health
+    health.wait_for_first()
+    error = health.error() or request.services.pool.error() or request.services.reads.error()
+    if error is not None:
+        raise _unready(error) from error.__cause__
+    version, lag = health.primary.version, health.lag
+    assert version is not None, "a check without an error found it"
+    return answer(
+        {
+            "ready": True,
+            "ticks_table": version.ticks_table,
+            "candles_function": version.candles_function,
+            "checked_s_ago": round(health.age, 3),
+            "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
+        }
+    )
+
+
+def _unready(error: MarketError) -> MarketError:
+    """``error`` as one that is answered with 503."""
+    return error if status_of(type(error)) == 503 else DatabaseUnavailable(error.detail, code=error.code)
 
 
 def metrics(request: Request) -> Reply:
     """Prometheus' text format. Figures from the database are left out while it does not answer."""
     services = request.services
     pool = services.pool.stats()
+    health = services.health
     figures: dict[str, tuple[str, float | Mapping[str, float]]] = {
         "marketdata_ingest_queue_items": ("Items that wait for a transaction.", services.ingestion.depth),
         "marketdata_requests_waiting": ("Requests that wait for a worker.", services.backlog()),
         "marketdata_pool_connections": ("Open connections to the database.", pool.get("pool_size", 0)),
         "marketdata_pool_available": ("Idle connections to the database.", pool.get("pool_available", 0)),
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
-        "marketdata_database_up": ("1 while the database answers.", int(services.revocation_listener.reason is None)),
+        "marketdata_database_up": ("1 while the database answers.", int(health.primary.error() is None)),
+        "marketdata_ready": ("1 while the last checks succeeded.", int(health.error() is None)),
+        "marketdata_check_age_seconds": ("Time since the last check.", health.age),
         "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
         "marketdata_live_connections": ("Open WebSocket connections.", services.live.connections),
         "marketdata_live_messages_total": ("Candles and ticks sent over WebSockets.", services.live.sent_messages),
         "marketdata_backfill_lag_seconds": ("Time since the end of the newest indexed range.", _lags(services)),
     }
+    if (lag := health.lag) is not None:
+        figures["marketdata_replica_lag_seconds"] = ("How old the replica's data are.", lag.seconds)
+        figures["marketdata_replica_lag_bytes"] = ("Log that the replica has not replayed.", lag.bytes)
     return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 
 def _lags(services: Services) -> Mapping[str, float]:
-    if services.revocation_listener.reason is not None or services.reads.stats().get("requests_waiting"):
+    if services.health.error() is not None or services.reads.stats().get("requests_waiting"):
         return {}  # metrics must not wait for a connection while the service is overloaded
     try:
         with services.reads.connection() as connection:

@@ -26,6 +26,7 @@ class Metrics:
         self._requests: defaultdict[tuple[str, str, int], int] = defaultdict(int)
         self._latency: defaultdict[tuple[str, str], _Latency] = defaultdict(_Latency)
         self._ingested: defaultdict[str, int] = defaultdict(int)
+        self._database_failures: defaultdict[tuple[str, str], int] = defaultdict(int)
 
     def observe(self, method: str, path: str, status: int, seconds: float) -> None:
         """Count one answered request. ``path`` is that of the route: parameters would make a series each."""
@@ -40,11 +41,17 @@ class Metrics:
         with self._lock:
             self._ingested[outcome] += count
 
+    def database_failed(self, code: str, sqlstate: str) -> None:
+        """Count a request that failed because of the database, by the code of its problem and PostgreSQL's SQLSTATE."""
+        with self._lock:
+            self._database_failures[code, sqlstate] += 1
+
     def render(self, figures: Mapping[str, tuple[str, float | Mapping[str, float]]]) -> str:
         """All counters as text. ``figures`` maps a name to its help text and its value, or its value by symbol. Those
         whose name ends with ``_total`` are counters, the others gauges."""
         with self._lock:
             requests, ingested = dict(self._requests), dict(self._ingested)
+            failures = dict(self._database_failures)
             latency = {key: (list(each.counts), each.seconds) for key, each in self._latency.items()}
         lines = ["# HELP marketdata_requests_total Answered requests.", "# TYPE marketdata_requests_total counter"]
         for (method, path, status), count in sorted(requests.items()):
@@ -61,6 +68,12 @@ class Metrics:
             "# TYPE marketdata_ingested_total counter",
         ]
         lines += [f'marketdata_ingested_total{{outcome="{name}"}} {n}' for name, n in sorted(ingested.items())]
+        lines += [
+            "# HELP marketdata_database_failures_total Requests that failed because of the database.",
+            "# TYPE marketdata_database_failures_total counter",
+        ]
+        for (code, state), count in sorted(failures.items()):
+            lines.append(f'marketdata_database_failures_total{{code="{code}",sqlstate="{state}"}} {count}')
         for name, (about, value) in figures.items():
             lines += [f"# HELP {name} {about}", f"# TYPE {name} {'counter' if name.endswith('_total') else 'gauge'}"]
             if isinstance(value, Mapping):

@@ -59,7 +59,7 @@ class Route:
         if self.scope is not None:
             found |= {400, 401, 403}
         if self.scope is not None or self.database:
-            found.add(503)
+            found |= {503, 504}
         if self.revalidated:
             found.add(304)
         if self.parameters:

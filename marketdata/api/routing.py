@@ -41,7 +41,7 @@ class Application:
             reply = self._handled(route, parameters, environ)
             reply = revalidated(reply, environ) if route.revalidated else reply.with_headers(_NO_STORE)
         except Exception as error:
-            reply = _failed(environ, route, error)
+            reply = self._failed(environ, route, error)
         self._count(method, route, reply, perf_counter() - began)
         return send(_coded(reply, environ), start_response, bare=method == "HEAD")
 
@@ -60,7 +60,7 @@ class Application:
             media_type(head, route.body.media_types)
             return BODY_BYTES
         except Exception as error:
-            reply = _failed(head, route, error)
+            reply = self._failed(head, route, error)
         self._count(head["REQUEST_METHOD"], route, reply, perf_counter() - began)
         return reply
 
@@ -95,6 +95,13 @@ class Application:
         query = query_of(environ.get("QUERY_STRING", ""), route.query)
         return route.handler(Request(self._services, caller, path, query, environ))
 
+    def _failed(self, environ: Mapping[str, Any], route: Route | None, error: Exception) -> Reply:
+        what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
+        self._services.failure_log.note(what, error)
+        if route is not None and route.path.startswith(UDF):
+            error = with_udf_members(error)
+        return problem_of(error, what)
+
     def _count(self, method: str, route: Route | None, reply: Reply, seconds: float) -> None:
         # An unknown path or method is no label: clients could make any number of series.
         labels = (method, route.path) if route is not None else ("", "(none)")
@@ -110,12 +117,6 @@ def _path(environ: Mapping[str, Any]) -> str:
         return path.encode("latin-1").decode("utf-8")
     except UnicodeError as error:
         raise NotFound("the path is not UTF-8: GET /openapi.json lists every path") from error
-
-
-def _failed(environ: Mapping[str, Any], route: Route | None, error: Exception) -> Reply:
-    if route is not None and route.path.startswith(UDF):
-        error = with_udf_members(error)
-    return problem_of(error, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}")
 
 
 def _coded(reply: Reply, environ: Mapping[str, Any]) -> Reply:

@@ -11,6 +11,9 @@ from time import monotonic
 from marketdata import secretfile
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
+from marketdata.api.failures_log import FailureLog
+from marketdata.api.health import WITHOUT_WAITING
+from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.listener import Listener, descriptors
 from marketdata.api.live.server import CONNECTIONS, Live
@@ -43,9 +46,9 @@ class Service:
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
         self._settings = settings
-        self._pool = Pool(url, application_name="marketdata-api")
-        read_url = settings.database_read_url
-        self._reads = Pool(read_url, application_name="marketdata-api-read") if read_url else self._pool
+        self._health = Health(url, settings)
+        self._pool = Pool(url, application_name="marketdata-api", answers=self._health.primary.is_answering)
+        self._reads = self._replica_pool() or self._pool
         self._served = ServedVersion(settings, self._pool)
         metrics = Metrics()
         admin_digest = secretfile.admin_digest(settings.secrets_dir, warn=_log.warning)
@@ -63,15 +66,25 @@ class Service:
             revocation_listener=self._revocation_listener,
             ingestion=self._ingestion,
             live=self._live,
+            health=self._health,
             response_cache=ResponseCache(),
             counters=symbol_counters(self._reads),
             metrics=metrics,
+            failure_log=FailureLog(metrics.database_failed),
             backlog=self._backlog,
             started_at=monotonic(),
         )
         app = make_app(self.services)
         host, port = settings.api_host, settings.api_port
-        self._listener = Listener(app, host, port, admit=app.admit, body_bytes=BODY_BYTES, reserved=live_connections)
+        self._listener = Listener(
+            app, host, port, admit=app.admit, body_bytes=BODY_BYTES, reserved=live_connections, urgent=WITHOUT_WAITING
+        )
+
+    def _replica_pool(self) -> Pool | None:
+        url, check = self._settings.database_read_url, self._health.replica
+        if url is None or check is None:
+            return None
+        return Pool(url, application_name="marketdata-api-read", answers=check.is_answering)
 
     @property
     def port(self) -> int:
@@ -85,6 +98,7 @@ class Service:
         """
         try:
             self._find_version()
+            self._health.start()
             self._ingestion.start()
             self._live.start()
             self._revocation_listener.start()
@@ -99,6 +113,7 @@ class Service:
         self._ingestion.stop(timeout)
         self._revocation_listener.stop(timeout)
         self._live.stop(timeout)
+        self._health.stop(timeout)
         self._pool.close()
         self._reads.close()
 

@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
+from marketdata.api.failures_log import FailureLog
+from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.live.server import Live
 from marketdata.api.metrics import Metrics
@@ -28,8 +30,10 @@ class Services:
     revocation_listener: RevocationListener
     ingestion: Ingestion
     live: Live
+    health: Health
     response_cache: ResponseCache
     counters: SymbolCounters
     metrics: Metrics
+    failure_log: FailureLog
     backlog: Callable[[], int]
     started_at: float

@@ -60,12 +60,15 @@ class _Stream:
         services = request.services
         with ExitStack() as stack:
             stack.enter_context(_counted())
-            connection = stack.enter_context(services.reads.connection())
+            self._loan = services.reads.connection()
+            connection = stack.enter_context(self._loan)
             self._blocks = ticks.stream(connection, services.served.version(), request.query["symbol"], **arguments)
             self._resources = stack.pop_all()
 
     def __iter__(self) -> Iterator[bytes]:
-        return self._blocks
+        for block in self._blocks:
+            yield block
+            self._loan.renew()  # the client may have read slowly
 
     def close(self) -> None:
         """Return the connection to its pool; may be called repeatedly."""

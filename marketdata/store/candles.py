@@ -159,6 +159,17 @@ _LEVELS: dict[str, LiteralString] = {
 """The stored intervals, with the level (``res``) of their rows."""
 
 
+def check(conn: Connection, version: Version) -> None:
+    """Call the version's candles function, for any symbol."""
+    conn.execute(
+        version.query(
+            "SELECT count(*) FROM {candles}(coalesce((SELECT symbol FROM {symbols} LIMIT 1), ''),"
+            " '1d', NULL, NULL, 1, 'none', 0, 'include')"
+        ),
+        prepare=False,
+    )
+
+
 def counters(conn: Connection, version: Version, names: Collection[str]) -> dict[str, Counter]:
     """The counters of these symbols or aliases; one of which nothing was ever stored is left out."""
     with translated():

@@ -20,6 +20,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from marketdata import errors as e
+from marketdata.store.pool_loans import Loans
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -27,6 +28,8 @@ SIZE = 16
 """Maximum connections of a pool: several processes fit into PostgreSQL's limit of 100 (etc/postgresql.conf)."""
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
+EXHAUSTED_SECONDS = 10.0
+"""How long a pool counts as exhausted after a request has waited in vain, if still no connection is free."""
 STATEMENT_SECONDS = 30.0
 FRESH_SECONDS = 0.1
 """A connection that was returned this recently is lent to a reader unchecked, since a check costs a switch of the GIL.
@@ -76,11 +79,14 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
 
 _ARGUMENT = "22023"  # invalid_parameter_value
 
+_EXHAUSTED = "all connections to the database are in use; try again later"
+
 _DETAILS: dict[type[e.MarketError], str] = {
     e.InvalidValue: "a value of this request is out of the range that the database can store",
     e.Conflict: "the request conflicts with stored data",
     # The connection may be lost after the server got COMMIT and before its answer arrived.
     e.DatabaseUnavailable: "the database does not answer; the request may or may not have been stored, send it again",
+    e.DatabaseStalled: "the database does not react; the request may or may not have been stored, send it again later",
     e.DatabaseExhausted: "the database is out of disk, memory or connections; send the request again later",
     e.Contended: "the request conflicted with another transaction and was not stored; send it again",
     e.TooSlow: f"the database did not finish within {STATEMENT_SECONDS:.0f} s; request less data at a time",
@@ -93,7 +99,7 @@ def translate(error: psycopg.Error) -> e.MarketError:
     """Our error for an error of the driver. Its text is our own, since the driver's may contain table names, stored
     values or the connection string. Only the message of a function about its arguments is passed on."""
     if isinstance(error, psycopg_pool.PoolTimeout):
-        return e.DatabaseExhausted("all connections to the database are in use; try again later")
+        return e.DatabaseExhausted(_EXHAUSTED)
     kind = _kind(error)
     if error.sqlstate == _ARGUMENT and error.diag.message_primary:
         return kind(error.diag.message_primary)
@@ -140,7 +146,15 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
 class Pool:
     """The connections of a process to one database. ``close`` may be called repeatedly."""
 
-    def __init__(self, conninfo: str, *, application_name: str, size: int = SIZE) -> None:
+    def __init__(
+        self,
+        conninfo: str,
+        *,
+        application_name: str,
+        size: int = SIZE,
+        answers: Callable[[], bool] = lambda: True,
+    ) -> None:
+        """``answers`` says whether the database answers new connections; it is called every half second."""
         self._pool: psycopg_pool.ConnectionPool[Connection] = psycopg_pool.ConnectionPool(
             _completed(conninfo, application_name),
             kwargs={"autocommit": True, "prepare_threshold": 0},
@@ -155,7 +169,8 @@ class Pool:
         )
 
         self._size = size
-        self._lent: set[Connection] = set()
+        self._loans = Loans(application_name, answers)
+        self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
     def connection(self, *, fresh_seconds: float | None = None) -> _Loan:
@@ -164,17 +179,31 @@ class Pool:
         ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
         fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
-        return _Loan(partial(self._lend, fresh), self._take_back)
+        return _Loan(partial(self._lend, fresh), self._take_back, self._loans.begin)
+
+    def error(self) -> e.MarketError | None:
+        """Why requests get no connection at present; None when they do."""
+        if self._loans.is_suspended:
+            return e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
+        if monotonic() - self._exhausted_at < EXHAUSTED_SECONDS and not self.stats().get("pool_available"):
+            return e.DatabaseExhausted(_EXHAUSTED)
+        return None
 
     def _lend(self, fresh_seconds: float) -> Connection:
+        if self._loans.is_suspended:
+            raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
         connection = self._take(fresh_seconds)
-        self._lent.add(connection)
+        self._loans.begin(connection)
         return connection
 
-    def _take_back(self, connection: Connection) -> None:
-        self._lent.discard(connection)
+    def _take_back(self, connection: Connection) -> bool:
+        """False when the connection was shut down, since the database did not answer for too long."""
+        is_intact = self._loans.end(connection)
+        if not is_intact:
+            connection.close()
         self._used_at[connection] = monotonic()
         self._pool.putconn(connection)
+        return is_intact
 
     def _take(self, fresh_seconds: float) -> Connection:
         """A connection whose server still runs; after a restart of the server the dead ones are skipped."""
@@ -182,7 +211,10 @@ class Pool:
             try:
                 connection = self._pool.getconn()
             except psycopg_pool.PoolTimeout as error:
-                if self._lent:
+                if self._loans.is_stuck():
+                    raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
+                if self._loans:
+                    self._exhausted_at = monotonic()
                     raise
                 raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
             if monotonic() - self._used_at.get(connection, 0.0) < fresh_seconds or not _is_cut(connection):
@@ -202,17 +234,28 @@ class Pool:
         return self._pool.get_stats()
 
     def close(self) -> None:
+        self._loans.close()
         self._pool.close()
 
 
 class _Loan:
     """The context manager of ``Pool.connection``. A class, because a generator would be as slow as the pool itself."""
 
-    __slots__ = ("_connection", "_lend", "_take_back")
+    __slots__ = ("_begin", "_connection", "_lend", "_take_back")
 
-    def __init__(self, lend: Callable[[], Connection], take_back: Callable[[Connection], None]) -> None:
+    def __init__(
+        self,
+        lend: Callable[[], Connection],
+        take_back: Callable[[Connection], bool],
+        begin: Callable[[Connection], None],
+    ) -> None:
         self._lend = lend
         self._take_back = take_back
+        self._begin = begin
+
+    def renew(self) -> None:
+        """Call it before a further statement, when time has passed since the one before."""
+        self._begin(self._connection)
 
     def __enter__(self) -> Connection:
         try:
@@ -222,7 +265,9 @@ class _Loan:
         return self._connection
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        self._take_back(self._connection)
+        is_intact = self._take_back(self._connection)
+        if not is_intact and isinstance(error, psycopg.Error | e.MarketError):
+            raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
         if isinstance(error, psycopg.Error):
             raise translate(error) from error
 

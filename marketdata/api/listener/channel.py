@@ -97,6 +97,7 @@ class Channel(Connection):
         body_bytes: int,
         admit: Admit,
         refusal_headers: Headers,
+        urgent: frozenset[str],
         server: Any,
         accepted: socket.socket,
         *rest: Any,
@@ -109,6 +110,7 @@ class Channel(Connection):
         self._body_bytes = body_bytes
         self._admit = admit
         self._refusal_headers = refusal_headers
+        self._urgent = urgent
         self.moved_at = monotonic()
         """The time of the last traffic, in monotonic seconds."""
 
@@ -128,6 +130,11 @@ class Channel(Connection):
         if kind is InternalError:
             return internal_error()
         return kind(f"the request cannot be read: {reason}")
+
+    @property
+    def is_urgent(self) -> bool:
+        """Whether the next request is for a path that must be answered while all workers are busy."""
+        return bool(self.requests) and self.requests[0].path in self._urgent
 
     # -- in a worker ---------------------------------------------------------------------------------------------------
 
@@ -150,6 +157,8 @@ class Channel(Connection):
     def _has_next(self) -> bool:
         """Whether a request has arrived, or arrives within ``NEXT_REQUEST_MS``. False if a task is queued."""
         workers = self.workers
+        if workers.is_reserved_thread():
+            return False
         while self.connected and not (self.lingers or self.has_output or workers.has_pending):
             if self.has_request or self.is_held:
                 return True

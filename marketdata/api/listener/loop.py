@@ -57,7 +57,8 @@ class Listener:
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
     is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
     connections that were handed over. ``refusal_headers`` are sent with every answer that is not the application's.
-    ``name`` is part of the names of the threads and of the settings for the address.
+    Requests for the paths ``urgent`` must not block: a further worker is kept for them. ``name`` is part of the names
+    of the threads and of the settings for the address.
     """
 
     def __init__(
@@ -74,13 +75,14 @@ class Listener:
         workers: int | None = None,
         reserved: int = 0,
         refusal_headers: Headers = (),
+        urgent: frozenset[str] = frozenset(),
         name: str = "api",
     ) -> None:
         self._app = app
         self._address = (host, port)
         self._body_bytes = body_bytes
         self._bodies = BodyBudget(bodies_bytes)
-        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal_headers)
+        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal_headers, urgent)
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
         self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))

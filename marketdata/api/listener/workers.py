@@ -1,10 +1,11 @@
-"""A thread pool with one queue."""
+"""A thread pool with one queue, and one more thread for urgent tasks."""
 
 from __future__ import annotations
 
 import logging
 import threading
 from collections import deque
+from collections.abc import Callable
 from time import monotonic
 from typing import Protocol
 
@@ -12,7 +13,11 @@ _log = logging.getLogger(__name__)
 
 
 class Task(Protocol):
-    """A worker calls ``service``. If the task is dropped from the queue, ``cancel`` is called instead."""
+    """A worker calls ``service``. If the task is dropped from the queue, ``cancel`` is called instead. An urgent task
+    does not block; it is run before all others."""
+
+    @property
+    def is_urgent(self) -> bool: ...
 
     def service(self) -> None: ...
 
@@ -27,16 +32,22 @@ class Workers:
         self._changed = threading.Condition(self._lock)
         self._ended = threading.Condition(self._lock)
         self._queue: deque[Task] = deque()
-        self._running = count
+        self._urgent: deque[Task] = deque()
+        self._urgent_added = threading.Condition(self._lock)
+        self._running = count + 1
         self._idle = 0
         self._is_ending = False
         for number in range(count):
-            threading.Thread(target=self._run, name=f"{name}-{number}", daemon=True).start()
+            threading.Thread(target=self._run, args=(self._next,), name=f"{name}-{number}", daemon=True).start()
+        self._reserved = threading.Thread(
+            target=self._run, args=(self._next_urgent,), name=f"{name}-urgent", daemon=True
+        )
+        self._reserved.start()
 
     @property
     def has_pending(self) -> bool:
         """Whether a task is queued or the threads should end."""
-        return bool(self._queue) or self._is_ending
+        return bool(self._queue) or bool(self._urgent) or self._is_ending
 
     @property
     def has_idle(self) -> bool:
@@ -48,10 +59,18 @@ class Workers:
         """The number of queued tasks."""
         return len(self._queue)
 
+    def is_reserved_thread(self) -> bool:
+        """Whether this is the thread for urgent tasks, which must not take anything else."""
+        return threading.get_ident() == self._reserved.ident
+
     def add_task(self, task: Task) -> None:
         with self._lock:
-            self._queue.append(task)
-            self._changed.notify()
+            if not task.is_urgent:
+                self._queue.append(task)
+                self._changed.notify()
+                return
+            self._urgent.append(task)
+            (self._changed if self._idle else self._urgent_added).notify()
 
     def end(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds for running tasks; cancel the queued ones."""
@@ -59,13 +78,15 @@ class Workers:
         with self._lock:
             self._is_ending = True
             self._changed.notify_all()
+            self._urgent_added.notify_all()
             while self._running and (left := deadline - monotonic()) > 0:
                 self._ended.wait(left)
-            while self._queue:
-                self._queue.popleft().cancel()
+            for queue in (self._urgent, self._queue):
+                while queue:
+                    queue.popleft().cancel()
 
-    def _run(self) -> None:
-        while (task := self._next()) is not None:
+    def _run(self, next_task: Callable[[], Task | None]) -> None:
+        while (task := next_task()) is not None:
             try:
                 task.service()
             except BaseException:  # an error of one task must not end the thread
@@ -73,12 +94,21 @@ class Workers:
 
     def _next(self) -> Task | None:
         with self._lock:
-            while not self._queue and not self._is_ending:
+            while not self._queue and not self._urgent and not self._is_ending:
                 self._idle += 1
                 self._changed.wait()
                 self._idle -= 1
-            if self._is_ending:
-                self._running -= 1
-                self._ended.notify()
-                return None
-            return self._queue.popleft()
+            return self._taken(self._urgent or self._queue)
+
+    def _next_urgent(self) -> Task | None:
+        with self._lock:
+            while not self._urgent and not self._is_ending:
+                self._urgent_added.wait()
+            return self._taken(self._urgent)
+
+    def _taken(self, queue: deque[Task]) -> Task | None:
+        if self._is_ending:
+            self._running -= 1
+            self._ended.notify()
+            return None
+        return queue.popleft()

@@ -17,7 +17,7 @@ from marketdata.settings import Settings, load
 from marketdata.store import registry
 from marketdata.store.pool import connect
 from marketdata.store.version import Version
-from tests.marketdata.api.conftest import webtest
+from tests.marketdata.api.conftest import eventually, webtest
 from tests.marketdata.store import earlier_release
 
 COMMAND = "upgrade it with bin/marketdata-version 1"
@@ -48,7 +48,7 @@ def test_it_starts_names_the_command_and_serves_after_it(earlier: Settings, capl
         assert earlier.database_url is not None
         with connect(earlier.database_url) as connection:
             make_version(connection, earlier, 1, lambda _text: None)
-        assert app.get("/ready").json["ready"]
+        eventually(lambda: app.get("/ready", expect_errors=True).status_int == 200)
     finally:
         service.stop()
 

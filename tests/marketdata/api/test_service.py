@@ -31,7 +31,14 @@ def bars(service: Any, read_token: str, write_token: str) -> str:
 
 def test_health_and_readiness(api: Api) -> None:
     assert api.get("/healthz")["status"] == "alive"
-    assert api.get("/ready") == {"ready": True, "ticks_table": "md_ticks_v1", "candles_function": "md_candles_v1"}
+    ready = api.get("/ready")
+    assert ready.pop("checked_s_ago") < 60
+    assert ready == {
+        "ready": True,
+        "ticks_table": "md_ticks_v1",
+        "candles_function": "md_candles_v1",
+        "replica": None,
+    }
 
 
 def test_metrics_are_well_formed(api: Api) -> None:

@@ -1,0 +1,68 @@
+"""The log and the counter of the failures that the database causes: what a client is not told is told here."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import Callable
+from time import monotonic
+
+from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing
+
+PERIOD_SECONDS = 5.0
+"""Of each kind of failure one line is logged in this time: during an outage every request fails."""
+NO_SQLSTATE = "none"
+"""Stands for a failure that PostgreSQL did not report, like a lost connection."""
+
+_KINDS = (DatabaseUnavailable, TooSlow, VersionMissing)
+
+_log = logging.getLogger("marketdata.api")
+
+
+class FailureLog:
+    """``count`` is called with code and SQLSTATE of each failure. Thread-safe."""
+
+    def __init__(self, count: Callable[[str, str], None]) -> None:
+        self._count = count
+        self._lock = threading.Lock()
+        self._logged_at: dict[tuple[str, str], float] = {}
+        self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
+
+    def note(self, what: str, error: Exception) -> None:
+        """Log and count ``error``, if the database caused it, as the failure of the request ``what``."""
+        if not isinstance(error, _KINDS):
+            return
+        code, state, reason = described(error)
+        kind = (code, state)
+        self._count(*kind)
+        others = self._turn(kind)
+        if others is not None:
+            _log.warning(
+                "%s failed: %s, SQLSTATE %s: %s%s",
+                what,
+                code,
+                state,
+                reason,
+                f" ({others} more of this kind since the last line)" if others else "",
+            )
+
+    def _turn(self, kind: tuple[str, str]) -> int | None:
+        """How many of this kind were not logged since the last line; None when this one is not logged either."""
+        now = monotonic()
+        with self._lock:
+            if now - self._logged_at.get(kind, -PERIOD_SECONDS) < PERIOD_SECONDS:
+                self._unlogged[kind] += 1
+                return None
+            self._logged_at[kind] = now
+            return self._unlogged.pop(kind, 0)
+
+
+def described(error: MarketError) -> tuple[str, str, str]:
+    """Code, SQLSTATE and the reason as the driver gives it, without DETAIL and CONTEXT, which may hold stored values."""
+    cause: BaseException | None = error
+    while isinstance(cause, MarketError):
+        cause = cause.__cause__
+    state = getattr(cause, "sqlstate", None) or NO_SQLSTATE
+    reason = str(cause).strip().partition("\n")[0] if cause is not None else error.detail
+    return error.code, state, reason
