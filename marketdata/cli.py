@@ -13,8 +13,9 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
-from marketdata import __version__, tasks
+from marketdata import __version__
 from marketdata.demo import cli as demo
 from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
 from marketdata.frontend import cli as frontend
@@ -25,10 +26,13 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
+from marketdata.tasks import tokens, versions
+from marketdata.tasks.connection import init, initialised
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
 
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 Run = Callable[[argparse.Namespace, Settings], None]
 
 _ABOUT_API = "Serve the data API. Without any settings it creates everything that it needs."
@@ -92,24 +96,30 @@ def _parser() -> argparse.ArgumentParser:
 
     _command(commands, "api", _api, _ABOUT_API, _API)
     _command(commands, "db", _db, _ABOUT_DB, ("state_dir",))
-    _command(commands, "init", tasks.init, "Create or update the shared tables and the roles.", _DATABASE)
-    tasks.add_version_arguments(_command(commands, "version", tasks.version, tasks.ABOUT_VERSION, _DATABASE))
-    tasks.add_token_commands(_command(commands, "token", tasks.token_list, tasks.ABOUT_TOKEN, (*_DATABASE, *_FOLDERS)))
+    _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
+    _add_versions(commands)
+    tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
     ingestor.add_commands(
         _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
     )
     backfill.add_commands(_command(commands, "backfill", backfill.run, backfill.ABOUT, _INGESTOR))
     demo.add_commands(
         _command(commands, "demo", demo.run, demo.ABOUT, (*_INGESTOR, *_DATABASE, "ingestor_metrics_port")),
-        tasks.initialised,
+        initialised,
     )
     _command(commands, "frontend", frontend.run, frontend.ABOUT, _FRONTEND)
     frontend.add_user_commands(_command(commands, "user", frontend.list_users, frontend.USER_ABOUT, _FOLDERS))
     return parser
 
 
+def _add_versions(commands: Commands) -> None:
+    versions.add_version_arguments(_command(commands, "version", versions.version, versions.ABOUT_VERSION, _DATABASE))
+    versions.add_copy_arguments(_command(commands, "copy", versions.copy, versions.ABOUT_COPY, _DATABASE))
+    versions.add_cutover_arguments(_command(commands, "cutover", versions.cutover, versions.ABOUT_CUTOVER, _DATABASE))
+
+
 def _command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    commands: Commands,
     name: str,
     run: Run,
     about: str,

@@ -63,7 +63,29 @@ CREATE TABLE market_leases (
 COMMENT ON TABLE market_leases IS 'Who does what only one may do; fencing grows with every new holder.';
 """
 
-STEPS: tuple[str, ...] = (_FIRST,)
+_COPIED = """
+CREATE TABLE market_copied_retracted (
+    source     text COLLATE "C" NOT NULL REFERENCES market_versions (ticks_table) ON DELETE CASCADE,
+    target     text COLLATE "C" NOT NULL REFERENCES market_versions (ticks_table) ON DELETE CASCADE,
+    symbol     text COLLATE "C" NOT NULL,
+    block_hash text COLLATE "C" NOT NULL,
+    PRIMARY KEY (source, target, symbol, block_hash)
+);
+COMMENT ON TABLE market_copied_retracted IS 'Retractions that a copy has carried from one version to another.';
+
+CREATE TABLE market_copied_coverage (
+    "from" timestamptz NOT NULL,
+    "to"   timestamptz NOT NULL,
+    source text COLLATE "C" NOT NULL REFERENCES market_versions (ticks_table) ON DELETE CASCADE,
+    target text COLLATE "C" NOT NULL REFERENCES market_versions (ticks_table) ON DELETE CASCADE,
+    symbol text COLLATE "C" NOT NULL,
+    state  text COLLATE "C" NOT NULL,
+    PRIMARY KEY (source, target, symbol, "from")
+);
+COMMENT ON TABLE market_copied_coverage IS 'Coverage that a copy has carried from one version to another.';
+"""
+
+STEPS: tuple[str, ...] = (_FIRST, _COPIED)
 
 
 def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:

@@ -74,14 +74,16 @@ def execute(settings: Settings, statement: str) -> None:
 
 def test_init_says_what_it_did(fresh: Settings) -> None:
     first = init(fresh)
-    assert first[0] == f"schema: {len(migrations.STEPS)} step applied"
+    assert first[0] == f"schema: {len(migrations.STEPS)} steps applied"
     assert init(fresh) == ["schema: up to date", f"role {READER}: already exists"]
-    assert value(fresh, "SELECT array_agg(step ORDER BY step) FROM market_migrations") == [1]
+    assert value(fresh, "SELECT count(*) FROM market_migrations") == len(migrations.STEPS)
 
 
 def test_inits_at_the_same_time_apply_each_step_once(fresh: Settings) -> None:
     said = at_once(lambda: init(fresh))
-    assert sorted(lines[0] for lines in said) == ["schema: 1 step applied"] + ["schema: up to date"] * (AT_ONCE - 1)
+    # Each step is a transaction of its own, so several of them may have applied one.
+    applied = [int(word) for lines in said for word in lines[0].split() if word.isdecimal()]
+    assert sum(applied) == len(migrations.STEPS)
 
 
 def test_a_step_that_fails_leaves_nothing_of_itself(fresh: Settings) -> None:
@@ -517,7 +519,7 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
         ((*CREATE, "--days", "-1"), 2, "--days"),
         ((*CREATE, "--days", "abc"), 2, "must be a number of days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
-        (("version", "0"), 2, "must be 1 or greater"),
+        (("version", "0"), 2, "argument N: must be the number of a version, from 1 to 999999, like 2, not '0'"),
         (("version", "x"), 2, "N"),
         (("init", "--env-file", "/no/such.env"), 2, "/no/such.env"),
         (("db",), 2, "DATABASE_URL is set"),

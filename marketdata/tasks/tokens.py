@@ -1,35 +1,29 @@
-"""The command lines of the one-shot tasks: ``bin/marketdata-init``, ``-version`` and ``-token``."""
+"""The command line of ``bin/marketdata-token``."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.postgres.client import database
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import Settings
+from marketdata.tasks.connection import initialised, say
 
 if TYPE_CHECKING:
     from marketdata.store.pool import Connection
     from marketdata.store.tokens import Token
 
 
-ABOUT_VERSION = "Create or upgrade the tables and functions of version N, and write its vN.env."
-ABOUT_TOKEN = "Create, list, revoke and rotate the tokens of the API."
+ABOUT = "Create, list, revoke and rotate the tokens of the API."
 
 
-def add_version_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("n", metavar="N", type=int, help="the number of the version, from 1")
-
-
-def add_token_commands(parser: argparse.ArgumentParser) -> None:
+def add_commands(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     output = argparse.ArgumentParser(add_help=False)
     output.add_argument(
@@ -40,20 +34,20 @@ def add_token_commands(parser: argparse.ArgumentParser) -> None:
     create.add_argument("--name", required=True, type=_name, help="a description, like the name of its user")
     create.add_argument("--scope", required=True, choices=("read", "write"))
     create.add_argument("--days", type=_days, help="days until it expires; by default it does not expire")
-    create.set_defaults(run=_token_create, parser=create)
+    create.set_defaults(run=_create, parser=create)
 
     listing = actions.add_parser("list", help="list all tokens, revoked ones too")
-    listing.set_defaults(run=token_list, parser=listing)
+    listing.set_defaults(run=list_all, parser=listing)
 
     revoke = actions.add_parser("revoke", help="revoke a token, at once and permanently")
     revoke.add_argument("id", metavar="ID", help="the id from the list, not the name")
-    revoke.set_defaults(run=_token_revoke)
+    revoke.set_defaults(run=_revoke)
 
     rotate = actions.add_parser(
         "rotate", parents=[output], help="revoke a token and create one with the same name and scope"
     )
     rotate.add_argument("id", metavar="ID", help="the id from the list, not the name")
-    rotate.set_defaults(run=_token_rotate, parser=rotate)
+    rotate.set_defaults(run=_rotate, parser=rotate)
 
 
 def _path(text: str) -> Path:
@@ -74,32 +68,7 @@ def _name(text: str) -> str:
     return text
 
 
-@contextlib.contextmanager
-def initialised(settings: Settings, say: Callable[[str], None] | None = None) -> Iterator[Connection]:
-    """A connection to the database, with the shared tables created; ``say`` is called with what was done."""
-    from marketdata.bootstrap.database import initialise
-    from marketdata.store.pool import connect
-
-    with database(settings) as url, connect(url, application_name="marketdata-bootstrap") as connection:
-        initialise(connection, say or (lambda _text: None))
-        yield connection
-
-
-def init(_options: argparse.Namespace, settings: Settings) -> None:
-    with initialised(settings, _print):
-        pass
-
-
-def version(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.bootstrap.version import make_version, settings_file
-
-    with initialised(settings, _print) as connection:
-        make_version(connection, settings, options.n, _print)
-    file = shlex.quote(str(settings_file(settings, options.n)))
-    _print(f"next, to serve this version: bin/marketdata-api --env-file {file}")
-
-
-def _token_create(options: argparse.Namespace, settings: Settings) -> None:
+def _create(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     expires = None if options.days is None else datetime.now(UTC) + timedelta(days=options.days)
@@ -107,7 +76,7 @@ def _token_create(options: argparse.Namespace, settings: Settings) -> None:
         _deliver(options.output, connection, lambda: tokens.create(connection, options.name, options.scope, expires))
 
 
-def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
+def _rotate(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     with initialised(settings) as connection:
@@ -117,14 +86,14 @@ def _token_rotate(options: argparse.Namespace, settings: Settings) -> None:
             _deliver(options.output, connection, lambda: tokens.rotate(connection, options.id), held)
 
 
-def _token_revoke(options: argparse.Namespace, settings: Settings) -> None:
+def _revoke(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     with initialised(settings) as connection:
         held = _files_with_token(connection, options, settings)
         with connection.transaction():
             revoked = tokens.revoke(connection, options.id)
-    _print(f"token {revoked.id} ({revoked.name}, {revoked.scope}) is revoked")
+    say(f"token {revoked.id} ({revoked.name}, {revoked.scope}) is revoked")
     for path in held:
         recreated = settings.database_url is None and path.name in (READ_TOKEN, WRITE_TOKEN)
         _warn(
@@ -144,7 +113,7 @@ def _files_with_token(connection: Connection, options: argparse.Namespace, setti
     return [] if digest is None else secretfile.holding(sorted(paths), digest)
 
 
-def token_list(_options: argparse.Namespace, settings: Settings) -> None:
+def list_all(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     with initialised(settings) as connection:
@@ -154,7 +123,7 @@ def token_list(_options: argparse.Namespace, settings: Settings) -> None:
             rows.append((each.id, each.name, each.scope, each.hint, _state(each), used))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        _print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+        say("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
 def _state(row: Token) -> str:
@@ -186,13 +155,9 @@ def _deliver(
     for path in held:
         _warn(f"{path} contained the previous token and now contains the new one")
     if output is None:
-        _print(text)
+        say(text)
     elif output not in held:
         _warn(f"{output}: written")
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
 
 
 def _warn(text: str) -> None:

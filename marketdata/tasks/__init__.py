@@ -1,0 +1,1 @@
+"""The command lines of the one-shot tasks, like ``bin/marketdata-init`` and ``bin/marketdata-version``."""

@@ -1,0 +1,98 @@
+"""The command lines of ``bin/marketdata-version``, ``-copy``, ``-cutover`` and ``-drop``."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+import signal
+import threading
+
+from marketdata.errors import StateError, UsageError
+from marketdata.settings import Settings
+from marketdata.tasks.connection import initialised, say
+
+ABOUT_VERSION = "Create or upgrade the tables and functions of version N, and write its vN.env."
+ABOUT_COPY = "Carry what version FROM received over to version TO: ticks, retracted and final blocks, coverage."
+ABOUT_CUTOVER = "Compare the candles of the current version with those of version N, and make N the current one."
+
+
+def add_version_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("n", metavar="N", type=_number, help="the number of the version, from 1")
+
+
+def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("source", metavar="FROM", type=_number, help="the number of the version to copy from")
+    parser.add_argument("target", metavar="TO", type=_number, help="the number of the version to copy to")
+    parser.add_argument("--follow", action="store_true", help="go on with what FROM receives, until Ctrl-C or SIGTERM")
+
+
+def add_cutover_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("n", metavar="N", type=_number, help="the number of the version to make the current one")
+    parser.add_argument("--compare", action="store_true", help="only compare and report")
+    parser.add_argument("--despite-differences", action="store_true", help="switch although candles differ")
+
+
+def _number(text: str) -> int:
+    if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:7]) <= 999_999:
+        raise argparse.ArgumentTypeError(f"must be the number of a version, from 1 to 999999, like 2, not {text!r}")
+    return int(text)
+
+
+def version(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.bootstrap.version import make_version, settings_file
+
+    with initialised(settings, say) as connection:
+        make_version(connection, settings, options.n, say)
+    file = shlex.quote(str(settings_file(settings, options.n)))
+    say(f"next, to serve this version: bin/marketdata-api --env-file {file}")
+
+
+def copy(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.bootstrap.copy_lock import copying
+    from marketdata.bootstrap.copy_loop import CopyLoop
+    from marketdata.bootstrap.pair import Pair
+
+    source, target = options.source, options.target
+    if source == target:
+        raise UsageError(f"FROM and TO are both {source}: give the numbers of two different versions")
+    stopping = threading.Event()
+    if options.follow:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stopping.set())
+    with initialised(settings) as connection:
+        pair = Pair.of(connection, settings.prefix, source, target)
+        with copying(connection, settings.prefix):
+            loop = CopyLoop(connection, pair, stopping, say)
+            loop.run(follows=options.follow)
+    if options.follow:
+        say(f"stopped after a last pass; carried {loop.told()}")
+    say(f"next: bin/marketdata-cutover {target} compares the candles and makes version {target} the current one")
+
+
+def cutover(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.bootstrap.cutover import Cutover, numbers, report
+
+    with initialised(settings) as connection:
+        versions = numbers(connection, settings.prefix, options.n)
+        if versions.current == versions.new:
+            say(f"version {options.n} is the current one: nothing to do")
+            return
+        task = Cutover(connection, settings.prefix, versions, say)
+        found = task.compare() if options.compare else task.switch(despite=options.despite_differences)
+    report(found, versions, say)
+    if found and not options.despite_differences:
+        raise StateError(
+            f"{len(found)} differences; version {versions.current} stays the current one. Run bin/marketdata-copy "
+            f"{versions.current} {versions.new} (with --follow, while version {versions.current} receives) and this "
+            "command again; --despite-differences switches nevertheless"
+        )
+    if options.compare:
+        return
+    say(
+        f"version {versions.new} is the current one, and version {versions.current} is kept; "
+        "APIs that name no version serve it within 5 s"
+    )
+    say(
+        f"next: stop the ingestor of version {versions.current}, then the copy; "
+        f"bin/marketdata-cutover {versions.current} goes back"
+    )
