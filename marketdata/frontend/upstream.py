@@ -144,12 +144,19 @@ class Upstream:
     def _opened(self) -> Connection:
         try:
             plain = socket.create_connection((self._host, self._port), CONNECT_SECONDS)
-            plain.settimeout(ANSWER_SECONDS)
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 plain = self._tls.wrap_socket(plain, server_hostname=self._host)
+            plain.settimeout(ANSWER_SECONDS)
         except TimeoutError as error:
             raise UpstreamSlow("the data API cannot be reached: no answer to the connection") from error
+        except ssl.SSLCertVerificationError as error:
+            raise UpstreamFailed(
+                f"the certificate of API_UPSTREAM is not trusted: {error.verify_message}; "
+                "SSL_CERT_FILE can name a file of certificates that are"
+            ) from error
+        except ssl.SSLError as error:
+            raise UpstreamFailed(f"there is no TLS connection to API_UPSTREAM: {error.reason or error}") from error
         except OSError as error:
             raise UpstreamFailed(f"the data API cannot be reached: {error.strerror or 'no such host'}") from error
         return Connection(plain)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -69,8 +70,8 @@ def _request(connection: socket.socket, data: bytes) -> tuple[Received, bytes] |
 
 
 @contextmanager
-def scripted_api() -> Iterator[ScriptedApi]:
-    with socket.create_server(("127.0.0.1", 0)) as listening:
+def scripted_api(tls: ssl.SSLContext | None = None) -> Iterator[ScriptedApi]:
+    with _listening(tls) as listening:
         api = ScriptedApi(listening.getsockname()[1])
         thread = threading.Thread(target=api.serve, args=(listening,), daemon=True)
         thread.start()
@@ -79,3 +80,9 @@ def scripted_api() -> Iterator[ScriptedApi]:
         finally:
             listening.shutdown(socket.SHUT_RDWR)
             thread.join(5)
+
+
+def _listening(tls: ssl.SSLContext | None) -> socket.socket:
+    plain = socket.create_server(("127.0.0.1", 0))
+    # The handshake is left to the thread of each connection: one that fails must not end the others.
+    return tls.wrap_socket(plain, server_side=True, do_handshake_on_connect=False) if tls else plain

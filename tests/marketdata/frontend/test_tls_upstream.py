@@ -1,0 +1,122 @@
+"""``API_UPSTREAM=https://…``: only a certificate that is trusted gets the token."""
+
+from __future__ import annotations
+
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from marketdata.frontend import upstream
+from tests.marketdata.frontend.conftest import LOGIN, TOKEN, running
+from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered, scripted_api
+from tests.marketdata.frontend.test_tunnels import SWITCHED, opened, received
+
+
+@pytest.fixture(scope="module")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Of localhost alone, with its key in the same file."""
+    file = tmp_path_factory.mktemp("tls") / "localhost.pem"
+    subprocess.run(
+        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=localhost",
+         "-addext", "subjectAltName=DNS:localhost", "-keyout", file, "-out", f"{file}.crt"],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    file.write_bytes(file.read_bytes() + Path(f"{file}.crt").read_bytes())
+    return file
+
+
+@pytest.fixture
+def api(certificate: Path) -> Iterator[ScriptedApi]:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate)
+    with scripted_api(context) as found:
+        yield found
+
+
+@pytest.fixture
+def trusted(certificate: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_trusted_api_answers_over_one_connection(api: ScriptedApi, state_dir: Path) -> None:
+    body = bytes(range(256)) * 4000
+    api.script = lambda _request, _connection: answered("200 OK", f"Content-Length: {len(body)}", body=body)
+    with running(state_dir, f"https://localhost:{api.port}/base") as frontend:
+        for _ in range(5):
+            answer = frontend.get("/api/v1/x?y")
+            assert (answer.status, answer.body) == (200, body)
+        assert frontend.ask("POST", "/api/v1/x", body, **LOGIN).status == 200
+    assert [each.line for each in api.received] == ["GET /base/v1/x?y HTTP/1.1"] * 5 + ["POST /base/v1/x HTTP/1.1"]
+    assert all(each.all("authorization") == [f"Bearer {TOKEN}"] for each in api.received)
+    assert all(each.all("host") == [f"localhost:{api.port}"] for each in api.received)
+    assert api.received[-1].body == body
+    assert api.connections == 2  # a request with a body gets a fresh one, as it could not be sent again
+
+
+@pytest.mark.usefixtures("trusted")
+def test_a_websocket_over_tls(api: ScriptedApi, state_dir: Path) -> None:
+    """All that TLS has read already is passed on, though its socket has nothing more to read."""
+    data = bytes(range(256)) * 20_000
+    found = bytearray()
+    taken = threading.Event()
+
+    def script(_request: Received, connection: socket.socket) -> bytes | None:
+        connection.sendall(SWITCHED + data)
+        while len(found) < len(data) and (part := connection.recv(65536)):
+            found.extend(part)
+        taken.set()
+        return None
+
+    api.script = script
+    with running(state_dir, f"https://localhost:{api.port}") as frontend, closing(opened(frontend.port)[0]) as client:
+        assert received(client, len(data)) == data
+        client.sendall(data)
+        assert taken.wait(20)
+        assert found == data
+        assert client.recv(1) == b""
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
+def test_an_untrusted_api_gets_nothing(
+    api: ScriptedApi, state_dir: Path, certificate: Path, monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    """Nobody vouches for it, or its certificate is of another host."""
+    if host != "localhost":
+        monkeypatch.setenv("SSL_CERT_FILE", f"{certificate}.crt")
+    with running(state_dir, f"https://{host}:{api.port}") as frontend:
+        answer = frontend.get("/api/v1/x")
+    assert (answer.status, answer.json["code"]) == (502, "upstream_failed")
+    assert "the certificate of API_UPSTREAM is not trusted" in answer.json["detail"]
+    assert "SSL_CERT_FILE" in answer.json["detail"]
+    assert api.received == []
+
+
+def test_a_peer_without_tls(state_dir: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        def refuse() -> None:
+            with listening.accept()[0] as connection:
+                connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+        refusing = threading.Thread(target=refuse)
+        refusing.start()
+        with running(state_dir, f"https://localhost:{listening.getsockname()[1]}") as frontend:
+            answer = frontend.get("/api/v1/x")
+        refusing.join()
+    assert (answer.status, answer.json["code"]) == (502, "upstream_failed")
+    assert "no TLS connection to API_UPSTREAM" in answer.json["detail"]
+
+
+def test_a_peer_that_waits_for_http(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the API itself does, which has no TLS."""
+    monkeypatch.setattr(upstream, "CONNECT_SECONDS", 0.2)
+    with scripted_api() as plain, running(state_dir, f"https://localhost:{plain.port}") as frontend:
+        answer = frontend.get("/api/v1/x")
+    assert (answer.status, answer.json["code"]) == (504, "upstream_slow")
