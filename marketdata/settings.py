@@ -183,7 +183,12 @@ class Settings:
     ]
     trusted_proxies: Annotated[
         tuple[Network, ...],
-        Setting("MARKET_TRUSTED_PROXIES", _networks, "", "Networks, beside loopback, whose X-Remote-User is trusted."),
+        Setting(
+            "MARKET_TRUSTED_PROXIES",
+            _networks,
+            "",
+            "Networks, beside loopback, whose X-Remote-User and X-Forwarded-For are trusted.",
+        ),
     ]
 
 

@@ -71,7 +71,7 @@ class Frontend:
                 if self._access.login.user_from_memory(authorization) is None:
                     if not may_block:
                         return None
-                    self._access.login.user(authorization, head["REMOTE_ADDR"])
+                    self._access.login.user(authorization, self._address(head))
             return BODY_BYTES
         except Exception as error:
             return problem_of(error, "a request with a body")
@@ -95,9 +95,12 @@ class Frontend:
         """Who sent the request, and how that is known."""
         login = self._access.login
         if login is not None:
-            return login.user(environ.get("HTTP_AUTHORIZATION"), environ["REMOTE_ADDR"]), "basic"
+            return login.user(environ.get("HTTP_AUTHORIZATION"), self._address(environ)), "basic"
         user = gate.remote_user(environ, self._access.trusted_proxies)
         return user, "none" if user is None else "proxy"
+
+    def _address(self, head: Mapping[str, Any]) -> str:
+        return gate.client_address(head, self._access.trusted_proxies)
 
     def _standing(self, user: str | None) -> Callable[[], bool]:
         """Tells from now on whether the user may still read."""

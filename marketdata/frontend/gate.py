@@ -14,6 +14,8 @@ from typing import Any
 from marketdata.frontend.failures import ForeignOrigin, WrongHost
 from marketdata.settings import Network
 
+_Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
@@ -33,24 +35,39 @@ def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: boo
 
 def _is_loopback(host: str) -> bool:
     name = host.partition("]")[0][1:] if host.startswith("[") else host.partition(":")[0]
-    return name == "localhost" or _is_loopback_address(name)
-
-
-def _is_loopback_address(text: str) -> bool:
-    try:
-        return ipaddress.ip_address(text).is_loopback
-    except ValueError:
-        return False
+    address = _parsed(name)
+    return name == "localhost" or (address is not None and address.is_loopback)
 
 
 def remote_user(head: Mapping[str, Any], trusted: Collection[Network]) -> str | None:
     """Whom a trusted proxy names in X-Remote-User; None when there is no such proxy or it names nobody."""
     name: str = head.get("HTTP_X_REMOTE_USER", "").strip()
+    return name if name and _is_trusted(_parsed(head.get("REMOTE_ADDR", "")), trusted) else None
+
+
+def client_address(head: Mapping[str, Any], trusted: Collection[Network]) -> str:
+    """Where a request comes from: the peer, or whom a trusted proxy names in X-Forwarded-For.
+
+    A proxy adds the address of its own peer at the end. Whatever stands before the first one that is not trusted was
+    written by a client.
+    """
+    found: str = head["REMOTE_ADDR"]
+    named = head.get("HTTP_X_FORWARDED_FOR", "").split(",")
+    while named and _is_trusted(_parsed(found), trusted):
+        address = _parsed(named.pop().strip())
+        if address is None:
+            break
+        found = str(address)
+    return found
+
+
+def _parsed(text: str) -> _Address | None:
     try:
-        peer = ipaddress.ip_address(head.get("REMOTE_ADDR", ""))
+        address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    if isinstance(peer, ipaddress.IPv6Address) and peer.ipv4_mapped:
-        peer = peer.ipv4_mapped
-    is_trusted = peer.is_loopback or any(peer in network for network in trusted)
-    return name if is_trusted and name else None
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def _is_trusted(peer: _Address | None, trusted: Collection[Network]) -> bool:
+    return peer is not None and (peer.is_loopback or any(peer in network for network in trusted))

@@ -259,3 +259,22 @@ def test_tries_over_http_are_slowed(fresh: tuple[Frontend, ScriptedApi]) -> None
     assert [tried(f"user{n}") for n in range(IN_HAND + 1)] == [401] * IN_HAND + [429]
     answer = frontend.get("/", Authorization=basic("x", "wrong"))
     assert (answer.json["code"], answer.headers["Retry-After"]) == ("too_many_tries", "6")
+
+
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_wrong_tries_behind_a_proxy_slow_the_client_that_makes_them(
+    fresh: tuple[Frontend, ScriptedApi], method: str
+) -> None:
+    """Whatever it writes into the header itself; with a large body the listener asks for the login."""
+    frontend, _ = fresh
+    body = b"x" * 100_000 if method == "POST" else None
+
+    def tried(n: int, forwarded: str, password: str = "wrong") -> int:
+        name = USER if password == PASSWORD else f"user{n}"
+        fields = {"Authorization": basic(name, password), "X-Forwarded-For": forwarded}
+        return frontend.ask(method, "/api/v1/x", body, **fields).status
+
+    found = [tried(n, f"198.51.100.{n}, 203.0.113.9") for n in range(IN_HAND + 1)]
+    assert found == [401] * IN_HAND + [429]
+    assert tried(0, "203.0.113.9", PASSWORD) == 429
+    assert tried(0, "203.0.113.10", PASSWORD) == 200

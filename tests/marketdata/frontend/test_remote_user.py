@@ -1,4 +1,4 @@
-"""Whose X-Remote-User is believed."""
+"""Whose X-Remote-User and X-Forwarded-For are believed."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ipaddress
 
 import pytest
 
-from marketdata.frontend.gate import remote_user
+from marketdata.frontend.gate import client_address, remote_user
 
 TRUSTED = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 
@@ -19,3 +19,22 @@ def test_a_trusted_peer(peer: str) -> None:
 @pytest.mark.parametrize("peer", ["11.0.0.1", "192.168.0.1", "::ffff:11.0.0.1", "fe80::1", "", "localhost"])
 def test_another_peer(peer: str) -> None:
     assert remote_user({"HTTP_X_REMOTE_USER": "bob", "REMOTE_ADDR": peer}, TRUSTED) is None
+
+
+@pytest.mark.parametrize(("peer", "forwarded", "address"), [
+    ("127.0.0.1", "203.0.113.9", "203.0.113.9"),
+    ("10.1.2.3", "203.0.113.9", "203.0.113.9"),
+    ("::ffff:10.1.2.3", "2001:db8::1", "2001:db8::1"),
+    ("127.0.0.1", "198.51.100.1, 203.0.113.9", "203.0.113.9"),
+    ("127.0.0.1", "198.51.100.1,203.0.113.9 , 10.9.9.9", "203.0.113.9"),
+    ("127.0.0.1", "10.9.9.9", "10.9.9.9"),
+    ("127.0.0.1", "198.51.100.1, unknown", "127.0.0.1"),
+    ("127.0.0.1", "198.51.100.1,", "127.0.0.1"),
+    ("127.0.0.1", "", "127.0.0.1"),
+    ("11.0.0.1", "203.0.113.9", "11.0.0.1"),
+    ("192.168.0.1", "127.0.0.1", "192.168.0.1"),
+    ("", "203.0.113.9", ""),
+])  # fmt: skip
+def test_where_a_request_comes_from(peer: str, forwarded: str, address: str) -> None:
+    assert client_address({"HTTP_X_FORWARDED_FOR": forwarded, "REMOTE_ADDR": peer}, TRUSTED) == address
+    assert client_address({"REMOTE_ADDR": peer}, TRUSTED) == peer
