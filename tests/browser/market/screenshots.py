@@ -22,7 +22,8 @@ from tests.functional.chromium import chromium
 SYMBOL = "DEMO:ETH-USDC"
 SMALL, LARGE, PHONE = (1280, 720), (1920, 1080), (390, 844)
 DAYS = 12
-VIEW = f"?symbol={SYMBOL}&interval=15m&bars=150"
+PHONE_VIEW = f"?symbol={SYMBOL}&interval=15m"
+VIEW = f"{PHONE_VIEW}&bars=150"
 
 
 def market(
@@ -49,6 +50,10 @@ def fill(stage: Stage) -> None:
     stage.write({"finalize": {"symbol": SYMBOL, "block": (DAYS * 24 * HOUR - 70 * MINUTE) // 20_000}})
     stage.write(*market("DEMO:PEPE-ETH", end - 24 * HOUR, end, 0.0000000163, 24, every=MINUTE))
     stage.write(*market("DEMO:WBTC-ETH", end - 24 * HOUR, end, 38.2, 18, every=MINUTE))
+    stage.write(*market("DEMO:YOUNG", end - 3 * HOUR, end, 12, 4))
+    stage.cover("DEMO:YOUNG", end - 3 * HOUR, end + HOUR)
+    stage.write(*market("DEMO:STOPPED", start, start + 40 * HOUR, 7.5, 4))
+    stage.cover("DEMO:STOPPED", start, start + 40 * HOUR)
     stage.cover(SYMBOL, start, gap.start)
     stage.cover(SYMBOL, gap.stop, end + HOUR)
 
@@ -96,10 +101,33 @@ def at_rest(album: Album) -> None:
             opened.page.mouse.move(500, 300)
             album.take(opened, name)
     for scheme in ("light", "dark"):
-        with album.page(VIEW, PHONE, scheme) as opened:
+        with album.page(PHONE_VIEW, PHONE, scheme) as opened:
             album.take(opened, f"phone-{scheme}")
             opened.page.get_by_role("button", name="View and export").click()
             album.take(opened, f"phone-sheet-{scheme}")
+            opened.page.get_by_role("button", name="Help").click()
+            album.take(opened, f"phone-help-{scheme}")
+            opened.page.keyboard.press("Escape")
+            opened.page.keyboard.press("Alt+t")
+            album.take(opened, f"phone-trades-{scheme}")
+
+
+def with_little(album: Album) -> None:
+    """A market that has begun a short while ago, one that has stopped, a range without trades, an unknown interval."""
+    for scheme in ("light", "dark"):
+        for symbol, name in (("DEMO:YOUNG", "young"), ("DEMO:STOPPED", "stopped")):
+            with album.page(f"?symbol={symbol}&interval=15m", SMALL, scheme) as opened:
+                album.take(opened, f"{name}-{scheme}")
+        empty = f"?symbol={SYMBOL}&interval=15m&from=2026-01-01T00:00:00Z&to=2026-01-02T12:00:00Z"
+        with album.page(empty, SMALL, scheme) as opened:
+            album.take(opened, f"no-trades-{scheme}")
+        for size, name in ((SMALL, "notice"), (PHONE, "phone-notice")):
+            with album.page(f"?symbol={SYMBOL}&interval=7m", size, scheme) as opened:
+                album.take(opened, f"{name}-{scheme}")
+        with album.page(VIEW, SMALL, scheme) as opened:
+            opened.page.get_by_role("link", name="Log out").click()
+            opened.page.get_by_role("heading", name="You are logged out").wait_for()
+            album.take(opened, f"logged-out-{scheme}")
 
 
 VARIANTS: tuple[tuple[str, tuple[int, int], Literal["light", "dark"]], ...] = (
@@ -137,6 +165,7 @@ def main(folder: Path) -> None:
         fill(stage)
         album = Album(browser, folder, stage)
         at_rest(album)
+        with_little(album)
         in_trouble(album, stage)
 
 
