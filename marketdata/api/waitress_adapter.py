@@ -148,6 +148,10 @@ class Connection(HTTPChannel):
     arriving = property(attrgetter("request"), doc="The parser of a request that has arrived in part, or None.")
     is_held = property(lambda self: getattr(self.request, "is_held", False), doc="Whether ``arriving`` is held.")
     has_request = property(lambda self: bool(self.requests), doc="Whether a complete request is not answered yet.")
+    next_path = property(
+        lambda self: getattr(self.requests[0], "path", "") if self.requests else "",
+        doc="The path of the first complete request; empty if it has none, since it cannot be read.",
+    )
     has_output = property(lambda self: bool(self.writable()), doc="Whether the loop has to send or close.")
 
     def __init__(self, server: Any, accepted: socket.socket, *rest: Any, **named: Any) -> None:

@@ -15,7 +15,7 @@ _POSITION = """
 
 @dataclass(frozen=True)
 class LogPosition:
-    """``is_standby``: the database replays the log of another one. ``written``: bytes of the log, from its beginning."""
+    """``is_standby``: the database replays the log of another one. ``written``: bytes of the log from its beginning."""
 
     is_standby: bool
     written: int

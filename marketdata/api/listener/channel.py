@@ -134,7 +134,7 @@ class Channel(Connection):
     @property
     def is_urgent(self) -> bool:
         """Whether the next request is for a path that must be answered while all workers are busy."""
-        return bool(self.requests) and self.requests[0].path in self._urgent
+        return self.next_path in self._urgent
 
     # -- in a worker ---------------------------------------------------------------------------------------------------
 
