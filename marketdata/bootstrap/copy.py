@@ -118,8 +118,8 @@ class Copy:
     def _writing(self, symbol: str) -> Iterator[None]:
         """A transaction with the symbol locked, as the functions of ``store/sql/ingest.sql`` lock it."""
         with self._connection.transaction():
+            self._connection.execute(_SESSION)
             self._connection.execute(self._pair.query(_LOCK), {"symbol": symbol})
-            self._connection.execute("SELECT set_config('marketdata.writer', 'locked', true)")
             yield
 
     def _finalize(self, finality: _Finality) -> None:
@@ -144,14 +144,18 @@ def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]
         yield batch
 
 
-# A retraction or restoration is carried once. What the target's own writer did with the block later stays.
+_SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
+
+# A retraction or restoration is carried once. What the target's own writer did with the block later stays. A block
+# whose retraction was carried in either direction, and which the source does not refuse any more, was restored there.
 _RETRACTED: LiteralString = """
     SELECT symbol, block_hash FROM {source_retracted} r WHERE NOT EXISTS (
         SELECT FROM market_copied_retracted c WHERE c.source = %(source)s AND c.target = %(target)s
         AND c.symbol = r.symbol AND c.block_hash = r.block_hash)
     ORDER BY symbol"""
 _RESTORED: LiteralString = """
-    SELECT symbol, block_hash FROM market_copied_retracted c WHERE source = %(source)s AND target = %(target)s
+    SELECT DISTINCT symbol, block_hash FROM market_copied_retracted c
+    WHERE (source, target) IN ((%(source)s, %(target)s), (%(target)s, %(source)s))
     AND NOT EXISTS (SELECT FROM {source_retracted} r WHERE r.symbol = c.symbol AND r.block_hash = c.block_hash)
     ORDER BY symbol"""
 _RETRACT: tuple[LiteralString, ...] = (
@@ -165,7 +169,8 @@ _RETRACT: tuple[LiteralString, ...] = (
 )
 _RESTORE: tuple[LiteralString, ...] = (
     "DELETE FROM {target_retracted} WHERE symbol = %(symbol)s AND block_hash = ANY (%(hashes)s)",
-    """DELETE FROM market_copied_retracted WHERE source = %(source)s AND target = %(target)s
+    """DELETE FROM market_copied_retracted
+       WHERE (source, target) IN ((%(source)s, %(target)s), (%(target)s, %(source)s))
        AND symbol = %(symbol)s AND block_hash = ANY (%(hashes)s)""",
 )
 _LOCK: LiteralString = """

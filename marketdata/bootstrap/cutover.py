@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import psycopg
 
-from marketdata.bootstrap import comparison, days
+from marketdata.bootstrap import comparison, days, pause
 from marketdata.bootstrap.comparison import EVERYTHING, Bounds, Difference, Orphan
 from marketdata.bootstrap.copy_lock import is_copying
 from marketdata.bootstrap.database import Say
@@ -76,9 +76,8 @@ class Cutover:
         With ``despite`` switch in any case."""
         found = self.compare()
         if despite:
-            with self._connection.transaction():
-                migrations.lock(self._connection)
-                name_current(self._connection, self._prefix, self._numbers.new)
+            with self._writers_waiting():
+                self._name_current()
             return found
         for attempt in range(_ATTEMPTS):
             if len(found) >= comparison.MOST:
@@ -88,7 +87,7 @@ class Cutover:
             with self._writers_waiting() as has_copy:
                 found = self._settled(found, has_copy)
                 if not found:
-                    name_current(self._connection, self._prefix, self._numbers.new)
+                    self._name_current()
             if not found or not has_copy:
                 break
         return found
@@ -127,11 +126,13 @@ class Cutover:
                 ) from error
             yield is_copying(self._connection, self._prefix)
 
-
-def name_current(connection: Connection, prefix: str, n: int) -> None:
-    """Part of the caller's transaction."""
-    connection.execute("UPDATE market_versions SET is_current = false WHERE prefix = %s AND is_current", (prefix,))
-    connection.execute("UPDATE market_versions SET is_current = true WHERE prefix = %s AND n = %s", (prefix, n))
+    def _name_current(self) -> None:
+        pause.end(self._connection, self._pair)
+        pause.begin(self._connection, self._pair)
+        for n, is_current in zip(self._numbers, (False, True), strict=True):
+            self._connection.execute(
+                "UPDATE market_versions SET is_current = %s WHERE prefix = %s AND n = %s", (is_current, self._prefix, n)
+            )
 
 
 def numbers(connection: Connection, prefix: str, n: int) -> Numbers:

@@ -20,6 +20,7 @@ LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14400: "4h", 86400: "1d
 
 _PARTS = (
     "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "retracted", "coverage", "changed", "instant", "vwap",
+    "pause",
 )  # fmt: skip
 
 

@@ -15,6 +15,9 @@ from marketdata.store import migrations, registry
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
+FIRST_PORT = 8787
+"""The default port of the API; that of version N is N - 1 higher."""
+
 _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
 
 
@@ -85,6 +88,18 @@ def _check(connection: Connection, version: Version) -> None:
         ) from error
 
 
+def _own_port(n: int) -> list[str]:
+    """The lines that let the API of a version run beside that of version 1, which has the default port."""
+    port = FIRST_PORT + n - 1
+    if n == 1 or port > 65535:
+        return []
+    return [
+        "# The port of this version's API, and where its ingestor finds it.",
+        f"MARKET_API_PORT={port}",
+        f"API_UPSTREAM=http://127.0.0.1:{port}",
+    ]
+
+
 def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
     """The text of the file (None when there is none), and the text that it must have; lines that were added stay."""
     ours = {
@@ -96,6 +111,7 @@ def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
     lines = [
         f"# Settings of version {version.n}: bin/marketdata-api --env-file {path}",
         "# etc/vN.env.example lists all settings.",
+        *_own_port(version.n),
     ]
     try:
         before = path.read_text(encoding="utf-8")
