@@ -38,20 +38,20 @@ def opened(
 
 
 @pytest.fixture
-def peers(upstream: ScriptedApi) -> list[socket.socket]:
-    """The API's ends of the tunnels, in the order of their opening; each stays open until ``upstream`` ends."""
+def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
+    """The API's ends of the tunnels, in the order of their opening; each stays open until the test ends."""
     found: list[socket.socket] = []
 
-    def script(_request: Received, connection: socket.socket) -> bytes:
+    def script(_request: Received, connection: socket.socket) -> None:
         connection.settimeout(20)
         connection.sendall(SWITCHED + b"early")
         found.append(connection)
-        ended.wait(30)
-        return b""
+        ended.wait()
 
     ended = threading.Event()
     upstream.script = script
-    return found
+    yield found
+    ended.set()
 
 
 def received(connection: socket.socket, size: int) -> bytes:
