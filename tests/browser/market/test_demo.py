@@ -94,9 +94,9 @@ class Demo:
     def has_stored(self, head: int) -> bool:
         """Whether the newest trade is that of the chain up to a block."""
         assert self._process.poll() is None, "the demo source ended"
-        number = next(each for each in count(head, -1) if self.blocks.logs(each, WANTED))
         listed = {each["symbol"]: each["last"] for each in self.stage.read("/v1/symbols")["symbols"]}
-        return bool(listed.get(SYMBOL) == self.time(number))
+        traded = next(each for each in count(head, -1) if self.blocks.logs(each, WANTED))
+        return bool(listed.get(SYMBOL) == self.time(traded))
 
     def has_covered(self, head: int) -> bool:
         """Whether everything up to a block is recorded as indexed."""
