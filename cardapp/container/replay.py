@@ -43,7 +43,8 @@ class Replay:
         self._pause = threading.Event()
 
     def replay(self) -> dict[str, Any]:
-        """``{file, line, function, method, values, allocator, allocator_error, stop_id, timings_ms}``.
+        """``{file, line, function, method, fresh, fallbacks, values, allocator, allocator_error, stop_id,
+        timings_ms}``.
 
         :raises ToolFailure: it failed, was cancelled or took too long. The session stays usable.
         """
@@ -141,7 +142,7 @@ class Replay:
     # -- reaching the stop -------------------------------------------------------------------------------------------
 
     def _reach_stop(self) -> dict[str, Any]:
-        """Have gdb bring the program to the stop: ``{file, line, function, method, fresh}``."""
+        """Have gdb bring the program to the stop: ``{file, line, function, method, fresh, fallbacks}``."""
         with self.session.gdb.begin("replay", fresh=self.fresh, **self._stop) as pending:
             try:
                 place: dict[str, Any] = pending.result(self._left(), self._turn)
@@ -229,6 +230,7 @@ class Replay:
                 raise EditorBusy(f"Neovim does not show {self._relative(place)['file']}:{line}; reset the session")
             if waited > FOLLOW_TIMEOUT / 4 and not helped:
                 helped = True
+                place["fallbacks"].append("late_pc_sign")
                 editor.free()
                 editor.call("show", file, line)
             self._pause.wait(POLL)

@@ -90,12 +90,16 @@ ARENA = record(
         "blocks": {"type": "array", "items": record({"offset": INTEGER, "size": INTEGER, "label": TEXT_OR_NULL})},
     }
 )
+FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
+"""The slow ways that a replay may have taken: the PC sign came only by our own ``show``; a stop got no checkpoint; gdb
+failed to restart one; a program that ended early was run again from its start."""
 REPLAY_OUT = document(
     {
         "generation": INTEGER,
         "snapshot_ref": TEXT,
         "method": {"enum": ["rerun", "fork"]},
         "fresh": BOOLEAN,
+        "fallbacks": {"type": "array", "items": {"enum": list(FALLBACKS)}, "maxItems": 1000},
         "file": TEXT_OR_NULL,
         "line": INTEGER_OR_NULL,
         "function": TEXT_OR_NULL,

@@ -31,6 +31,7 @@ from cardapp.errors import (
 )
 from cardapp.session import replay
 from cardapp.session.checkpoint_storage import CheckpointStorage
+from cardapp.session.fallbacks import Fallbacks
 from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
 from cardapp.session.operation import STAGES, Operation, drifted, end_state, unless_stored
@@ -56,6 +57,7 @@ class Checkpoints:
         self._lock = threading.Lock()
         self._active: Operation | None = None
         self._stopping = False
+        self._fallbacks = Fallbacks()
         self.on_change: Callable[[], None] = lambda: None
         """Called when an operation begins, ends or reaches another stage."""
 
@@ -75,6 +77,10 @@ class Checkpoints:
         active = self.active()
         generation, last = self._storage.last(conn, uuid)
         return {"generation": generation, "active": unless_stored(active, last), "last": last}
+
+    def fallbacks(self) -> dict[str, int]:
+        """How often replays had to take a slow way since the service started, by name."""
+        return self._fallbacks.counts()
 
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Activate ``request["snapshot_ref"]`` for the generation, binding and identity that the request expects."""
@@ -214,6 +220,7 @@ class Checkpoints:
             if reading["fresh"]:
                 raise
             # A checkpoint was used. Only a program that was started again shows whether the card is wrong.
+            self._fallbacks.add(["second_run"])
             reading = self._replay(operation, guard, served, fresh=True)
             self._verify(operation, guard, served, reading)
         return reading
@@ -250,6 +257,7 @@ class Checkpoints:
         if result.is_error:
             raise self._failed(guard, failure(result.structured, result.text))
         reading: dict[str, Any] = result.structured
+        self._fallbacks.add(reading["fallbacks"])
         return reading
 
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cardapp.errors import FieldError
 from cardapp.schema import field_errors, validator
-from cardapp.session import replay
+from cardapp.session import fallbacks, replay
 
 _TEXT = {"type": "string"}
 _SHORT = {"type": "string", "maxLength": 300}
@@ -47,6 +47,7 @@ _BY_TOOL = {
     replay.TOOL: _record(
         method={"enum": ["rerun", "fork"]},
         fresh=_BOOLEAN,
+        fallbacks={"type": "array", "items": {"enum": list(fallbacks.NAMES)}, "maxItems": 1000},
         file=_TEXT_OR_NULL,
         line=_INTEGER_OR_NULL,
         function=_TEXT_OR_NULL,

@@ -55,6 +55,10 @@ class Checkpoints(Protocol):
         """``{generation, active, last}`` of the card ``uuid``; the first query of a read transaction."""
         ...
 
+    def fallbacks(self) -> dict[str, int]:
+        """How often replays had to take a slow way since the service started, by name; does not call the session."""
+        ...
+
     def activate(self, request: dict[str, Any]) -> dict[str, Any]:
         """Waits for the end. Returns the finished operation if it is ``ready``, else raises the error that fits."""
         ...

@@ -195,11 +195,32 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
     for command in ("restart 2", "set var n = 9", "restart 1", 'printf "%d-%d\\n", 12, 34'):
         session.gdb(command)
     until(lambda: "12-34" in session.screen())
+    runs = shared.tcp.get("/api/health")["slow_fallbacks"]["second_run"]
     answer = shared.tcp.post("/api/checkpoint/activate", shared.activation(QUICK))
     assert (answer.status, answer.json["state"]) == (200, "ready"), answer.body
+    assert shared.tcp.get("/api/health")["slow_fallbacks"]["second_run"] == runs + 1
     observed_n = [(each["method"], {check["name"]: check["actual"] for check in each["checks"]}["n"]) for each in seen]
     assert observed_n == [("rerun", "1"), ("rerun", "2"), ("fork", "9"), ("rerun", "1")]
     assert answer.json["observed"] == seen[3]
+
+
+def test_health_counts_the_stops_that_got_no_checkpoint(state_dir: Path) -> None:
+    """A fork would share the open file with the program."""
+    card = make_card(state_dir / "card")
+    source = card / "src" / "main.c"
+    source.write_text(source.read_text().replace("    n = 1;", '    n = fopen("/proc/self/stat", "r") != NULL;'))
+    stage = Stage(state_dir / "state", card)
+    try:
+        stage.sessions.start(stage.card)
+        for key in (QUICK, AGAIN, QUICK):
+            answer = stage.tcp.post("/api/checkpoint/activate", stage.activation(key))
+            assert answer.json["observed"]["method"] == "rerun"
+        fallbacks = stage.tcp.get("/api/health")["slow_fallbacks"]
+        assert fallbacks | {"late_pc_sign": 0} == {
+            "late_pc_sign": 0, "no_checkpoint": 2, "failed_restart": 0, "second_run": 0
+        }  # fmt: skip
+    finally:
+        stage.close()
 
 
 def test_a_drift_is_reported_only_after_a_new_run(shared: Stage) -> None:

@@ -14,12 +14,10 @@ from typing import Any
 
 import pytest
 
-from cardapp.card import proof
 from cardapp.card.catalog import Catalog
-from cardapp.card.model import Card, Snapshot
-from cardapp.card.source import load_card
-from cardapp.session import replay
-from cardapp.settings import ROOT
+from cardapp.card.model import Card
+from tests.functional.card_proofs import CARDS, card_session
+from tests.functional.card_proofs import replayed as card_replay
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, processes_of
 from tests.functional.test_session_replay import shown
 
@@ -354,16 +352,10 @@ def test_no_checkpoint_outlives_its_session(tool: SessionTool, tmp_path: Path) -
 # -- whole cards -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["arena", "calc"])
+@pytest.mark.parametrize("name", CARDS)
 def test_both_methods_prove_the_same(tool: SessionTool, name: str, loops: Callable[..., int]) -> None:
-    folder = ROOT / "etc" / "cards" / name
-    card = load_card(folder).card
-    tool.must("start", "--name", name, str(folder))
-    session = RunningSession.of(tool, name)
-    try:
+    with card_session(tool, name) as (session, card):
         _prove(session, card, loops(quick=1, full=10), seed=len(name))
-    finally:
-        session.stop()
 
 
 def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
@@ -377,23 +369,9 @@ def _prove(session: RunningSession, card: Card, laps: int, seed: int) -> None:
         order = few * 2 + others
         chosen.shuffle(order)
         for key in [first, *order]:
-            method, reported = _proof(session, card, key, snapshots[key], fresh=key == first)
-            proofs[key].setdefault(method, []).append(reported)
+            result, proved = card_replay(session, card, key, snapshots[key], fresh=key == first)
+            proofs[key].setdefault(result["method"], []).append(proved)
     for seen in proofs.values():
         reported = [each for method in seen.values() for each in method]
         assert all(each == reported[0] for each in reported)
     assert [sorted(proofs[key]) for key in few] == [["fork", "rerun"]] * len(few)
-
-
-def _proof(
-    session: RunningSession, card: Card, key: str, snapshot: Snapshot, *, fresh: bool
-) -> tuple[str, dict[str, Any]]:
-    """The method of a replay, and all that it reports of the snapshot, which is as the card says."""
-    session_binding = session.ask("session_binding")
-    binding = {part: session_binding[part] for part in ("container_id", "instance", "profile", "target")}
-    asked = replay.arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)
-    result = session.ask(replay.TOOL, **asked)
-    checks = proof.checks(snapshot, result)
-    assert proof.drift_reason(checks) is None, (key, result["method"])
-    seen = {part: result[part] for part in ("file", "line", "function", "values", "allocator")}
-    return result["method"], seen | {"checks": [check.as_json() for check in checks]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import tempfile
@@ -208,6 +207,17 @@ def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession
             terminal.flush()
             session.editor("execute('sleep 100m')")  # Neovim reads the first piece before there is another
     eventually(lambda: shown(session) == ("target.c", line, [line]))
+
+
+def test_a_stop_that_termdebug_does_not_show_is_shown_and_reported(session: RunningSession) -> None:
+    assert session.replay(at("/* before */"))["fallbacks"] == []
+    script = "matchstr(filter(split(execute('scriptnames'), \"\\n\"), {_, l -> l =~ '/termdebug.vim'})[0], '\\d\\+')"
+    session.editor(f"execute('func! <SNR>' .. {script} .. \"_CommOutput(...)\\nendfunc\")")
+    result = session.replay(at("/* after */"), fresh=True)
+    assert result["fallbacks"] == ["late_pc_sign"]
+    line = line_of("/* after */")
+    assert shown(session) == ("target.c", line, [line])
+    os.kill(session.pid("nvim"), signal.SIGKILL)  # the next test gets another Neovim, with the whole of termdebug
 
 
 # -- how it fails ----------------------------------------------------------------------------------------------------

@@ -3,7 +3,8 @@
 A run starts at the checkpoint of ``main`` if there is one, else at the start of the program. Checkpoints
 (``fork_checkpoints.py``) only save time and must give the same result as a run from the start, so they are used only if
 a fork of the program certainly behaves like the program itself. In the reply ``method`` is ``fork`` if a checkpoint of
-the stop was restarted, and ``rerun`` if the program ran to the stop.
+the stop was restarted, and ``rerun`` if the program ran to the stop; ``fallbacks`` names the slow ways that were taken
+since the last reply (``schemas.FALLBACKS``).
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ class Replays:
         self._screens: dict[str, str] = {}
         self._last_stop = NO_STOP
         """The key of the stop that the last replay reached, and the ``stop_id`` of the program there."""
+        self._fallbacks: list[str] = []
         program.on_end = self._checkpoints.clear
         gdb.events.new_thread.connect(self._on_new_thread)
 
@@ -50,7 +52,7 @@ class Replays:
     def replay(self, done: Done, stop: dict[str, Any], hits: int, fresh: bool) -> None:
         """Run or restart the program up to ``stop``.
 
-        Calls ``done`` with ``{file, line, function, method, fresh}`` or an exception of
+        Calls ``done`` with ``{file, line, function, method, fresh, fallbacks}`` or an exception of
         :class:`~cardapp.container.gdb_plugin.rerun.Rerun`. A ``fresh`` replay uses no checkpoint. In the reply
         ``fresh`` says whether the program was started again.
         """
@@ -63,6 +65,7 @@ class Replays:
                 else:
                     self._rerun_from_main(Rerun(stop, hits, lambda outcome: self._from_main(outcome, done, stop, hits)))
                 return
+            self._fallbacks.append("failed_restart")
         self._program.kill()
         self._screens.clear()
         self._program.reset_terminal()
@@ -77,8 +80,8 @@ class Replays:
             return
         key = self._last_stop[0]
         with self._cleared_on_failure():
-            if key not in self._checkpoints and self._checkpoints.can_fork(self._program.terminal):
-                self._checkpoints.take(key)
+            if key not in self._checkpoints:
+                self._take(key)
             self._checkpoints.delete_obsolete()
         self._screens = {key: screen for key, screen in self._screens.items() if key in self._checkpoints}
 
@@ -104,6 +107,7 @@ class Replays:
             try:
                 yield
             except (gdb.error, OSError):
+                self._fallbacks.append("no_checkpoint")
                 self._checkpoints.clear()
 
     def _on_new_thread(self, _event: gdb.ThreadEvent) -> None:
@@ -124,7 +128,7 @@ class Replays:
         self._program.reset_terminal(self._screens.get(key, ""))
         self._program.restarted_at(place)
         self._last_stop = (key, self._program.state()["stop_id"])
-        done(place | {"method": "fork", "fresh": False})
+        done(place | self._way("fork", fresh=False))
 
     def _rerun_from_main(self, rerun: Rerun) -> None:
         with self._program.ignoring_events():
@@ -137,11 +141,17 @@ class Replays:
 
     def _checkpoint_main(self) -> None:
         with self._cleared_on_failure():
-            if self._checkpoints.can_fork(self._program.terminal):
-                self._checkpoints.take(MAIN)
+            self._take(MAIN)
+
+    def _take(self, key: str) -> None:
+        if self._checkpoints.can_fork(self._program.terminal):
+            self._checkpoints.take(key)
+        else:
+            self._fallbacks.append("no_checkpoint")
 
     def _from_main(self, outcome: dict[str, Any] | Exception, done: Done, stop: dict[str, Any], hits: int) -> None:
         if isinstance(outcome, Failure) and outcome.code in ("target_exited", "target_crashed"):
+            self._fallbacks.append("second_run")
             self.replay(done, stop, hits, fresh=True)  # the stop may have been reached before ``main``
         else:
             self._report(outcome, done, _key(stop, hits), fresh=False)
@@ -149,8 +159,12 @@ class Replays:
     def _report(self, outcome: dict[str, Any] | Exception, done: Done, key: str, *, fresh: bool) -> None:
         if isinstance(outcome, dict):
             self._last_stop = (key, self._program.state()["stop_id"])
-            outcome = outcome | {"method": "rerun", "fresh": fresh}
+            outcome = outcome | self._way("rerun", fresh=fresh)
         done(outcome)
+
+    def _way(self, method: str, *, fresh: bool) -> dict[str, Any]:
+        fallbacks, self._fallbacks = self._fallbacks, []
+        return {"method": method, "fresh": fresh, "fallbacks": fallbacks}
 
 
 def _key(stop: dict[str, Any], hits: int) -> str:

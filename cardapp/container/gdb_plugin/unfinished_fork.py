@@ -27,22 +27,26 @@ _ptrace.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p
 
 
 def finish_fork(parent: int, child: int) -> None:
-    """Give the process ``child`` the signal mask of ``parent`` and its libraries' data; :class:`OSError` if it fails.
+    """Give the process ``child`` the signal mask and the libraries' data of ``parent``; :class:`OSError` if it fails.
 
-    gdb must trace both, and both must be stopped. Use it in gdb's main thread only: the kernel lets no other trace them.
+    gdb must trace both, and both must be stopped. Use it in gdb's main thread only: to the kernel that is the tracer.
     """
     mask = ctypes.create_string_buffer(_MASK_BYTES)
     _trace(_PTRACE_GETSIGMASK, parent, mask)
     _trace(_PTRACE_SETSIGMASK, child, mask)
-    with Path("/proc", str(parent), "mem").open("rb", 0) as right, Path("/proc", str(child), "mem").open("r+b", 0) as own:
-        for start, end in library_data(parent):
-            for page in range(start, end, _PAGE):
-                wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (right, own))
-                for offset in () if wanted == found else range(0, len(wanted), _WORD):
-                    word = wanted[offset : offset + _WORD]
-                    # A thread's own number is the only word in which the two have to differ.
-                    if word != found[offset : offset + _WORD] and int.from_bytes(word, "little") != parent:
-                        os.pwrite(own.fileno(), word, page + offset)
+    for start, end in library_data(parent):
+        _copy_differences(parent, child, start, end)
+
+
+def _copy_differences(parent: int, child: int, start: int, end: int) -> None:
+    with open(f"/proc/{parent}/mem", "rb", 0) as source, open(f"/proc/{child}/mem", "r+b", 0) as own:
+        for page in range(start, end, _PAGE):
+            wanted, found = (os.pread(file.fileno(), _PAGE, page) for file in (source, own))
+            for offset in () if wanted == found else range(0, len(wanted), _WORD):
+                word = wanted[offset : offset + _WORD]
+                # A thread's own number is the only word in which the two have to differ.
+                if word != found[offset : offset + _WORD] and int.from_bytes(word, "little") != parent:
+                    os.pwrite(own.fileno(), word, page + offset)
 
 
 def library_data(pid: int) -> Iterator[tuple[int, int]]:

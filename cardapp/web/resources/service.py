@@ -30,7 +30,7 @@ def welcome(request: Request) -> Reply:
 
 
 def health(request: Request) -> Reply:
-    """Whether the database and the card can be used; always 200 while the service answers."""
+    """Whether the database and the card can be used, and how often replays were slow; always 200."""
     services = request.services
     services.card_loader.current()  # reads the file again if it has changed, which updates the fault
     parts = {"database": _database(services), "card": _part(services.card_loader.fault)}
@@ -41,6 +41,7 @@ def health(request: Request) -> Reply:
             "time": services.clock(),
             "uptime_s": round(time.monotonic() - services.started, 3),
             **parts,
+            "slow_fallbacks": services.checkpoints.fallbacks(),
         }
     )
 

@@ -106,8 +106,9 @@ def test_the_longest_answer_of_a_replay_is_checked() -> None:
     arena = {"base": 1, "size": 1, "used": 1, "high_water": 1, "blocks": [block] * MAX_BLOCKS}
     values = {str(number): {"value": "1", "error": None} for number in range(500)}
     answer = {
-        "generation": 1, "snapshot_ref": "x", "method": "fork", "fresh": False, "file": "x", "line": 1, "function": "x",
-        "values": values, "allocator": arena, "allocator_error": None, "stop_id": "x", "timings_ms": {"run": 0.5},
+        "generation": 1, "snapshot_ref": "x", "method": "fork", "fresh": False, "fallbacks": ["second_run"] * 1000,
+        "file": "x", "line": 1, "function": "x", "values": values, "allocator": arena,
+        "allocator_error": None, "stop_id": "x", "timings_ms": {"run": 0.5},
     }  # fmt: skip
     assert ToolSchema(REPLAY_OUT).faults(answer) == ()
 

@@ -162,6 +162,7 @@ def checkpoints() -> StandIn:
         sync=operation(),
         activate=operation(),
         cancel=None,
+        fallbacks={"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1},
     )
 
 

@@ -57,6 +57,11 @@ def test_the_card_revision_follows_every_file(api: Any, card_file: Path) -> None
     assert len({first, second, api.get("/api/card-revision")["revision"]}) == 3
 
 
+def test_health_counts_the_slow_ways_of_replays(api: Any) -> None:
+    slow = {"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1}
+    assert api.get("/api/health")["slow_fallbacks"] == slow
+
+
 def test_a_card_that_broke_is_served_as_it_was_and_seen_in_health(api: Any, card_file: Path) -> None:
     identity = api.get("/api/identity")
     card_file.write_text("{")
