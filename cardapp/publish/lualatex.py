@@ -157,8 +157,8 @@ def _run(command: list[str], directory: Path, cache: Path, time_limit: float) ->
 
 
 def _environment(directory: Path, cache: Path) -> dict[str, str]:
-    """Only PATH comes from the user. TeX's commands may access no file elsewhere (Lua's functions: ``reading.lua``), and
-    the lines of its log are not wrapped."""
+    """Only PATH comes from the user. TeX's commands may access no file elsewhere (for Lua's functions see
+    ``reading.lua``), and the lines of its log are not wrapped."""
     return {
         "PATH": os.environ.get("PATH", os.defpath),
         "LC_ALL": "C.UTF-8",

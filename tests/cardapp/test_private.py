@@ -6,6 +6,7 @@ import os
 import sqlite3
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -55,10 +56,15 @@ def test_an_open_directory_that_is_in_use_is_refused_and_stays_open(tmp_path: Pa
     assert mode(place) == rights
 
 
+def sweep(place: Path) -> None:
+    with closing(sqlite3.connect(":memory:")) as conn:  # Python 3.13 warns of one that is only forgotten
+        evidence.sweep(place, conn)
+
+
 MAKERS: dict[str, Callable[[Path], object]] = {
     "the service's": lambda place: private.make_directory(place, "CARD_STATE_DIR"),
     "the sessions'": lambda place: State.of({"CARD_STATE_DIR": str(place)}).create(),
-    "the pictures'": lambda place: evidence.sweep(place, sqlite3.connect(":memory:")),
+    "the pictures'": sweep,
     "the socket's": lambda place: unix_socket.bind(place / "s", "CARD_X").close(),
 }
 

@@ -11,7 +11,7 @@ say() { printf 'try-release: %s\n' "$*"; }
 
 # What names the servers that packages come from, the certificates that they show, and the proxy to them.
 settings() {
-    compgen -e | grep -E '^(PIP_.*|npm_config_.*|NPM_CONFIG_.*|.*_proxy|.*_PROXY|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*|PIP_CERT)$'
+    compgen -e | grep -E '^(PIP_.*|npm_config_.*|NPM_CONFIG_.*|.*_proxy|.*_PROXY|.*_CA_BUNDLE|.*_CA_CERTS|SSL_CERT_.*)$'
 }
 
 copy() {
@@ -57,7 +57,7 @@ enter() {
         CARD_API_PORT=0 MARKET_API_PORT=0 MARKET_FRONTEND_PORT=0 "${passed[@]}" "$@"
 }
 
-mount -t proc proc /proc
+[[ $$ == 1 ]] || { echo "bare-root.sh: run try-release.sh, which gives it namespaces of its own" >&2; exit 2; }
 say "$release: making a bare root …"
 debootstrap --variant=minbase --include=ca-certificates,curl "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
     tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" 2>/dev/null || true

@@ -69,7 +69,7 @@ esac
 
 # Mounts and processes are in namespaces that end with their first process, even when that is killed. With the memory
 # that PostgreSQL shares they do not meet those of this machine.
-namespaces=(--mount --pid --ipc --fork --kill-child)
+namespaces=(--mount-proc --mount --pid --ipc --fork --kill-child)
 mirror=${DEBIAN_MIRROR:-$(find_mirror)}
 check_machine
 check_mirror

@@ -1,0 +1,209 @@
+"""``try-release.sh``: what it says where it cannot run, that it leaves nothing, and with --full what it is for."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.functional.session_process import eventually
+
+pytestmark = pytest.mark.functional
+
+SCRIPT = Path(__file__).with_name("try-release.sh")
+NOBODY = 65534
+NOT_THERE = "http://127.0.0.1:9"  # the port of discard, which nothing serves
+# Begins a root, says where it is, and does not end.
+DEBOOTSTRAP = (
+    '#!/bin/bash\nmkdir -p "$4/proc"; mount -t tmpfs tmpfs "$4/proc"; echo "$4" >"$STUB_LOG"; exec sleep 600\n'
+)
+
+
+def run(*arguments: str, user: int | None = None, **more: str) -> subprocess.CompletedProcess[str]:
+    command = [shutil.which("bash") or "bash", str(SCRIPT), *arguments]
+    return subprocess.run(
+        command, user=user, env=os.environ | more, capture_output=True, text=True, check=False, timeout=120
+    )
+
+
+def needs_root() -> None:
+    if os.geteuid() != 0:
+        pytest.skip("not run: only root can make a bare root of Debian")
+
+
+class Mirror(BaseHTTPRequestHandler):
+    """A mirror that knows one release and has nothing of it."""
+
+    def do_HEAD(self) -> None:
+        self.send_response(200 if self.path == "/dists/trixie/Release" else 404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def mirror() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Mirror) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def place() -> Iterator[Path]:
+    """A folder that every account may read, with a PATH on which ``debootstrap`` is a stand-in."""
+    with tempfile.TemporaryDirectory(prefix="release-", dir="/tmp") as folder:
+        place = Path(folder)
+        place.chmod(0o755)
+        (place / "bin").mkdir()
+        (place / "bin" / "debootstrap").write_text(DEBOOTSTRAP)
+        (place / "bin" / "debootstrap").chmod(0o755)
+        (place / "temporary").mkdir()
+        yield place
+
+
+# -- where it cannot run ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arguments", [[], ["--tests"], ["trixie", "--test"], ["../x"]])
+def test_wrong_use_is_told(arguments: list[str]) -> None:
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stderr.startswith("try-release: ")
+
+
+def test_another_account_is_told_to_be_root(place: Path) -> None:
+    needs_root()
+    copy = shutil.copy(SCRIPT, place)
+    done = subprocess.run(
+        ["bash", copy, "trixie"], user=NOBODY, env={"PATH": os.defpath, "DEBIAN_MIRROR": NOT_THERE},
+        capture_output=True, text=True, check=False, timeout=60,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr) == (
+        3, "try-release: only root can make a bare root of Debian; run it as root\n",
+    )  # fmt: skip
+
+
+def test_a_missing_debootstrap_is_named(place: Path) -> None:
+    needs_root()
+    (place / "bin" / "debootstrap").unlink()
+    for name in ("bash", "readlink", "unshare", "setpriv", "wget", "git"):
+        if found := shutil.which(name):
+            (place / "bin" / name).symlink_to(found)
+    done = run("trixie", PATH=str(place / "bin"), DEBIAN_MIRROR=NOT_THERE)
+    assert (done.returncode, done.stderr) == (
+        3, "try-release: debootstrap is not on PATH; install it (Debian: apt-get install debootstrap)\n",
+    )  # fmt: skip
+
+
+@contextmanager
+def stand_in(place: Path, mirror: str) -> Iterator[dict[str, str]]:
+    """The environment for a run with the stand-in for debootstrap; skips where the machine allows no such run."""
+    needs_root()
+    environment = {
+        "PATH": f"{place}/bin:{os.environ['PATH']}",
+        "TMPDIR": str(place / "temporary"),
+        "STUB_LOG": str(place / "log"),
+        "DEBIAN_MIRROR": mirror,
+    }
+    yield environment
+    assert os.listdir(place / "temporary") == []
+    assert str(place) not in Path("/proc/self/mountinfo").read_text()
+
+
+def test_a_mirror_that_does_not_answer_is_told(place: Path) -> None:
+    with stand_in(place, NOT_THERE) as environment:
+        done = run("trixie", **environment)
+    skip_without(done)
+    assert (done.returncode, done.stderr) == (
+        3,
+        f"try-release: the mirror {NOT_THERE} does not answer; check the network, or name another in DEBIAN_MIRROR\n",
+    )
+
+
+def test_a_release_that_the_mirror_lacks_is_told(place: Path, mirror: str) -> None:
+    with stand_in(place, mirror) as environment:
+        done = run("potato", **environment)
+    skip_without(done)
+    assert (done.returncode, done.stderr) == (3, f"try-release: the mirror {mirror} has no release named potato\n")
+
+
+def skip_without(done: subprocess.CompletedProcess[str]) -> None:
+    """Skip a test whose run ended because something else is missing on this machine."""
+    if done.returncode == 3 and ("is not on PATH" in done.stderr or "no namespaces" in done.stderr):
+        pytest.skip(f"not run: {done.stderr.strip()}")
+
+
+# -- what it leaves ---------------------------------------------------------------------------------------------------
+
+
+def running(place: Path) -> list[str]:
+    """The command lines of all processes that were started with this log."""
+    mark, found = f"STUB_LOG={place}/log".encode(), []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue  # it ended meanwhile
+    return found
+
+
+def test_a_failure_leaves_nothing(place: Path, mirror: str) -> None:
+    (place / "bin" / "debootstrap").write_text(DEBOOTSTRAP.replace("exec sleep 600", "echo no room; exit 1"))
+    with stand_in(place, mirror) as environment:
+        done = run("trixie", **environment)
+        skip_without(done)
+        assert done.returncode == 1
+        assert "no room\n" in done.stdout
+        assert "or the root could not be made; see above\n" in done.stderr
+    assert running(place) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGKILL])
+def test_no_mount_and_no_process_outlives_it(place: Path, mirror: str, number: signal.Signals) -> None:
+    needs_root()
+    with stand_in(place, mirror) as environment:
+        with subprocess.Popen(
+            ["bash", SCRIPT, "trixie"], env=os.environ | environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        ) as process:
+            eventually(lambda: (place / "log").exists() or process.poll() is not None, seconds=30)
+            if process.poll() == 3 and process.stderr is not None:
+                pytest.skip(f"not run: {process.stderr.read().decode().strip()}")
+            assert any("sleep 600" in command for command in running(place))
+            process.send_signal(number)
+            assert process.wait(30) == {signal.SIGINT: 130, signal.SIGKILL: -signal.SIGKILL}.get(number, 143)
+        eventually(lambda: running(place) == [], seconds=10)
+        if number is signal.SIGKILL:  # nobody is left to remove the folder, whose mounts ended
+            shutil.rmtree(place / "temporary")
+            (place / "temporary").mkdir()
+
+
+# -- what it is for ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("release", ["bookworm", "trixie"])
+def test_a_sync_is_proved_on_a_fresh(release: str) -> None:
+    done = run_long(release)
+    if done.returncode == 3:
+        pytest.skip(f"not run: {done.stderr.strip()}")
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "prove-sync: proved and ended within " in done.stdout
+
+
+def run_long(release: str) -> subprocess.CompletedProcess[str]:
+    """With what this machine's programs are told by their environment, and nothing of this run's."""
+    return subprocess.run([SCRIPT, release], capture_output=True, text=True, check=False, timeout=1800)
