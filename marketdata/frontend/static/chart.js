@@ -20,6 +20,7 @@ let axis = null; // has a point at the last slot: the library's axis ends with t
 let colours = null;
 let candles = null;
 let slots = [];
+let ahead = null; // the places that will be in sight with the next frame
 let newest = null; // the opening time of the newest candle that is drawn; null when there are newer ones
 let scale = 0; // places that prices are moved by, see decimals.js
 let volumeScale = 0;
@@ -45,7 +46,7 @@ export function start({ onRange, onCrosshair }) {
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
   series.attachPrimitive(hatching);
   series.attachPrimitive(corrections);
-  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { if (range && candles) onRange(); });
+  chart.timeScale().subscribeVisibleLogicalRangeChange((range) => { ahead = null; if (range && candles) onRange(); });
   chart.subscribeCrosshairMove(({ time, point }) => onCrosshair(time === undefined || !point ? null : fromAxis(time)));
   recolour();
 }
@@ -104,8 +105,8 @@ const bar = (row) => {
 
 // The prices of a view without candles: those near the last one before it.
 function besides() {
-  const sight = candles && view();
-  const row = sight && (candles.before(sight.to) ?? candles.first);
+  const seen = candles && view();
+  const row = seen && (candles.before(seen.to) ?? candles.first);
   if (!row) return null;
   const price = decimals.scaled(row.c, scale);
   return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
@@ -160,10 +161,19 @@ export function extend(opens) {
 
 const end = (t) => ({ time: toAxis(t), value: 0 });
 
+// The places in sight, {from, to}: the library takes new ones only with its next frame.
+const sight = () => ahead ?? chart.timeScale().getVisibleLogicalRange();
+
+function look(range) {
+  chart.timeScale().setVisibleLogicalRange(range);
+  ahead = range;
+  requestAnimationFrame(() => { ahead = null; });
+}
+
 // What is in sight, and a slot by which it is found again when slots are added: that of the newest candle where it is in
 // sight, so that the view follows it, else the first in sight.
 function inSight() {
-  const range = slots.length ? chart.timeScale().getVisibleLogicalRange() : null;
+  const range = slots.length ? sight() : null;
   if (!range) return null;
   if (isNewestIn(range)) return { range, slot: index(newest), time: null };
   const slot = Math.min(Math.max(Math.round(range.from), 0), slots.length - 1);
@@ -176,8 +186,8 @@ function keep(before) {
   const time = before.time ?? newest;
   const moved = time === null ? 0 : index(time) - before.slot;
   const wanted = { from: before.range.from + moved, to: before.range.to + moved };
-  const now = chart.timeScale().getVisibleLogicalRange();
-  if (!now || Math.abs(now.from - wanted.from) > 1e-6) chart.timeScale().setVisibleLogicalRange(wanted);
+  const now = sight();
+  if (!now || Math.abs(now.from - wanted.from) > 1e-6) look(wanted);
 }
 
 const isNewestIn = ({ from, to }) => newest !== null && index(newest) >= from - 0.5 && index(newest) <= to + 0.5;
@@ -202,7 +212,7 @@ const placeOf = (time) => slotsOf.placeOf(slots, width(candles.interval), time);
 // What is in sight: {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, whether
 // the newest candle is among them, and whether showNewest() shows the same; null when nothing is.
 export function view() {
-  const range = chart.timeScale().getVisibleLogicalRange();
+  const range = sight();
   if (!range || !slots.length) return null;
   const bars = Math.max(Number((range.to - range.from).toFixed(2)), 2);
   return {
@@ -217,22 +227,22 @@ function newestRange(bars) {
   return { from: to - bars, to };
 }
 
-export const showNewest = (bars) => chart.timeScale().setVisibleLogicalRange(newestRange(bars));
+export const showNewest = (bars) => look(newestRange(bars));
 
 export function show(from, to) {
-  chart.timeScale().setVisibleLogicalRange({ from: placeOf(from), to: placeOf(to) });
+  look({ from: placeOf(from), to: placeOf(to) });
 }
 
 export function scrollBy(bars) {
-  const range = chart.timeScale().getVisibleLogicalRange();
-  if (range) chart.timeScale().setVisibleLogicalRange({ from: range.from + bars, to: range.to + bars });
+  const range = sight();
+  if (range) look({ from: range.from + bars, to: range.to + bars });
 }
 
 export function zoom(factor) {
-  const range = chart.timeScale().getVisibleLogicalRange();
+  const range = sight();
   if (!range) return;
   if (view().isNewest) return showNewest((range.to - range.from) * factor);
-  chart.timeScale().setVisibleLogicalRange({ from: range.to - (range.to - range.from) * factor, to: range.to });
+  look({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
 // Put the crosshair on the candle `step` after that of `time`, or on the last one in sight; its time.
@@ -242,7 +252,7 @@ export function moveCrosshair(time, step) {
   const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time) + step;
   const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
   const place = placeOf(row.t);
-  const range = chart.timeScale().getVisibleLogicalRange();
+  const range = sight();
   if (place < range.from + 1) scrollBy(place - range.from - 2);
   if (place > range.to - 1) scrollBy(place - range.to + 2);
   chart.setCrosshairPosition(decimals.scaled(row.c, scale), toAxis(row.t), series);

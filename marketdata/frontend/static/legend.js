@@ -1,4 +1,4 @@
-// The candle under the crosshair, else the last one in sight, in the API's own digits.
+// The candle under the crosshair, else the last one in sight if there is one, in the API's own digits.
 
 import * as chart from './chart.js';
 import * as coverage from './coverage.js';
@@ -22,8 +22,8 @@ export function point(at, { announce = false } = {}) {
 export function draw() {
   const known = feed.candles();
   const row = known && (pointed === null ? lastInSight(known) : known.at(pointed));
-  $('legend').hidden = !known?.rows.length;
-  if (!known?.rows.length) return;
+  $('legend').hidden = !known || (!row && pointed === null);
+  if ($('legend').hidden) return;
   $('legend-time').textContent = moment(pointed ?? row.t, known);
   if (!row) {
     $('legend-values').replaceChildren(element('span', { class: 'quiet' }, coverage.missing(pointed, nextOpen(pointed, known.interval, known.zone)) ?? 'no trades'));
@@ -39,9 +39,11 @@ export function draw() {
   if (isAsked) $('spoken').textContent = `${moment(row.t, known)}, open ${row.o}, high ${row.h}, low ${row.l}, close ${row.c}, volume ${row.v}, ${row.n} trades, ${finality(row)}`;
 }
 
-function lastInSight(known) {
+export function lastInSight(known) {
   const view = chart.view();
-  return (view && known.before(view.to)) ?? known.last;
+  if (!view) return known.last;
+  const row = known.before(view.to);
+  return row && row.t > view.from - width(known.interval) ? row : null;
 }
 
 export const finality = (row) => (row.finalized ? 'final' : row.closed ? 'not final yet' : 'forming');

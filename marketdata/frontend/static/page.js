@@ -122,8 +122,8 @@ function settle() {
   settleTimer = 0;
   const view = chart.view();
   if (!view || state.loading) return;
-  const last = feed.candles().before(view.to);
-  update({ isEmpty: !last || last.t <= view.from - width(state.interval) });
+  update({ isEmpty: !legend.lastInSight(feed.candles()) });
+  legend.draw();
   coverage.drawKey();
   writeAddress();
 }

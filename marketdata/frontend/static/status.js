@@ -1,6 +1,7 @@
 // What the page says about itself: the live dot, and over the chart why there is nothing to see.
 
 import * as api from './api.js';
+import * as chart from './chart.js';
 import * as coverage from './coverage.js';
 import { $, button, element } from './dom.js';
 import * as feed from './feed.js';
@@ -21,7 +22,7 @@ export function start() {
       loadingSince = performance.now();
       if (state.loading) setTimeout(drawMessage, QUIET_MS + 10);
     }
-    if (['loading', 'failure', 'symbols', 'symbol', 'live', 'isEmpty'].some((name) => changed.has(name))) drawMessage();
+    if (['loading', 'failure', 'symbols', 'symbol', 'live', 'isEmpty', 'coverage'].some((name) => changed.has(name))) drawMessage();
   });
   feed.onCandles(drawMessage);
 }
@@ -97,7 +98,9 @@ function message() {
       element('p', {}, 'Trades come from the ingestor, or from any program that has the write token.')];
   }
   if (!state.isEmpty) return null;
-  return [element('h2', {}, 'No trades in this range'), element('p', {}, `${state.symbol} has none here.`),
+  const view = chart.view();
+  const isMissing = view && coverage.missing(view.from, view.to) !== null;
+  return [element('h2', {}, 'No trades in this range'), element('p', {}, isMissing ? `${state.symbol} was not indexed here.` : `${state.symbol} has none here.`),
     button('Show the newest', () => document.dispatchEvent(new CustomEvent('show-newest')), { class: 'primary' })];
 }
 
