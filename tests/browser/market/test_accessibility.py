@@ -25,8 +25,9 @@ def faults(axe: str, scheme: str) -> Callable[[ChartPage], list[str]]:  # noqa: 
 
 
 def test_every_state(faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage) -> None:
-    opened = tab(f"?symbol={SYMBOL}&interval=1m").drawn()
+    opened = tab(f"?symbol={SYMBOL}&interval=7m").drawn()
     page = opened.page
+    page.get_by_role("alert").wait_for()
     page.keyboard.press("Alt+t")
     page.locator("#trade-rows tr").first.wait_for()
     found = faults(opened)
@@ -39,8 +40,19 @@ def test_every_state(faults: Callable[[ChartPage], list[str]], tab: Callable[...
     page.set_viewport_size({"width": 390, "height": 844})
     page.get_by_role("button", name="View and export").click()
     found += faults(opened)
-    page.get_by_role("button", name="Done").click()
+    page.get_by_role("button", name="Help").click()
+    page.get_by_role("dialog", name="Touch").wait_for()
+    found += faults(opened)
+    page.keyboard.press("Escape")
     page.set_viewport_size({"width": 1280, "height": 720})
+    page.goto(f"{stage.address}?symbol={SYMBOL}&from=2020-01-01T00:00:00Z&to=2020-01-02T00:00:00Z")
+    page.get_by_role("heading", name="No trades in this range").wait_for()
+    found += faults(opened)
+    page.goto(f"{stage.address}logout")
+    page.get_by_role("link", name="Log in again").wait_for()
+    found += faults(opened)
+    page.get_by_role("link", name="Log in again").click()
+    opened.go(f"?symbol={SYMBOL}&interval=1m").drawn()
     stage.api.stop()
     page.locator("#live.offline").wait_for()
     found += faults(opened)
