@@ -59,7 +59,7 @@ class FailureLog:
 
 
 def described(error: MarketError) -> tuple[str, str, str]:
-    """Code, SQLSTATE and the reason as the driver gives it, without DETAIL and CONTEXT, which may hold stored values."""
+    """Code, SQLSTATE and the driver's reason, without DETAIL and CONTEXT, which may hold stored values."""
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
         cause = cause.__cause__

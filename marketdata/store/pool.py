@@ -132,6 +132,8 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
     with translated():
         try:
             opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
+        except psycopg.errors.ConnectionTimeout as error:
+            raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from error
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
                 raise e.DatabaseUnavailable(

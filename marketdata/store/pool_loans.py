@@ -94,6 +94,8 @@ class Loans:
 
 
 def _shut_down(connection: Connection) -> None:
-    with contextlib.suppress(OSError, psycopg.Error):  # closed meanwhile
-        with socket.socket(fileno=os.dup(connection.fileno())) as duplicate:
-            duplicate.shutdown(socket.SHUT_RDWR)
+    with (
+        contextlib.suppress(OSError, psycopg.Error),  # closed meanwhile
+        socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
+    ):
+        duplicate.shutdown(socket.SHUT_RDWR)

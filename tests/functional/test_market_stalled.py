@@ -1,0 +1,176 @@
+"""PostgreSQL stopped by SIGSTOP: it keeps its connections and answers nothing. Every request ends, nothing is lost."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from http.client import HTTPException
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from marketdata.postgres.cluster import conninfo
+from marketdata.store.pool import SIZE, connect
+from marketdata.store.version import Version
+from tests.functional.market_process import ApiProcess, Client
+from tests.marketdata.postgres.client_process import Watched
+from tests.marketdata.store.conftest import stored_ticks
+
+pytestmark = pytest.mark.functional
+
+SYMBOL = "STALL:A"
+CHART = f"/v1/chart?symbol={SYMBOL}&interval=1m"
+CLIENTS = 60  # more than the listener has workers
+ANSWER_SECONDS = 2.0  # within which health and readiness are answered at every moment
+DEADLINE = 30.0  # within which every request is answered, also on a busy machine
+
+
+class Stopped:
+    """Every process of PostgreSQL, stopped until ``go_on``."""
+
+    def __init__(self, state_dir: Path) -> None:
+        self._pids: list[int] = []
+        watched = Watched(state_dir)
+        while missing := set(watched.cluster.processes()) - set(self._pids):
+            for pid in missing:  # the first of them is the postmaster, which then starts no others
+                os.kill(pid, signal.SIGSTOP)
+                self._pids.append(pid)
+        assert self._pids
+
+    def go_on(self) -> None:
+        for pid in self._pids:
+            os.kill(pid, signal.SIGCONT)
+        self._pids.clear()
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[ApiProcess]:
+    process = ApiProcess(state_dir)
+    process.start()
+    yield process
+    process.stop()
+
+
+class Load:
+    """Clients that each send requests one after another, until they are stopped."""
+
+    def __init__(self, api: ApiProcess) -> None:
+        self._api = api
+        self._stopping = threading.Event()
+        self._numbers = itertools.count()
+        self.statuses: list[tuple[int, str]] = []
+        self.acknowledged: list[str] = []
+        self.unanswered: list[Exception] = []
+        self._threads = [threading.Thread(target=self._run, args=(n % 3 == 0,)) for n in range(CLIENTS)]
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        for thread in self._threads:
+            thread.join(60)
+            assert not thread.is_alive()
+
+    def _run(self, writes: bool) -> None:
+        client = Client(self._api.port, self._api.token("alg" if writes else "read"))
+        client._connection.timeout = DEADLINE
+        with closing(client):
+            while not self._stopping.is_set():
+                try:
+                    status, body = self._write(client) if writes else client("GET", CHART)
+                except (OSError, HTTPException) as error:
+                    self.unanswered.append(error)
+                    return
+                self.statuses.append((status, body.get("code", "")))
+                if status >= 400:
+                    self._stopping.wait(0.2)
+
+    def _write(self, client: Client) -> tuple[int, Any]:
+        identity = str(next(self._numbers))
+        status, answer = client("POST", "/v1/ingest/tick", tick(identity))
+        if status < 300:
+            self.acknowledged.append(identity)
+        return status, answer
+
+
+def tick(identity: str) -> dict[str, Any]:
+    return {"symbol": SYMBOL, "id": identity, "ts": 1_700_000_000_000, "price": "1", "size": "1"}
+
+
+def ask(port: int, path: str) -> tuple[int, Any]:
+    """On a new connection, as probes do; an error when the answer takes too long."""
+    with closing(Client(port, "none")) as client:
+        client._connection.timeout = ANSWER_SECONDS
+        return client("GET", path)
+
+
+def eventually(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        threading.Event().wait(0.1)
+    pytest.fail("did not come to pass")
+
+
+@pytest.fixture
+def load(api: ApiProcess) -> Iterator[Load]:
+    with closing(Client(api.port, api.token("alg"))) as client:
+        assert client("POST", "/v1/ingest/tick", tick("first"))[0] == 201
+    load = Load(api)
+    yield load
+    load.stop()
+
+
+def test_every_request_ends_and_all_is_well_afterwards(api: ApiProcess, load: Load) -> None:
+    eventually(lambda: len(load.acknowledged) > 20)
+    stopped = Stopped(api.state_dir)
+    try:
+        eventually(lambda: ask(api.port, "/healthz")[0] == 200 and ask(api.port, "/ready")[0] == 503)
+        eventually(lambda: (504, "database_stalled") in load.statuses)
+        assert ask(api.port, "/ready")[1]["code"] == "database_stalled"
+        assert not ask(api.port, "/healthz")[1]["database"]["reachable"]
+        before = len(load.statuses)
+        eventually(lambda: len(load.statuses) > before + 2 * CLIENTS)
+        assert set(load.statuses[before:]) == {(504, "database_stalled")}
+    finally:
+        stopped.go_on()
+    eventually(lambda: ask(api.port, "/ready")[0] == 200)
+    acknowledged = len(load.acknowledged)
+    eventually(lambda: len(load.acknowledged) > acknowledged + 20)
+    load.stop()
+    assert load.unanswered == []
+    assert {status for status, _ in load.statuses} <= {200, 201, 429, 503, 504}
+    assert_no_slot_is_lost(api)
+    with connect(conninfo(api.state_dir)) as connection:
+        stored = {each.id for each in stored_ticks(connection, Version.of("md", 1), SYMBOL)}
+    assert set(load.acknowledged) <= stored
+
+
+def assert_no_slot_is_lost(api: ApiProcess) -> None:
+    """As many requests as the pool has connections wait in the database at once."""
+    url = conninfo(api.state_dir)
+    with connect(url) as locking, connect(url) as connection, ThreadPoolExecutor(SIZE) as threads:
+        with locking.transaction():
+            locking.execute("LOCK TABLE md_symbols_v1")
+            running = [threads.submit(read_ticks, api) for _ in range(SIZE)]
+            eventually(lambda: waiting(connection) == SIZE)
+        assert [each.result()[0] for each in running] == [200] * SIZE
+
+
+def waiting(connection: Any) -> int:
+    return int(
+        connection.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'marketdata-api'"
+        ).fetchone()[0]
+    )
+
+
+def read_ticks(api: ApiProcess) -> tuple[int, Any]:
+    with closing(Client(api.port, api.token("read"))) as client:
+        return client("GET", f"/v1/ticks?symbol={SYMBOL}&limit=1")
