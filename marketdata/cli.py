@@ -116,6 +116,7 @@ def _add_versions(commands: Commands) -> None:
     versions.add_version_arguments(_command(commands, "version", versions.version, versions.ABOUT_VERSION, _DATABASE))
     versions.add_copy_arguments(_command(commands, "copy", versions.copy, versions.ABOUT_COPY, _DATABASE))
     versions.add_cutover_arguments(_command(commands, "cutover", versions.cutover, versions.ABOUT_CUTOVER, _DATABASE))
+    versions.add_drop_arguments(_command(commands, "drop", versions.drop, versions.ABOUT_DROP, _DATABASE))
 
 
 def _command(

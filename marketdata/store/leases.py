@@ -63,6 +63,12 @@ def release(conn: Connection, name: str, holder: str) -> bool:
     return False
 
 
+def current(conn: Connection, name: str) -> Lease | None:
+    """The lease, while somebody holds it."""
+    with conn.cursor(row_factory=class_row(Lease)) as cursor:
+        return cursor.execute(_CURRENT, (name,)).fetchone()
+
+
 def _held(lease: Lease | None, name: str) -> Conflict:
     if lease is None:  # released between the two statements
         return Conflict(f"the lease {name} was released just now; try again", code="lease_held")

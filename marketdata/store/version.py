@@ -46,12 +46,13 @@ _LOCK_TABLES = """
 _HAS_FUNCTION = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = %s AND pg_function_is_visible(oid))"
 _HAS_COLUMN = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s)"
 
-_PARTS = (
+PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
     "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
     "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
     "retract", "restore", "block_time", "finalize", "changed", "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
+"""Of the names in the scripts; each is that of a table, an index, a trigger or a function."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
 
@@ -110,7 +111,7 @@ class Version:
 
         Literal braces must be doubled (:func:`braced`).
         """
-        names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in _PARTS}
+        names: dict[str, sql.Composable] = {part: sql.Identifier(self.name(part)) for part in PARTS}
         return sql.SQL(text).format(**names).as_bytes(None)
 
     def script(self) -> bytes:

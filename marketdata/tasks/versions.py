@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import signal
+import sys
 import threading
 
 from marketdata.errors import StateError, UsageError
@@ -14,6 +15,8 @@ from marketdata.tasks.connection import initialised, say
 ABOUT_VERSION = "Create or upgrade the tables and functions of version N, and write its vN.env."
 ABOUT_COPY = "Carry what version FROM received over to version TO: ticks, retracted and final blocks, coverage."
 ABOUT_CUTOVER = "Compare the candles of the current version with those of version N, and make N the current one."
+
+ABOUT_DROP = "Remove version N with everything that is stored in it. The current version is refused."
 
 
 def add_version_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,6 +33,11 @@ def add_cutover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("n", metavar="N", type=_number, help="the number of the version to make the current one")
     parser.add_argument("--compare", action="store_true", help="only compare and report")
     parser.add_argument("--despite-differences", action="store_true", help="switch although candles differ")
+
+
+def add_drop_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("n", metavar="N", type=_number, help="the number of the version to remove")
+    parser.add_argument("--yes", action="store_true", help="do not ask")
 
 
 def _number(text: str) -> int:
@@ -96,3 +104,31 @@ def cutover(options: argparse.Namespace, settings: Settings) -> None:
         f"next: stop the ingestor of version {versions.current}, then the copy; "
         f"bin/marketdata-cutover {versions.current} goes back"
     )
+
+
+def drop(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.bootstrap.drop import drop, droppable, held
+    from marketdata.bootstrap.version import settings_file
+
+    n = options.n
+    with initialised(settings) as connection:
+        version = droppable(connection, settings.prefix, n)
+        stored = held(connection, version)
+        what = f"version {n} ({version.ticks_table}: {stored.ticks} ticks of {stored.symbols} symbols)"
+        if not options.yes:
+            _confirm(f"drop {what}")
+        removed = drop(connection, settings, n)
+    say(f"dropped {what}")
+    for path in removed:
+        say(f"{path}: removed")
+    path = settings_file(settings, n)
+    if path.exists():
+        say(f"{path}: kept; bin/marketdata-version {n} would use it again")
+
+
+def _confirm(what: str) -> None:
+    if not sys.stdin.isatty():
+        raise UsageError(f"standard input is no terminal on which to ask whether to {what}: give --yes")
+    print(f"{what[0].upper()}{what[1:]}? It cannot be undone. [y/N] ", end="", flush=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise StateError("nothing was dropped")

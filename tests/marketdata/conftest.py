@@ -6,12 +6,15 @@ import os
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 import pytest
 from psycopg.conninfo import make_conninfo
 
+from marketdata.cli import main
 from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
 
@@ -67,3 +70,35 @@ def settings(state_dir: Path, database: str) -> Settings:
             "MARKET_FRONTEND_PORT": "0",
         }
     )
+
+
+class Done(NamedTuple):
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
+
+
+@pytest.fixture
+def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
+    """Settings with an empty database."""
+    return replace(settings, database_url=new_database())
+
+
+@pytest.fixture
+def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
+    """Runs a command on the database of ``fresh``, within this process."""
+    assert fresh.database_url is not None
+    monkeypatch.setenv("DATABASE_URL", fresh.database_url)
+    monkeypatch.setenv("MARKET_STATE_DIR", str(fresh.state_dir))
+
+    def run(*arguments: str) -> Done:
+        try:
+            code = main(arguments)
+        except SystemExit as error:  # of argparse
+            code = int(error.code or 0)
+        return Done(code, *capsys.readouterr())
+
+    return run

@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import NamedTuple
+from collections.abc import Iterator
 
 import pytest
 
-from marketdata.cli import main
 from marketdata.interval import SECOND
 from marketdata.settings import Settings
 from marketdata.store import registry, ticks
 from marketdata.store.pool import Connection, connect
 from marketdata.tick import Item
+from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
-
-
-class Done(NamedTuple):
-    returncode: int
-    stdout: str
-    stderr: str
-
-
-Command = Callable[..., Done]
-
-
-@pytest.fixture
-def fresh(settings: Settings, new_database: Callable[[], str]) -> Settings:
-    return replace(settings, database_url=new_database())
-
-
-@pytest.fixture
-def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
-    assert fresh.database_url is not None
-    monkeypatch.setenv("DATABASE_URL", fresh.database_url)
-    monkeypatch.setenv("MARKET_STATE_DIR", str(fresh.state_dir))
-
-    def run(*arguments: str) -> Done:
-        try:
-            code = main(arguments)
-        except SystemExit as error:  # of argparse
-            code = int(error.code or 0)
-        return Done(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture
