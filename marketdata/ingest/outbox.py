@@ -115,12 +115,20 @@ class Outbox:
                 f"{path.absolute().as_uri()}?mode={'ro' if only_reads else 'rwc'}",
                 uri=True, isolation_level=None, check_same_thread=False,
             )  # fmt: skip
-            self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
-            if not only_reads:
-                self._connection.execute("PRAGMA journal_mode = WAL")
-                self._connection.execute("PRAGMA synchronous = FULL")
-                self._migrate()
-            self.identity: str = self._connection.execute("SELECT id FROM identity").fetchone()[0]
+            try:
+                self.identity = self._prepare(only_reads)
+            except BaseException:
+                self._connection.close()
+                raise
+
+    def _prepare(self, only_reads: bool) -> str:
+        """Set the connection up, create what is missing, and return the outbox's id."""
+        self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
+        if not only_reads:
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._migrate()
+        return str(self._connection.execute("SELECT id FROM identity").fetchone()[0])
 
     def close(self) -> None:
         self._connection.close()

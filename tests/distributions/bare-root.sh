@@ -42,6 +42,7 @@ trust_certificates() {
 }
 
 mount_all() {
+    mount --bind "$root" "$root"   # a mount point, since some tests mount in namespaces of their own
     mount -t proc proc "$root/proc"
     mount -t sysfs sys "$root/sys"
     mount --rbind /dev "$root/dev"

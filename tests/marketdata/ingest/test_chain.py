@@ -180,6 +180,9 @@ class Run:
         self.follower = Follower(self.chain, FILE, Place(self.outbox))  # type: ignore[arg-type]
         self.follower.look()
 
+    def close(self) -> None:
+        self.outbox.close()
+
     def deliver(self, most: int, *, is_answer_lost: bool = False) -> bool:
         items = self.outbox.first(most)
         if items:
@@ -233,7 +236,7 @@ def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Cal
     seen: set[str] = set()
     for seed in range(loops(quick=12, full=500)):
         run = Run(tmp_path, seed)
-        with closing(run.outbox):
+        with closing(run):
             for _ in range(60):
                 run.anything()
             run.finish()
@@ -253,7 +256,7 @@ def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Cal
 def run(tmp_path: Path) -> Iterator[Run]:
     found = Run(tmp_path, 1)
     yield found
-    found.outbox.close()
+    found.close()
 
 
 def test_a_final_block_is_reported_with_its_time(run: Run) -> None:
