@@ -1,9 +1,9 @@
 -- Which files outside its own folder a run may read. lualatex runs this file before anything else (--lua).
 --
 -- In LuaTeX 1.18 (not yet in 1.15) openin_any=p holds for Lua's own functions (io.open, lfs.dir, ...), too. luaotfload is
--- written in Lua: without more it can read neither its Unicode tables nor a font, and the run ends with 255 before the document begins.
--- Those functions ask kpse.in_name_ok_silent_extended. Older releases lack it, check no name that Lua code opens, and
--- need nothing of this.
+-- written in Lua: without more it can read neither its Unicode tables nor a font, and the run ends with 255 before the
+-- document begins. Those functions ask kpse.in_name_ok_silent_extended. LuaTeX 1.15 lacks it, checks no name that Lua code
+-- opens, and needs nothing of this.
 
 local is_allowed = kpse.in_name_ok_silent_extended
 if not is_allowed then return end
