@@ -119,7 +119,8 @@ def with_little(album: Album) -> None:
             with album.page(f"?symbol={symbol}&interval=15m", SMALL, scheme) as opened:
                 album.take(opened, f"{name}-{scheme}")
         empty = f"?symbol={SYMBOL}&interval=15m&from=2026-01-01T00:00:00Z&to=2026-01-02T12:00:00Z"
-        with album.page(empty, SMALL, scheme) as opened:
+        with album.page(VIEW, SMALL, scheme) as opened:
+            opened.go(empty).page.get_by_role("heading", name="No trades in this range").wait_for()
             album.take(opened, f"no-trades-{scheme}")
         for size, name in ((SMALL, "notice"), (PHONE, "phone-notice")):
             with album.page(f"?symbol={SYMBOL}&interval=7m", size, scheme) as opened:
@@ -142,7 +143,7 @@ def in_trouble(album: Album, stage: Stage) -> None:
             opened.page.goto(f"{stage.address}?symbol=NO:SUCH&interval=1h")
             opened.page.get_by_role("heading", name="Unknown symbol").wait_for()
             album.take(opened, f"unknown-{scheme}")
-        with album.page(VIEW, SMALL, scheme) as opened, album.page(VIEW, PHONE, scheme) as phone:
+        with album.page(VIEW, SMALL, scheme) as opened, album.page(PHONE_VIEW, PHONE, scheme) as phone:
             stage.api.stop()
             for each, name in ((opened, "offline"), (phone, "phone-offline")):
                 each.page.locator("#live.offline").wait_for()
