@@ -1,0 +1,78 @@
+"""A streaming replica of a private cluster, made with pg_basebackup."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import threading
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg.conninfo import make_conninfo
+
+from marketdata.postgres import binaries
+from marketdata.postgres.cluster import SUPERUSER, Cluster
+from marketdata.postgres.processes import Account
+
+
+class Standby:
+    """``start`` and ``stop`` may be called repeatedly; ``url`` is its connection string."""
+
+    def __init__(self, primary: Cluster, folder: Path) -> None:
+        self._found = binaries.find(data_major=None, data=folder).folder
+        if not (self._found / "pg_basebackup").exists():
+            pytest.skip("there is no pg_basebackup")
+        self._account = Account.of_this_process()
+        self._primary = primary
+        self._folder = folder / "standby"
+        self._folder.mkdir(mode=0o700)
+        if os.geteuid() == 0:
+            os.chown(self._folder, self._account.uid, self._account.gid)
+        folder.chmod(0o711)
+        self._process: subprocess.Popen[bytes] | None = None
+        self._run(
+            "pg_basebackup", "-h", primary.folder, "-U", SUPERUSER, "-D", self._folder / "data", "-R", "-c", "fast"
+        )
+        self.url = make_conninfo(primary.conninfo, host=str(self._folder))
+
+    def start(self) -> None:
+        command = [
+            self._found / "postgres", "-D", self._folder / "data", "-c", f"unix_socket_directories={self._folder}",
+            "-c", "listen_addresses=", "-c", "hot_standby=on", "-c", f"max_connections={self._max_connections()}",
+        ]  # fmt: skip
+        with (self._folder.parent / "standby.log").open("ab") as log:
+            self._process = subprocess.Popen(command, stdout=log, stderr=log, cwd="/", **self._account.options)
+        for _ in range(600):
+            try:
+                psycopg.connect(self.url).close()
+                return
+            except psycopg.OperationalError:
+                assert self._process.poll() is None, (self._folder.parent / "standby.log").read_text()
+                threading.Event().wait(0.1)
+        pytest.fail("the standby does not accept connections")
+
+    def stop(self) -> None:
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)
+            self._process.wait(60)
+            self._process = None
+
+    def execute(self, statement: str) -> None:
+        with psycopg.connect(self.url, autocommit=True) as connection:
+            connection.execute(statement)  # type: ignore[arg-type]
+
+    def _max_connections(self) -> str:
+        """A standby needs at least as many as its primary."""
+        with psycopg.connect(self._primary.conninfo) as connection:
+            row = connection.execute("SHOW max_connections").fetchone()
+        assert row is not None
+        return str(row[0])
+
+    def _run(self, program: str, *arguments: str | Path) -> None:
+        done = subprocess.run(
+            [self._found / program, *arguments], capture_output=True, text=True, check=False, cwd="/",
+            **self._account.options,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
