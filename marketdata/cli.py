@@ -26,7 +26,7 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
-from marketdata.tasks import tokens, versions
+from marketdata.tasks import aliases, tokens, versions
 from marketdata.tasks.connection import init, initialised
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
@@ -99,6 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
     _add_versions(commands)
     tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
+    aliases.add_commands(_command(commands, "alias", aliases.list_all, aliases.ABOUT, _DATABASE))
     ingestor.add_commands(
         _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
     )

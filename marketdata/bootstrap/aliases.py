@@ -1,0 +1,105 @@
+"""``bin/marketdata-alias``: other names of symbols, which every version shares.
+
+The name of a symbol that has anything stored cannot be an alias: it would hide what is stored. An alias stands for a
+symbol, not for another alias, since names are looked up once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+from psycopg import sql
+
+from marketdata.errors import StateError, UsageError
+from marketdata.store import migrations
+from marketdata.store.pool import Connection
+from marketdata.store.version import Version
+from marketdata.tick import SYMBOL
+
+_LOCK_S = 10
+_WORDING = "1 to 64 of the characters A-Z a-z 0-9 : . _ / -"
+
+
+def add(connection: Connection, alias: str, symbol: str) -> bool:
+    """False when the alias stands for the symbol already. UsageError when it cannot; nothing is changed then."""
+    _check_name("ALIAS", alias)
+    _check_name("SYMBOL", symbol)
+    if alias == symbol:
+        raise UsageError(f"ALIAS and SYMBOL are both {symbol}: an alias is another name of the symbol")
+    with _nothing_stored_meanwhile(connection) as tables:
+        aliases = all_of(connection)
+        if aliases.get(alias) == symbol:
+            return False
+        _check_free(aliases, alias, symbol)
+        for table in tables:
+            if _has(connection, table, alias):
+                raise UsageError(
+                    f"ALIAS {alias} is the name of a symbol in {table}, which it would hide: choose another one"
+                )
+        connection.execute("INSERT INTO market_aliases (alias, symbol) VALUES (%s, %s)", (alias, symbol))
+    return True
+
+
+def remove(connection: Connection, alias: str) -> str:
+    """The symbol that the alias stood for; UsageError when there is no such alias."""
+    row = connection.execute("DELETE FROM market_aliases WHERE alias = %s RETURNING symbol", (alias,)).fetchone()
+    if row is None:
+        raise UsageError(f"ALIAS {alias[:80]!r}: there is no such alias; bin/marketdata-alias list shows all")
+    return str(row[0])
+
+
+def all_of(connection: Connection) -> dict[str, str]:
+    """The symbol of each alias, by alias."""
+    return dict(connection.execute("SELECT alias, symbol FROM market_aliases ORDER BY alias").fetchall())
+
+
+def is_stored(connection: Connection, symbol: str) -> bool:
+    """Whether any version has anything of the symbol."""
+    return any(_has(connection, table, symbol) for table in _tables(connection))
+
+
+def _check_name(field: str, name: str) -> None:
+    if not SYMBOL.fullmatch(name):
+        raise UsageError(f"{field} {name[:80]!r}: a name has {_WORDING}")
+
+
+def _check_free(aliases: dict[str, str], alias: str, symbol: str) -> None:
+    if alias in aliases:
+        raise UsageError(
+            f"ALIAS {alias} stands for {aliases[alias]}: remove it first with bin/marketdata-alias remove {alias}"
+        )
+    if symbol in aliases:
+        raise UsageError(f"SYMBOL {symbol} is itself an alias: name its symbol, {aliases[symbol]}")
+    if alias in aliases.values():
+        raise UsageError(f"ALIAS {alias} is a symbol that has an alias itself: bin/marketdata-alias list shows it")
+
+
+@contextmanager
+def _nothing_stored_meanwhile(connection: Connection) -> Iterator[list[str]]:
+    """A transaction in which no version gets a new symbol; the tables of their symbols."""
+    with connection.transaction():
+        migrations.lock(connection)
+        connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
+        tables = _tables(connection)
+        try:
+            for table in tables:
+                statement = sql.SQL("LOCK TABLE {} IN SHARE ROW EXCLUSIVE MODE").format(sql.Identifier(table))
+                connection.execute(statement)
+        except psycopg.errors.LockNotAvailable as error:
+            raise StateError(
+                f"{table} has been written to by one transaction for over {_LOCK_S} s; nothing was changed: try again"
+            ) from error
+        yield tables
+
+
+def _tables(connection: Connection) -> list[str]:
+    """The tables of symbols of the versions of every prefix."""
+    rows = connection.execute("SELECT ticks_table, candles_function FROM market_versions ORDER BY prefix, n").fetchall()
+    return [Version.from_names(*row).name("symbols") for row in rows]
+
+
+def _has(connection: Connection, table: str, symbol: str) -> bool:
+    statement = sql.SQL("SELECT FROM {} WHERE symbol = %s").format(sql.Identifier(table))
+    return connection.execute(statement, (symbol,)).fetchone() is not None
