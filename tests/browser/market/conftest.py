@@ -48,7 +48,7 @@ class ChartPage:
     chart_requests: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.page.on("pageerror", lambda error: self.faults.append(str(error)))
+        self.page.on("pageerror", lambda error: self.faults.append(str(error.stack)))
         self.page.on("request", self._note)
         self.page.set_default_timeout(20_000)
 

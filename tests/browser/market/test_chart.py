@@ -71,6 +71,21 @@ def test_a_trade_that_comes_while_the_view_is_read_again_is_kept(tab: Tab, stage
 
 
 @pytest.mark.full
+def test_more_candles_than_are_kept_are_not_read_again_and_again(tab: Tab, stage: Stage) -> None:
+    symbol, second, count = "DEMO:MANY", 1000, 62_000
+    start = now() // second * second - count * second
+    stage.write(*(tick(symbol, start + at * second, f"{100 + at % 7}") for at in range(count)))
+    opened = tab(query(symbol, "1s", bars=40_000)).drawn()
+    before = -1
+    for _ in range(15):
+        if before == len(opened.chart_requests):
+            return
+        before = len(opened.chart_requests)
+        opened.page.wait_for_timeout(2500)
+    pytest.fail(f"still reading after {before} requests")
+
+
+@pytest.mark.full
 def test_a_candle_that_can_still_change_is_lighter(tab: Tab, stage: Stage) -> None:
     symbol, start = "DEMO:FINALITY", now() // MINUTE * MINUTE - 200 * MINUTE
     stage.write(
