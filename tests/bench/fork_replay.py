@@ -25,8 +25,8 @@ def _measure(stage: Stage) -> list[Figure]:
     snapshots = list(stage.service.services.card_loader.current().catalog.snapshots)
     chosen = random.Random(1)
     few = chosen.sample(snapshots, SNAPSHOTS)
-    first = [_replay(stage, key, "rerun") for key in few]
-    again = [_replay(stage, chosen.choice(few), "fork") for _ in range(ROUNDS)]
+    first = [replay(stage, key, "rerun") for key in few]
+    again = [replay(stage, chosen.choice(few), "fork") for _ in range(ROUNDS)]
     restarts = _gdb(stage)
     return [
         Figure("first replay of a snapshot (rerun)", f"p50 {median_ms(first):.0f} ms"),
@@ -42,7 +42,7 @@ def _measure(stage: Stage) -> list[Figure]:
     ]
 
 
-def _replay(stage: Stage, key: str, method: str) -> float:
+def replay(stage: Stage, key: str, method: str) -> float:
     body = stage.activation(key)
     began = time.perf_counter()
     answer = stage.tcp.post("/api/checkpoint/activate", body)
