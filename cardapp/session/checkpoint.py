@@ -7,7 +7,6 @@ running one can also be cancelled by request.
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -34,14 +33,12 @@ from cardapp.session.checkpoint_storage import CheckpointStorage
 from cardapp.session.fallbacks import Fallbacks
 from cardapp.session.guard import Guard, expect_binding, expect_identity, expect_same_card
 from cardapp.session.link import SessionLink, failure
-from cardapp.session.operation import STAGES, Operation, drifted, end_state, unless_stored
+from cardapp.session.operation import STAGES, Operation, drifted, end_state, internal_error, unless_stored
 from cardapp.state.database import Connection
 
 _CANCEL_SECONDS = 10.0
 """How long to wait for the end of an operation that was cancelled."""
 _SESSION_MARGIN = 0.5
-
-_log = logging.getLogger(__name__)
 
 
 class Checkpoints:
@@ -195,7 +192,7 @@ class Checkpoints:
             reading = self._verified_replay(operation, guard, served)
             finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
         except Exception as error:
-            reported = error if isinstance(error, CardAppError) else _internal_error(operation)
+            reported = error if isinstance(error, CardAppError) else internal_error(operation)
             finished = operation.finished(end_state(reported), self._storage.now(), reported)
             by = operation.cancelled_by if finished.state == "cancelled" else None
             self._storage.ended(served, finished, by or actor)
@@ -310,12 +307,6 @@ class Checkpoints:
         return changed or DebuggerFailed(
             f"the session broke the protocol: {error.detail}; reset it with bin/card-session reset", code=error.code
         )
-
-
-def _internal_error(operation: Operation) -> CardAppError:
-    """The error that ends an operation in which the service itself failed."""
-    _log.exception("internal error in the activation of %s", operation.snapshot_ref)
-    return CardAppError("internal error in the activation of the checkpoint; see the log", code="internal_error")
 
 
 def _snapshot_key(served: ServedCard, reference: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
@@ -15,6 +16,8 @@ from cardapp.errors import (
     SnapshotDrift,
     TooSlow,
 )
+
+_log = logging.getLogger(__name__)
 
 STAGES = ("binding", "resetting", "replaying", "verifying")
 
@@ -107,6 +110,12 @@ def end_state(error: CardAppError) -> str:
     if isinstance(error, TooSlow):
         return "timeout"
     return "failed"
+
+
+def internal_error(operation: Operation) -> CardAppError:
+    """Log the exception in which the service itself failed; the error that ends the operation because of it."""
+    _log.exception("internal error in the activation of %s", operation.snapshot_ref)
+    return CardAppError("internal error in the activation of the checkpoint; see the log", code="internal_error")
 
 
 def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
