@@ -213,7 +213,7 @@ class Pool:
             try:
                 connection = self._pool.getconn()
             except psycopg_pool.PoolTimeout as error:
-                if self._loans.is_stuck():
+                if self._loans.has_stalled():
                     raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
                 if self._loans:
                     self._exhausted_at = monotonic()

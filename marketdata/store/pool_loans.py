@@ -57,10 +57,10 @@ class Loans:
             self._answered_at = monotonic()
         return is_intact
 
-    def is_stuck(self) -> bool:
-        """Whether a statement has been waiting, and none was answered, for ``STALL_SECONDS``."""
+    def has_stalled(self) -> bool:
+        """Whether a statement has been waiting, and none was answered, for ``STALL_SECONDS``, nor a new connection."""
         since = monotonic() - STALL_SECONDS
-        return self._answered_at < since and any(began < since for began in list(self._lent.values()))
+        return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
 
     def close(self) -> None:
         self._closing.set()
@@ -74,23 +74,30 @@ class Loans:
                 _log.exception("internal error while looking for overdue statements")
 
     def _suspend_or_resume(self) -> None:
-        if self._answers():
-            if self.is_suspended:
+        if self.is_suspended:
+            if self._answers():
                 _log.warning("the database answers again")
-            self.is_suspended = False
-        elif not self.is_suspended and self.is_stuck():
+                self.is_suspended = False
+        elif self.has_stalled():
             _log.error("the database has answered nothing for %g s: requests fail until it does", STALL_SECONDS)
             self.is_suspended = True
 
     def _shut_down_overdue(self) -> None:
         since = monotonic() - (STALL_SECONDS if self.is_suspended else OVERDUE_SECONDS)
-        for connection, began in list(self._lent.items()):
-            # A connection whose holder waits for a slow client is idle.
-            if began < since and connection.pgconn.transaction_status == TransactionStatus.ACTIVE:
-                with self._lock:
-                    if self._lent.get(connection) == began:
-                        del self._lent[connection]
-                        _shut_down(connection)
+        for connection, began in self._waiting_since(since):
+            with self._lock:
+                if self._lent.get(connection) == began:
+                    del self._lent[connection]
+                    _shut_down(connection)
+
+    def _waiting_since(self, since: float) -> list[tuple[Connection, float]]:
+        """The connections whose statement began before. One whose holder waits for a slow client is idle."""
+        lent = list(self._lent.items())
+        return [(each, began) for each, began in lent if began < since and _is_active(each)]
+
+
+def _is_active(connection: Connection) -> bool:
+    return connection.pgconn.transaction_status == TransactionStatus.ACTIVE
 
 
 def _shut_down(connection: Connection) -> None:

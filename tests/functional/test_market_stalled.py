@@ -164,11 +164,8 @@ def assert_no_slot_is_lost(api: ApiProcess) -> None:
 
 
 def waiting(connection: Any) -> int:
-    return int(
-        connection.execute(
-            "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'marketdata-api'"
-        ).fetchone()[0]
-    )
+    statement = "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = %s"
+    return int(connection.execute(statement, ("marketdata-api",)).fetchone()[0])
 
 
 def read_ticks(api: ApiProcess) -> tuple[int, Any]:

@@ -1,0 +1,90 @@
+"""What is logged and counted of failures that the database causes."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+
+import pytest
+from psycopg import errors
+
+from marketdata import errors as e
+from marketdata.api import failures_log
+from marketdata.api.failures_log import FailureLog
+from marketdata.store.pool import translate
+
+
+class Clock:
+    now = 1000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(failures_log, "monotonic", clock)
+    return clock
+
+
+@pytest.fixture
+def counted() -> Counter[tuple[str, str]]:
+    return Counter()
+
+
+@pytest.fixture
+def log(counted: Counter[tuple[str, str]], clock: Clock) -> FailureLog:
+    return FailureLog(lambda code, state: counted.update([(code, state)]))
+
+
+def caused_by(cause: Exception) -> e.MarketError:
+    """Our error as the store raises it."""
+    with pytest.raises(e.MarketError) as raised:
+        raise translate(cause) from cause  # type: ignore[arg-type]
+    return raised.value
+
+
+def test_the_sqlstate_and_the_first_line_are_logged(
+    log: FailureLog, counted: Counter[tuple[str, str]], caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        log.note("GET '/v1/chart'", caused_by(errors.DiskFull("could not extend file\nDETAIL:  a stored value")))
+    assert caplog.messages == [
+        "GET '/v1/chart' failed: database_exhausted, SQLSTATE 53100: could not extend file",
+    ]
+    assert counted == {("database_exhausted", "53100"): 1}
+
+
+def test_an_outage_is_counted_wholly_and_logged_in_few_lines(
+    log: FailureLog, counted: Counter[tuple[str, str]], clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING):
+        for _ in range(10):
+            log.note("GET '/a'", caused_by(errors.AdminShutdown("shutting down")))
+        log.note("GET '/b'", caused_by(errors.IoError("broken")))
+        clock.now += failures_log.PERIOD_SECONDS
+        log.note("GET '/c'", caused_by(errors.AdminShutdown("shutting down")))
+    assert counted == {("database_unavailable", "57P01"): 11, ("database_unavailable", "58030"): 1}
+    assert [message.partition(" ")[2][:4] for message in caplog.messages] == ["'/a'", "'/b'", "'/c'"]
+    assert caplog.messages[-1].endswith("(9 more of this kind since the last line)")
+
+
+def test_a_failure_without_sqlstate_has_its_own_label(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
+    log.note("GET '/'", e.DatabaseStalled("does not react"))
+    assert counted == {("database_stalled", failures_log.NO_SQLSTATE): 1}
+
+
+def test_the_cause_is_found_behind_our_own_errors(log: FailureLog, counted: Counter[tuple[str, str]]) -> None:
+    outer = e.DatabaseUnavailable("later")
+    outer.__cause__ = caused_by(errors.ReadOnlySqlTransaction("no writes"))
+    log.note("GET '/'", outer)
+    assert counted == {("database_unavailable", "25006"): 1}
+
+
+@pytest.mark.parametrize("error", [e.NotFound("no"), e.Conflict("no"), e.InvalidValue("no"), ValueError("no")])
+def test_what_the_client_caused_is_not_counted(
+    log: FailureLog, counted: Counter[tuple[str, str]], error: Exception
+) -> None:
+    log.note("GET '/'", error)
+    assert not counted

@@ -1,0 +1,121 @@
+"""Statements that the database does not answer are ended, and only those."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+
+import pytest
+
+from marketdata import errors as e
+from marketdata.store import pool_loans
+from marketdata.store.pool import Pool
+
+
+class Answers:
+    """Whether new connections are answered, as a health check says."""
+
+    def __init__(self) -> None:
+        self.value = True
+
+    def __call__(self) -> bool:
+        return self.value
+
+
+@pytest.fixture
+def answers() -> Answers:
+    return Answers()
+
+
+@pytest.fixture
+def pool(database: str, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
+    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(pool_loans, "_TURN_SECONDS", 0.05)
+    pool = Pool(database, application_name="test", size=2, answers=answers)
+    yield pool
+    pool.close()
+
+
+def ask(pool: Pool, statement: str = "SELECT 1") -> None:
+    with pool.connection() as connection:
+        connection.execute(statement)  # type: ignore[arg-type]
+
+
+def eventually(done: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if done():
+            return
+        threading.Event().wait(0.05)
+    pytest.fail("did not come to pass")
+
+
+def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_loans, "OVERDUE_SECONDS", 0.2)
+    for _ in range(3):  # more often than there are connections
+        with pytest.raises(e.DatabaseStalled, match="may or may not have been stored"):
+            ask(pool, "SELECT pg_sleep(600)")
+    with ExitStack() as held:
+        for _ in range(2):
+            held.enter_context(pool.connection()).execute("SELECT 1")
+    assert pool.error() is None
+
+
+def test_a_holder_that_waits_for_its_client_is_not_disturbed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool_loans, "OVERDUE_SECONDS", 0.2)
+    loan = pool.connection()
+    with loan as connection:
+        connection.execute("SELECT 1")
+        threading.Event().wait(0.5)
+        loan.renew()
+        connection.execute("SELECT pg_sleep(0.1)")
+
+
+def test_while_nothing_answers_requests_fail_at_once(pool: Pool, answers: Answers) -> None:
+    ask(pool)
+    answers.value = False
+    with pytest.raises(e.DatabaseStalled):
+        ask(pool, "SELECT pg_sleep(600)")
+    for _ in range(5):
+        with pytest.raises(e.DatabaseStalled):
+            ask(pool)
+    assert isinstance(pool.error(), e.DatabaseStalled)
+    answers.value = True
+    eventually(lambda: pool.error() is None)
+    ask(pool)
+
+
+def test_slow_clients_that_hold_all_connections_are_no_stall(
+    pool: Pool, answers: Answers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers.value = False
+    monkeypatch.setattr(pool._pool, "timeout", 1.0)
+    with pool.connection(), pool.connection():
+        with pytest.raises(e.DatabaseExhausted):
+            ask(pool)
+        assert isinstance(pool.error(), e.DatabaseExhausted)
+    ask(pool)
+    assert pool.error() is None
+
+
+def test_slow_statements_are_no_stall_while_new_connections_are_answered(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool._pool, "timeout", 1.0)
+    with ThreadPoolExecutor(2) as threads:
+        running = [threads.submit(ask, pool, "SELECT pg_sleep(2)") for _ in range(2)]
+        eventually(lambda: not pool.stats()["pool_available"] and pool.stats()["pool_size"] == 2)
+        with pytest.raises(e.DatabaseExhausted):
+            ask(pool)
+        for each in running:
+            each.result()
+
+
+def test_open_connections_are_used_when_only_new_ones_are_not_answered(pool: Pool, answers: Answers) -> None:
+    answers.value = False
+    for _ in range(20):
+        ask(pool, "SELECT pg_sleep(0.05)")
+    threading.Event().wait(2 * pool_loans.STALL_SECONDS)  # idle for longer than a stall takes
+    ask(pool)
+    assert pool.error() is None
