@@ -40,7 +40,7 @@ def ready(request: Request) -> Reply:
     if error is not None:
         raise _unready(error) from error.__cause__
     version, lag = health.primary.version, health.lag
-    assert version is not None, "a check without an error found it"
+    assert version is not None, "a check succeeded"
     return answer(
         {
             "ready": True,

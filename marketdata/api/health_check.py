@@ -36,10 +36,9 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Checked:
-    """The result of a check that ended at the monotonic time ``at``; either a version or an error."""
+    """The result of a check that ended at the monotonic time ``at``."""
 
     at: float
-    version: Version | None = None
     error: MarketError | None = None
 
 
@@ -54,6 +53,8 @@ class HealthCheck:
         self._conninfo = conninfo
         self._settings = settings
         self._measure = measure
+        self.version: Version | None = None
+        """The version that the last successful check found."""
         self._began: float | None = None
         self._last: Checked | None = None
         self._first = threading.Event()
@@ -98,11 +99,6 @@ class HealthCheck:
         self._first.wait(FIRST_SECONDS)
 
     @property
-    def version(self) -> Version | None:
-        """The version that the last check found."""
-        return self._last.version if self._last is not None else None
-
-    @property
     def age(self) -> float:
         """Seconds since the end of the last check."""
         return monotonic() - self._last.at if self._last is not None else 0.0
@@ -120,7 +116,8 @@ class HealthCheck:
             self._began = monotonic()
             try:
                 with connect(self._conninfo, application_name="marketdata-api-check") as connection:
-                    self._record(Checked(monotonic(), version=self._look(connection)))
+                    self.version = self._look(connection)
+                    self._record(Checked(monotonic()))
                     self._pause(PERIOD_SECONDS, connection.fileno())
             except MarketError as error:
                 self._record(Checked(monotonic(), error=error))
