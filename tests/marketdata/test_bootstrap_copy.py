@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from marketdata.bootstrap import copy
 from marketdata.bootstrap.copy import Carried, Copy
+from marketdata.bootstrap.copy_lock import copying
 from marketdata.bootstrap.database import initialise
+from marketdata.bootstrap.days import Day
 from marketdata.bootstrap.pair import Pair
 from marketdata.bootstrap.version import make_version
 from marketdata.interval import DAY, SECOND
@@ -17,19 +23,21 @@ from marketdata.store import coverage, ticks
 from marketdata.store.coverage import Range
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
-from marketdata.tick import Finalize, Item, Retract
+from marketdata.tick import Finalize, Item, Restore, Retract
+from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, stored_rollups, stored_ticks, tick
 
 SYMBOLS = ("A", "B")
 
 
 @pytest.fixture
-def conn(settings: Settings, new_database: Callable[[], str]) -> Iterator[Connection]:
+def conn(fresh: Settings) -> Iterator[Connection]:
     """A fresh database with versions 1 and 2."""
-    with connect(new_database()) as connection:
+    assert fresh.database_url is not None
+    with connect(fresh.database_url) as connection:
         initialise(connection, lambda _text: None)
         for n in (1, 2):
-            make_version(connection, settings, n, lambda _text: None)
+            make_version(connection, fresh, n, lambda _text: None)
         yield connection
 
 
@@ -91,3 +99,101 @@ def test_everything_is_carried_over(conn: Connection, pair: Pair) -> None:
     assert conn.execute("SELECT symbol, version FROM md_symbols_v2").fetchall() == before, (
         "nothing to carry, but it was written to"
     )
+
+
+def test_what_arrives_during_a_pass_is_carried_by_the_next(conn: Connection, pair: Pair, monkeypatch: Any) -> None:
+    """Between two batches the source gets late ticks, retractions, restorations and final blocks, in minutes that were
+    carried before and in minutes that will be."""
+    monkeypatch.setattr(copy, "BATCH", 3)
+    source = pair.source
+    store(conn, source, *(item for number in range(12) for item in of_block(number)), Retract("A", "0x11"))
+    late = tick("A", "late", START + 1, "99", block_number=0, block_hash="0x0")
+    arriving: list[list[Item]] = [
+        [late, Retract("A", "0x9")],
+        [Retract("A", "0x1"), *of_block(1, fork="b"), Restore("A", "0x11"), *of_block(11)],
+        [Retract("A", "0x0"), Finalize("A", 4, None), tick("B", "new", START, "7")],
+        [Restore("A", "0x1"), Retract("A", "0x1b"), *of_block(1), Restore("A", "0x0"), *of_block(0), late],
+        [Restore("A", "0x9"), *of_block(9), Retract("A", "0x7"), Restore("A", "0x7"), *of_block(7)],
+    ]
+
+    def progress(_done: Carried, _day: Day) -> None:
+        if arriving:
+            store(conn, source, *arriving.pop(0))
+
+    work = Copy(conn, pair, progress)
+    passes = [work.carry() for _ in range(5)]
+    assert not arriving, "the pass should have had a batch for each of them"
+    assert passes[0].ticks > 0
+    assert passes[1] != Carried()
+    assert passes[-1] == Carried()
+    assert_same(conn, pair)
+
+
+def test_what_the_target_received_by_itself_stays(conn: Connection, pair: Pair) -> None:
+    source, target = pair.source, pair.target
+    both = [item for number in range(5) for item in of_block(number)]
+    store(conn, source, *both)
+    store(conn, target, *both, *of_block(5), Finalize("A", 5, None), Retract("A", "0x98"))
+    coverage.record(conn, source, "A", Range(START, START + DAY, "indexed"))
+    coverage.record(conn, target, "A", Range(START + DAY, START + 2 * DAY, "indexed"))
+    assert carry(conn, pair) == Carried()
+    found = contents(conn, target)
+    assert len(found["ticks A"]) == 18
+    assert [row[1] for row in found["symbols"]] == [5]
+    assert [row[1] for row in found["retracted"]] == ["0x98"]
+    assert sum((end - start).days for _symbol, start, end, _state in found["coverage"]) == 2
+
+
+def test_a_copy_that_is_killed_goes_on(
+    conn: Connection, pair: Pair, fresh: Settings, loops: Callable[..., int]
+) -> None:
+    """Killed at any moment, and begun again, while the source changes."""
+    source = pair.source
+    far_apart = [tick("A", f"far {each}", START + each * 16 * DAY, "3") for each in range(loops(quick=300, full=3000))]
+    store(conn, source, *far_apart, *of_block(1), *of_block(2))
+    statement = "SELECT count(*) FROM md_ticks_v2"
+    unfinished = 0
+    for number in range(loops(quick=3, full=40)):
+        before = conn.execute(statement).fetchone()
+        with subprocess.Popen(
+            [sys.executable, "-P", "-m", "marketdata", "copy", "1", "2"],
+            env=os.environ | {"DATABASE_URL": fresh.database_url or "", "MARKET_STATE_DIR": str(fresh.state_dir)},
+            stdout=subprocess.DEVNULL,
+        ) as running:
+            while running.poll() is None and conn.execute(statement).fetchone() == before:
+                pass
+            running.kill()
+        unfinished += conn.execute(statement).fetchone() != (len(far_apart) + 6,)
+        store(conn, source, Retract("A", "0x2"), *of_block(2, fork=f"b{number}"), Restore("A", "0x2"), *of_block(2))
+        store(conn, source, Retract("A", f"0x2b{number}"))
+    assert unfinished, "no copy was killed before its end"
+    with copying(conn, "md"):  # which the last one no longer holds
+        assert carry(conn, pair).ticks > 0
+    assert_same(conn, pair)
+
+
+def test_a_second_copy_is_refused(conn: Connection, fresh: Settings, command: Command) -> None:
+    with connect(fresh.database_url or "") as other, copying(other, "md"):
+        done = command("copy", "1", "2")
+    assert (done.returncode, "another copy of versions with the prefix md runs" in done.stderr) == (4, True)
+
+
+WRONG = {
+    ("copy", "1", "1"): "FROM and TO are both 1: give the numbers of two different versions",
+    ("copy", "1", "3"): "version 3: there is no such version with the prefix md (existing versions: 1, 2)",
+    ("copy", "3", "1"): "or create it with bin/marketdata-version 3",
+    ("copy", "one", "2"): "argument FROM: must be the number of a version, from 1 to 999999, like 2, not 'one'",
+    ("copy", "1", "-2"): "argument TO: must be the number of a version",
+    ("copy", "1", "9999999"): "argument TO: must be the number of a version",
+    ("copy", "1"): "required: TO",
+    ("cutover", "3"): "version 3: there is no such version with the prefix md (existing versions: 1, 2)",
+    ("cutover", "v2"): "argument N: must be the number of a version, from 1 to 999999, like 2, not 'v2'",
+    ("cutover",): "required: N",
+}
+
+
+def test_wrong_use_names_the_field_and_the_way_out(conn: Connection, command: Command) -> None:
+    for arguments, words in WRONG.items():
+        done = command(*arguments)
+        assert (done.returncode, done.stdout, words in done.stderr) == (2, "", True), (arguments, done)
+    assert conn.execute("SELECT count(*) FROM md_symbols_v2").fetchone() == (0,)
