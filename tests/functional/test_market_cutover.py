@@ -3,232 +3,34 @@ stored twice."""
 
 from __future__ import annotations
 
-import json
-import os
-import random
-import signal
-import subprocess
-import sys
-import threading
+import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from marketdata.tick import parse_tick
-from tests.functional.chain_market import stored_candles, stored_ticks
-from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
+from tests.functional.anvil import EvmPackages
+from tests.functional.chain_market import Market
+from tests.functional.ingestor_process import IngestorProcess
+from tests.functional.market_process import SECONDS, ApiProcess
+from tests.functional.market_versions import Chain, Versions, assert_holds
 from tests.functional.serving import until
-from tests.marketdata.store import brute_force
 
 pytestmark = pytest.mark.functional
-
-SYMBOLS = ("CHAIN:A", "CHAIN:B")
-BLOCK_MS = 12_000
-START_MS = 1_706_659_200_000
-
-
-class Chain:
-    """A chain that reorganises, sent through the API of a version until it is stopped. What it holds at the end is what
-    every version must hold."""
-
-    def __init__(self, port: Callable[[], int], token: str, seed: int = 1) -> None:
-        self._port = port
-        self._token = token
-        self._random = random.Random(seed)
-        self._blocks: list[dict[str, Any]] = []
-        self._replaced: list[dict[str, Any]] = []
-        self._made = 0
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="chain-writer", daemon=True)
-        self.error: BaseException | None = None
-        self.sent = 0
-        self.reorganisations = 0
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def stop(self) -> None:
-        """The chain ends with a block that is acknowledged."""
-        self._stopping.set()
-        self._thread.join(SECONDS)
-        assert not self._thread.is_alive()
-        if self.error is not None:
-            raise self.error
-
-    def grow(self, blocks: int) -> None:
-        """Send so many blocks, in one batch for each, with a reorganisation now and then."""
-        with closing(Client(self._port(), self._token)) as client:
-            for _ in range(blocks):
-                self._step(client)
-
-    def _run(self) -> None:
-        try:
-            with closing(Client(self._port(), self._token)) as client:
-                while not self._stopping.is_set():
-                    self._step(client)
-        except BaseException as error:
-            self.error = error
-
-    def _step(self, client: Client) -> None:
-        items: list[dict[str, Any]] = []
-        if len(self._blocks) > 5 and self._random.random() < 0.15:
-            items += self._reorganise(self._random.randint(1, 4))
-        items += self._mine()
-        if self._random.random() < 0.1 and len(self._blocks) > 12:
-            final = self._blocks[-12]["number"]
-            items += [{"finalize": {"symbol": symbol, "block": final}} for symbol in SYMBOLS]
-        if self._random.random() < 0.3:
-            items.append(self._late())
-        self._send(client, items)
-
-    def _send(self, client: Client, items: list[dict[str, Any]]) -> None:
-        """Until it is acknowledged: what is sent again is stored once."""
-
-        def acknowledged() -> bool:
-            status, answer = client("POST", "/v1/ingest/tick", {"ticks": items})
-            assert status in (200, 429, 503), answer
-            assert status != 200 or not answer["rejected"], answer
-            return status == 200
-
-        until(acknowledged, SECONDS)
-        self.sent += len(items)
-
-    def _mine(self) -> list[dict[str, Any]]:
-        self._made += 1
-        number = self._blocks[-1]["number"] + 1 if self._blocks else 0
-        block = {"number": number, "hash": f"0x{self._made}"}
-        block["ticks"] = [self._tick(block, each) for each in range(self._random.randint(1, 6))]
-        self._blocks.append(block)
-        return list(block["ticks"])
-
-    def _tick(self, block: dict[str, Any], index: int) -> dict[str, Any]:
-        return {
-            "symbol": self._random.choice(SYMBOLS),
-            "id": f"{block['hash']}:{index}",
-            "ts": START_MS + block["number"] * BLOCK_MS,
-            "seq": index,
-            "price": str(self._random.randint(1, 10**6) / 1000),
-            "size": str(self._random.randint(1, 1000)),
-            "side": self._random.choice(["buy", "sell", None]),
-            "block": {"number": block["number"], "hash": block["hash"]},
-        }
-
-    def _late(self) -> dict[str, Any]:
-        """A tick of a block that was sent before."""
-        block = self._random.choice(self._blocks)
-        block["ticks"].append(self._tick(block, len(block["ticks"]) + 100))
-        return dict(block["ticks"][-1])
-
-    def _reorganise(self, depth: int) -> list[dict[str, Any]]:
-        """The last blocks are replaced; every third time by those that were replaced before, if that is possible."""
-        self.reorganisations += 1
-        back, self._replaced = self._replaced, []
-        if back and self.reorganisations % 3 == 0:
-            depth = max(0, self._blocks[-1]["number"] - back[0]["number"] + 1)
-        else:
-            back = []
-        kept = len(self._blocks) - depth
-        gone, self._blocks = self._blocks[kept:], self._blocks[:kept] + back
-        self._replaced = gone
-        items = [_of(block, "retract", symbol) for block in gone[::-1] for symbol in SYMBOLS]
-        for block in back:
-            items += [_of(block, "restore", symbol) for symbol in SYMBOLS]
-            items += block["ticks"]
-        return items
-
-    def ticks(self, symbol: str) -> list[dict[str, Any]]:
-        return [tick for block in self._blocks for tick in block["ticks"] if tick["symbol"] == symbol]
-
-
-def _of(block: dict[str, Any], what: str, symbol: str) -> dict[str, Any]:
-    return {what: {"symbol": symbol, "block_hash": block["hash"]}}
-
-
-class Versions:
-    """A state directory with the API of the current version, that of version 2, and the one-shot commands."""
-
-    def __init__(self, state_dir: Path) -> None:
-        self.state_dir = state_dir
-        self.current = ApiProcess(state_dir)
-        self.current.start()
-        assert "created md_ticks_v2" in self.run("version", "2")
-        self.second = ApiProcess(state_dir, MARKET_ENV_FILE=str(state_dir / "v2.env"))
-        self.second.start()
-        self._copy: subprocess.Popen[str] | None = None
-
-    def close(self) -> None:
-        if self._copy is not None:
-            self._copy.kill()
-            self._copy.communicate()
-        self.second.stop()
-        self.current.stop()
-
-    def run(self, *arguments: str, code: int = 0) -> str:
-        done = subprocess.run(
-            self._command(*arguments), cwd=ROOT, env=self._environment(), capture_output=True, text=True,
-            timeout=SECONDS, check=False,
-        )  # fmt: skip
-        assert done.returncode == code, done
-        return done.stdout + done.stderr
-
-    def follow(self, source: int, target: int) -> None:
-        """Start a copy that follows, and wait until it has caught up."""
-        self._copy = self.begin("copy", str(source), str(target), "--follow")
-        assert self._copy.stdout is not None
-        line = self._copy.stdout.readline()
-        assert line.startswith(f"caught up: version {target} has what version {source} had"), line
-
-    def end_copy(self) -> str:
-        assert self._copy is not None
-        self._copy.send_signal(signal.SIGTERM)
-        said, _ = self._copy.communicate(timeout=SECONDS)
-        assert self._copy.returncode == 0
-        self._copy = None
-        return said
-
-    def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        return subprocess.Popen(
-            self._command(*arguments), cwd=ROOT, env=self._environment(), stdout=subprocess.PIPE, text=True
-        )
-
-    def served(self, api: ApiProcess) -> str:
-        with closing(Client(api.port, api.token("read"))) as client:
-            return str(client("GET", "/ready")[1]["ticks_table"])
-
-    def _command(self, *arguments: str) -> list[str]:
-        return [sys.executable, "-P", "-m", "marketdata", *arguments]
-
-    def _environment(self) -> dict[str, str]:
-        return os.environ | {"MARKET_STATE_DIR": str(self.state_dir)}
 
 
 @pytest.fixture
 def versions(state_dir: Path) -> Iterator[Versions]:
-    with closing(Versions(state_dir)) as found:
+    current = ApiProcess(state_dir)
+    current.start()
+    with closing(Versions(current)) as found:
         yield found
 
 
 @pytest.fixture
 def chain(versions: Versions) -> Chain:
     return Chain(lambda: versions.current.port, versions.current.token("alg"))
-
-
-def assert_holds(api: ApiProcess, chain: Chain) -> None:
-    """The API serves exactly the ticks of the chain, and the candles that they make."""
-    with closing(Client(api.port, api.token("read"))) as read:
-        for symbol in SYMBOLS:
-            wanted = sorted(chain.ticks(symbol), key=lambda tick: (tick["ts"], tick["seq"], tick["id"]))
-            stored = stored_ticks(read, symbol)
-            assert [tick["id"] for tick in stored] == [tick["id"] for tick in wanted]
-            parsed = [parse_tick(tick) for tick in wanted]
-            for interval in ("1m", "15m", "1h", "1d"):
-                made = [
-                    json.loads(f"{brute_force.json_prefix(each)}}}") for each in brute_force.candles(parsed, interval)
-                ]
-                assert stored_candles(read, symbol, interval) == made
 
 
 def test_a_cutover_and_a_rollback_under_load_lose_and_double_nothing(
@@ -253,3 +55,56 @@ def test_a_cutover_and_a_rollback_under_load_lose_and_double_nothing(
 def loops_of_switches(count: int) -> list[tuple[int, int]]:
     """To version 2 and back, so many times."""
     return [(1, 2), (2, 1)] * count
+
+
+@pytest.fixture
+def market() -> Iterator[Market]:
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        found = Market(EvmPackages.install(Path(folder)), Path(folder))
+        found.api.start()
+        yield found
+        found.close()
+
+
+@contextmanager
+def ingestor(market: Market, api: ApiProcess, n: int) -> Iterator[IngestorProcess]:
+    """The ingestor of a version, beside that of another one."""
+    found = IngestorProcess(api, market.chain.url, market.pools)
+    found.settings = {"MARKET_ENV_FILE": str(api.state_dir / f"v{n}.env")}
+    found.start()
+    yield found
+    found.stop()
+
+
+def test_the_ingestor_of_the_new_version_starts_before_the_other_one_stops(
+    market: Market, loops: Callable[..., int]
+) -> None:
+    def reorganise(blocks: int = 3) -> None:
+        market.trade(blocks + 1)
+        market.chain("anvil_reorg", blocks, [])
+        market.trade(2)
+
+    market.trade(8)
+    with closing(Versions(market.api)) as versions:
+        first = versions.api(1)
+        with ingestor(market, first, 1) as old:
+            market.assert_complete()
+            for _ in range(loops(quick=1, full=10)):
+                reorganise()
+            versions.follow(1, 2)
+            with ingestor(market, versions.second, 2):
+                reorganise()
+                switching = versions.begin("cutover", "2")
+                while switching.poll() is None:
+                    reorganise(1)
+                said, _ = switching.communicate(timeout=SECONDS)
+                assert switching.returncode == 0, said
+                reorganise()
+                assert old.stop() == 0
+                versions.end_copy()
+                reorganise()
+                until(lambda: versions.served(market.api) == "md_ticks_v2", SECONDS)
+                market.assert_complete()
+                market.assert_covered()
+                assert versions.served(first) == "md_ticks_v1"
+        first.stop()
