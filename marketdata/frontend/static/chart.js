@@ -130,6 +130,8 @@ export function draw(from, until) {
   slots = candles.slots(from, until);
   const known = new Map(candles.rows.map((row) => [row.t, row]));
   const rows = slots.map((t) => known.get(t) ?? null);
+  // While the places of the candles change, the library would draw bars that it condensed for the places before, and fail.
+  volume.setData([]);
   series.setData(rows.map((row, at) => (row ? item(row) : { time: toAxis(slots[at]) })));
   volume.setData(rows.filter(Boolean).map(bar));
   axis.setData(slots.slice(-1).map(end));

@@ -71,10 +71,15 @@ def test_a_trade_that_comes_while_the_view_is_read_again_is_kept(tab: Tab, stage
 
 
 @pytest.mark.full
-def test_more_candles_than_are_kept_are_not_read_again_and_again(tab: Tab, stage: Stage) -> None:
+def test_many_candles_are_moved_without_a_fault_and_read_once(tab: Tab, stage: Stage) -> None:
+    """More than the page keeps, so many in sight that the library condenses them."""
     symbol, second, count = "DEMO:MANY", 1000, 62_000
     start = now() // second * second - count * second
     stage.write(*(tick(symbol, start + at * second, f"{100 + at % 7}") for at in range(count)))
+    opened = tab(query(symbol, "1s", bars=20_000)).drawn()
+    for _ in range(6):
+        opened.page.keyboard.press("Shift+ArrowLeft")
+    opened.page.wait_for_timeout(3000)
     opened = tab(query(symbol, "1s", bars=40_000)).drawn()
     before = -1
     for _ in range(15):
