@@ -55,7 +55,8 @@ class Screen:
     def grid_clear(self, _grid: int) -> None:
         self.rows = [[" "] * len(row) for row in self.rows]
 
-    def grid_line(self, _grid: int, row: int, column: int, cells: list[Any]) -> None:
+    def grid_line(self, _grid: int, row: int, column: int, cells: list[Any], *_wrap: Any) -> None:
+        """Neovim 0.10 also says whether the line wraps."""
         for text, *rest in cells:
             for _ in range(rest[1] if len(rest) > 1 else 1):
                 self.rows[row][column] = text

@@ -171,6 +171,8 @@ def test_a_program_continues_from_a_checkpoint_without_traces_of_the_fork(sessio
     assert replayed(session, LATER)[0] == "rerun"  # from the checkpoint of main
     assert replayed(session, FIRST)[0] == "fork"
     replayed(session, MARKED)
+    # The checkpoint of the last stop is taken after the reply.
+    eventually(lambda: within(session, "replays._last_stop[0] in replays._checkpoints") == "True")
     seen = [Path("/proc", str(pid), "status").read_text() for pid in programs(session)]
     assert len(seen) > 3
     assert all(re.search(r"^SigBlk:\s*0+$", status, re.MULTILINE) for status in seen)
