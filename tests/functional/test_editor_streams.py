@@ -35,7 +35,7 @@ for page = 1, pages do
 end
 vim.api.nvim_buf_set_lines(0, 0, -1, false, { "the last of it" })
 """
-"""Fill a buffer and page through it, each page drawn. Neovim 0.10 sends only the cells that change: here, nearly all."""
+"""Fill a buffer and page through it, each page drawn. Neovim 0.10 sends only the cells that change: nearly all."""
 
 
 class Screen:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +23,8 @@ from cardapp.container.gdb_plugin.program import Program
 from cardapp.container.gdb_plugin.rerun import Failure, Rerun
 
 NO_STOP = ("", "")
+MAX_FALLBACKS = 100
+"""Replays that fail report none, so they could collect without end."""
 
 Done = Callable[[dict[str, Any] | Exception], None]
 
@@ -36,7 +39,7 @@ class Replays:
         self._screens: dict[str, str] = {}
         self._last_stop = NO_STOP
         """The key of the stop that the last replay reached, and the ``stop_id`` of the program there."""
-        self._fallbacks: list[str] = []
+        self._fallbacks: deque[str] = deque(maxlen=MAX_FALLBACKS)
         program.on_end = self._checkpoints.clear
         gdb.events.new_thread.connect(self._on_new_thread)
 
@@ -163,7 +166,8 @@ class Replays:
         done(outcome)
 
     def _way(self, method: str, *, fresh: bool) -> dict[str, Any]:
-        fallbacks, self._fallbacks = self._fallbacks, []
+        fallbacks = list(self._fallbacks)
+        self._fallbacks.clear()
         return {"method": method, "fresh": fresh, "fallbacks": fallbacks}
 
 
