@@ -148,7 +148,7 @@ def test_any_form_is_taken_or_refused(api: Any, loops: Callable[..., int]) -> No
     check()
 
 
-@pytest.mark.parametrize("depth", [400, 498, 499, *range(880, 1000, 10), *range(970, 990)])
+@pytest.mark.parametrize("depth", [400, 498, 499, *range(880, 1000, 10), *range(970, 990), 1500, 9900])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
 def test_data_of_any_depth_is_kept_or_refused(api: Any, depth: int, opening: bytes, closing: bytes) -> None:
     inner = b"" if opening == b"[" else b"1"

@@ -153,15 +153,14 @@ class TestEveryJsonBody:
         ):
             headers = {"Content-Type": "application/json"}
             api.problem(route.method, path, raw=raw, headers=headers, status=400, code="malformed_json")
-        deep = b'{"a":' + b"[" * 30000 + b"]" * 30000 + b"}"
-        api.problem(
-            route.method,
-            path,
-            raw=deep,
-            headers={"Content-Type": "application/json"},
-            status=400,
-            code="malformed_json",
-        )
+
+    @pytest.mark.parametrize("depth", [1500, 9000, 30_000])
+    def test_what_nests_too_deep_is_malformed(self, route: Route, depth: int, api: Any) -> None:
+        """The decoder of Python 3.11 follows less than 1000 levels, that of Python 3.13 nearly 10 000."""
+        deep = b'{"a":' + b"[" * depth + b"]" * depth + b"}"
+        path = EXAMPLES[route.method, route.path][0]
+        headers = {"Content-Type": "application/json"}
+        api.problem(route.method, path, raw=deep, headers=headers, status=400, code="malformed_json")
 
     def test_an_unknown_field_is_named(self, route: Route, api: Any) -> None:
         path, body = EXAMPLES[route.method, route.path]

@@ -20,6 +20,7 @@ ODD = [
     "1e999999999999999999999", "-1e999999999999999999999", "1e-999999999999999999999", HUGE, f"-{HUGE}", f"{HUGE}.5",
     '""', '"x y"', '"\\u0000"', '"\\ud800"', f'"{"x" * 3000}"', '"2023-02-29T00:00:00Z"', '"2026-01-01T00:00:00+99:99"',
     "[" * 300 + "]" * 300, "[" * 960 + "]" * 960, '{"a":' * 900 + "1" + "}" * 900,
+    "[" * 5000 + "]" * 5000, '{"a":' * 9000 + "1" + "}" * 9000,  # Python 3.13 decodes less than 10 000 levels
 ]  # fmt: skip
 PROGRAM = re.compile(
     r"\b(None|True|False|Decimal|JsonNumber|NoneType|dict|str|int|float|bool|list|tuple|bytes|timedelta|datetime"
