@@ -31,7 +31,7 @@ def answers() -> Answers:
 
 @pytest.fixture
 def pool(database: str, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 0.5)
+    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 0.3)
     monkeypatch.setattr(pool_loans, "_TURN_SECONDS", 0.05)
     pool = Pool(database, application_name="test", size=2, answers=answers)
     yield pool
@@ -90,7 +90,7 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(
     pool: Pool, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     answers.value = False
-    monkeypatch.setattr(pool._pool, "timeout", 1.0)
+    monkeypatch.setattr(pool._pool, "timeout", 0.5)
     with pool.connection(), pool.connection():
         with pytest.raises(e.DatabaseExhausted):
             ask(pool)
@@ -102,9 +102,9 @@ def test_slow_clients_that_hold_all_connections_are_no_stall(
 def test_slow_statements_are_no_stall_while_new_connections_are_answered(
     pool: Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pool._pool, "timeout", 1.0)
+    monkeypatch.setattr(pool._pool, "timeout", 0.5)
     with ThreadPoolExecutor(2) as threads:
-        running = [threads.submit(ask, pool, "SELECT pg_sleep(2)") for _ in range(2)]
+        running = [threads.submit(ask, pool, "SELECT pg_sleep(1.5)") for _ in range(2)]
         eventually(lambda: not pool.stats()["pool_available"] and pool.stats()["pool_size"] == 2)
         with pytest.raises(e.DatabaseExhausted):
             ask(pool)
@@ -114,7 +114,7 @@ def test_slow_statements_are_no_stall_while_new_connections_are_answered(
 
 def test_open_connections_are_used_when_only_new_ones_are_not_answered(pool: Pool, answers: Answers) -> None:
     answers.value = False
-    for _ in range(20):
+    for _ in range(10):
         ask(pool, "SELECT pg_sleep(0.05)")
     threading.Event().wait(2 * pool_loans.STALL_SECONDS)  # idle for longer than a stall takes
     ask(pool)
