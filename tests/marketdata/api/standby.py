@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -14,7 +16,7 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.postgres import binaries
 from marketdata.postgres.cluster import SUPERUSER, Cluster
-from marketdata.postgres.processes import Account
+from marketdata.postgres.processes import Account, find_by_name, has_working_directory
 
 
 class Standby:
@@ -58,6 +60,22 @@ class Standby:
             self._process.send_signal(signal.SIGINT)
             self._process.wait(60)
             self._process = None
+
+    @contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Stop all of its processes for the time of the block."""
+        assert self._process is not None
+        pids = [self._process.pid]
+        os.kill(pids[0], signal.SIGSTOP)  # it starts no others from now on
+        for pid in find_by_name("postgres"):
+            if pid != pids[0] and has_working_directory(pid, self._folder / "data"):
+                os.kill(pid, signal.SIGSTOP)
+                pids.append(pid)
+        try:
+            yield
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
 
     def execute(self, statement: str) -> None:
         with psycopg.connect(self.url, autocommit=True) as connection:

@@ -17,6 +17,7 @@ from marketdata.api.serve import Service
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
+from marketdata.store import pool_loans
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 from tests.marketdata.api.standby import Standby
 
@@ -100,6 +101,23 @@ def test_the_lag_is_that_of_the_data(api: Api, standby: Standby, tick: Make) -> 
     eventually(lambda: lag(api) == caught_up)
     assert metric(api, "marketdata_replica_lag_seconds") == 0
     api("GET", TICKS, status=200)
+
+
+def test_a_frozen_replica_fails_reads_alone(
+    api: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health_check, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 1.0)
+    api("POST", "/v1/ingest/tick", tick(symbol="LAG:F"), status=201)
+    eventually(lambda: api("GET", "/v1/ticks?symbol=LAG:F").status_int == 200)
+    with standby.frozen():
+        api.problem("GET", "/v1/ticks?symbol=LAG:F", status=504, code="database_stalled")
+        api.problem("GET", "/v1/symbols", status=504, code="database_stalled")
+        eventually(lambda: "replica" in api.problem("GET", "/ready", status=503, code="database_stalled")["detail"])
+        eventually(lambda: api.get("/healthz")["database"]["reachable"])
+        api("POST", "/v1/ingest/tick", tick(symbol="LAG:F", id="b"), status=201)
+    eventually(lambda: lag(api) == {"is_standby": True, "lag_s": 0.0, "lag_bytes": 0})
+    eventually(lambda: len(api.get("/v1/ticks?symbol=LAG:F")["ticks"]) == 2)
 
 
 def test_a_stopped_replica_is_not_ready_unless_the_primary_may_take_its_place(
