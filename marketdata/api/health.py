@@ -36,7 +36,7 @@ def ready(request: Request) -> Reply:
     `lag_s` and `lag_bytes`: how far the replica is behind."""
     health = request.services.health
     health.wait_for_first()
-    error = health.error() or request.services.pool.error() or request.services.reads.error()
+    error = _error(request.services)
     if error is not None:
         raise _unready(error) from error.__cause__
     version, lag = health.primary.version, health.lag
@@ -50,6 +50,10 @@ def ready(request: Request) -> Reply:
             "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
         }
     )
+
+
+def _error(services: Services) -> MarketError | None:
+    return services.health.error() or services.pool.error() or services.reads.error()
 
 
 def _unready(error: MarketError) -> MarketError:
@@ -69,7 +73,7 @@ def metrics(request: Request) -> Reply:
         "marketdata_pool_available": ("Idle connections to the database.", pool.get("pool_available", 0)),
         "marketdata_pool_waiting": ("Requests that wait for a connection.", pool.get("requests_waiting", 0)),
         "marketdata_database_up": ("1 while the database answers.", int(health.primary.error() is None)),
-        "marketdata_ready": ("1 while the last checks succeeded.", int(health.error() is None)),
+        "marketdata_ready": ("1 while GET /ready is 200.", int(_error(services) is None)),
         "marketdata_check_age_seconds": ("Time since the last check.", health.age),
         "marketdata_response_cache_bytes": ("Size of the cached responses.", services.response_cache.size),
         "marketdata_live_connections": ("Open WebSocket connections.", services.live.connections),
