@@ -128,11 +128,12 @@ class HealthCheck:
                 self._pause(RETRY_SECONDS)
 
     def _look(self, connection: Connection) -> Version:
-        connection.execute(f"SET statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
-        version = registry.served(connection, self._settings)
-        candles.check(connection, version)
-        if self._measure is not None:
-            self._measure(log_position(connection))
+        with connection.transaction():
+            connection.execute(f"SET LOCAL statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
+            version = registry.served(connection, self._settings)
+            candles.check(connection, version)
+            if self._measure is not None:
+                self._measure(log_position(connection))
         return version
 
     def _record(self, checked: Checked) -> None:
