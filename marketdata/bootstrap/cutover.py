@@ -64,6 +64,11 @@ class Cutover:
             symbols, candles = comparison.count(self._connection, self._pair, self._bounds)
             found = self._differences(())
         source, target = self._numbers
+        if not candles and self._bounds != EVERYTHING:
+            raise StateError(
+                f"--from, --to: version {source} has no candle in this range, so nothing was compared or switched; "
+                "give another range, or none"
+            )
         self._say(
             f"compared {candles} candles of {symbols} symbols ({', '.join(LEVELS.values())}) "
             f"of version {source} with version {target}: {_counted(found)}"

@@ -7,10 +7,14 @@ import shlex
 import signal
 import sys
 import threading
+from datetime import UTC, datetime, timedelta
 
 from marketdata.errors import StateError, UsageError
 from marketdata.settings import Settings
 from marketdata.tasks.connection import initialised, say
+from marketdata.tick import sent_time
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 ABOUT_VERSION = "Create or upgrade the tables and functions of version N, and write its vN.env."
 ABOUT_COPY = "Carry what version FROM received over to version TO: ticks, retracted and final blocks, coverage."
@@ -31,6 +35,10 @@ def add_copy_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_cutover_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("n", metavar="N", type=_number, help="the number of the version to make the current one")
+    parser.add_argument(
+        "--from", dest="start", type=_time, metavar="TIME", help="compare candles that open from TIME on"
+    )
+    parser.add_argument("--to", dest="end", type=_time, metavar="TIME", help="compare candles that open until TIME")
     parser.add_argument("--compare", action="store_true", help="only compare and report")
     parser.add_argument("--despite-differences", action="store_true", help="switch although candles differ")
 
@@ -44,6 +52,13 @@ def _number(text: str) -> int:
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:7]) <= 999_999:
         raise argparse.ArgumentTypeError(f"must be the number of a version, from 1 to 999999, like 2, not {text!r}")
     return int(text)
+
+
+def _time(text: str) -> datetime:
+    try:
+        return EPOCH + timedelta(microseconds=sent_time(text))
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} {error}") from error
 
 
 def version(options: argparse.Namespace, settings: Settings) -> None:
@@ -78,21 +93,26 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def cutover(options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.bootstrap.comparison import EVERYTHING, Bounds
     from marketdata.bootstrap.cutover import Cutover, numbers, report
 
+    bounds = Bounds(options.start or EVERYTHING.start, options.end or EVERYTHING.end)
+    if bounds.start > bounds.end:
+        raise UsageError(f"--from {bounds.start.isoformat()} is after --to {bounds.end.isoformat()}")
     with initialised(settings) as connection:
         versions = numbers(connection, settings.prefix, options.n)
         if versions.current == versions.new:
             say(f"version {options.n} is the current one: nothing to do")
             return
-        task = Cutover(connection, settings.prefix, versions, say)
+        task = Cutover(connection, settings.prefix, versions, say, bounds)
         found = task.compare() if options.compare else task.switch(despite=options.despite_differences)
     report(found, versions, say)
     if found and not options.despite_differences:
         raise StateError(
             f"{len(found)} differences; version {versions.current} stays the current one. Run bin/marketdata-copy "
             f"{versions.current} {versions.new} (with --follow, while version {versions.current} receives) and this "
-            "command again; --despite-differences switches nevertheless"
+            f"command again. What a copy does not remove is only in version {versions.new}: drop that one, create and "
+            "copy it again; or switch nevertheless with --despite-differences"
         )
     if options.compare:
         return

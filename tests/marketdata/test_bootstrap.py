@@ -211,6 +211,14 @@ def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Set
     assert file.stat().st_mode & 0o077 == 0
 
 
+def test_each_version_has_a_port_of_its_own(fresh: Settings) -> None:
+    init(fresh)
+    for n, port in ((1, 8787), (2, 8788), (3, 8789), (99_999, 8787)):
+        version(fresh, n)
+        settings = load({}, fresh.state_dir / f"v{n}.env")
+        assert (settings.api_port, settings.api_upstream) == (port, f"http://127.0.0.1:{port}")
+
+
 def test_a_missing_state_directory_is_created_for_the_settings_file(fresh: Settings) -> None:
     init(fresh)
     elsewhere = replace(fresh, state_dir=fresh.state_dir / "not" / "there")
@@ -555,7 +563,7 @@ def test_a_reader_that_goes_away_is_no_fault(fresh: Settings) -> None:
 
 
 def test_every_command_explains_itself(command: Command) -> None:
-    for name in ("api", "db", "init", "version", "token", "ingestor"):
+    for name in ("api", "db", "init", "version", "copy", "cutover", "drop", "alias", "token", "ingestor"):
         done = command(name, "--help")
         assert done.returncode == 0
         assert done.stdout.startswith(f"usage: bin/marketdata-{name} ")

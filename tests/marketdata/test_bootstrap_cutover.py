@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from marketdata.bootstrap.pair import LEVELS
 from marketdata.interval import SECOND
 from marketdata.settings import Settings
 from marketdata.store import registry, ticks
@@ -71,4 +72,63 @@ def test_a_difference_is_refused_and_its_candles_are_named(conn: Connection, com
         "vwap 1 and 2.333333333333333333 in versions 1 and 2"
     )
     assert "version 1 stays the current one. Run bin/marketdata-copy 1 2" in done.stderr
+    assert current(conn) == [1]
+
+
+def test_a_range_is_compared(conn: Connection, command: Command) -> None:
+    store(conn, 2, tick("B", "planted", START + 90 * SECOND, "5"))
+    done = command("cutover", "2", "--compare", "--from", "2024-02-01T00:00:00Z")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.endswith("of version 1 with version 2: all are equal\n")
+    done = command("cutover", "2", "--compare", "--to", "2024-01-31T00:14:00Z")
+    assert done.returncode == 1
+    assert "DIFFERS B 1m 2024-01-31T00:01:00Z" in done.stdout
+    assert current(conn) == [1]
+    for arguments, words in (
+        (("--from", "yesterday"), "argument --from: 'yesterday' must be a time: RFC 3339"),
+        (("--to", "1706659200"), "argument --to: '1706659200' looks like seconds"),
+        (("--from", "2024-02-02T00:00:00Z", "--to", "2024-02-01T00:00:00Z"), "is after --to 2024-02-01"),
+    ):
+        done = command("cutover", "2", *arguments)
+        assert (done.returncode, words in done.stderr) == (2, True), done
+    done = command("cutover", "2", "--to", "2023-01-01T00:00:00Z")
+    assert done.returncode == 1
+    assert "version 1 has no candle in this range, so nothing was compared or switched" in done.stderr
+    assert current(conn) == [1]
+
+
+def test_a_switch_despite_differences_is_asked_for(conn: Connection, command: Command) -> None:
+    store(conn, 2, tick("B", "planted", START + 90 * SECOND, "5"))
+    done = command("cutover", "2", "--despite-differences")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "DIFFERS B 1m 2024-01-31T00:01:00Z: in version 2, not in version 1" in done.stdout
+    assert current(conn) == [2]
+
+
+CHANGE_FIRST = """
+    UPDATE md_rollups_v2 SET vwap = vwap + %(change)s WHERE symbol = 'A' AND res = %(res)s
+    AND bucket = (SELECT min(bucket) FROM md_rollups_v2 WHERE symbol = 'A' AND res = %(res)s)"""
+
+
+def test_every_interval_is_compared(conn: Connection, command: Command) -> None:
+    """A stored candle that its ticks do not make is found in each level."""
+    for seconds, level in LEVELS.items():
+        conn.execute(CHANGE_FIRST, {"change": 1, "res": seconds})
+        done = command("cutover", "2")
+        assert done.returncode == 1
+        assert "of version 1 with version 2: 1 differ\n" in done.stdout
+        assert f"\nDIFFERS A {level} 2024-01-31T00:00:00Z: vwap " in done.stdout
+        conn.execute(CHANGE_FIRST, {"change": -1, "res": seconds})
+    assert current(conn) == [1]
+
+
+def test_what_the_new_version_received_later_is_no_difference(conn: Connection, command: Command) -> None:
+    store(conn, 2, tick("A", "newer", START + 99 * 1800 * SECOND + 1, "5"), tick("C", "only", START, "5"))
+    done = command("cutover", "2")
+    assert (done.returncode, done.stderr) == (0, "")
+    done = command("cutover", "1")
+    assert done.returncode == 1, "version 1 lacks them"
+    assert "Run bin/marketdata-copy 2 1" in done.stderr
+    assert command("copy", "2", "1").returncode == 0
+    assert command("cutover", "1").returncode == 0
     assert current(conn) == [1]
