@@ -202,12 +202,13 @@ def test_a_versions_settings_file_is_written_and_keeps_what_was_added(fresh: Set
     settings = load({}, file)
     assert (settings.prefix, settings.ticks_table, settings.candles_function) == ("md", "md_ticks_v2", "md_candles_v2")
     with file.open("a") as lines:
-        lines.write("MARKET_API_PORT=8788\n")
-    file.write_text(file.read_text().replace("TICKS_TABLE=md_ticks_v2", "TICKS_TABLE=md_ticks_v1"))
+        lines.write("MARKET_FRONTEND_PORT=8082\n")
+    text = file.read_text().replace("TICKS_TABLE=md_ticks_v2", "TICKS_TABLE=md_ticks_v1")
+    file.write_text(text.replace("MARKET_API_PORT=8788", "MARKET_API_PORT=9000"))
     assert version(fresh, 2)[1] == f"{file}: written"
     assert version(fresh, 2)[1] == f"{file}: up to date"
     settings = load({}, file)
-    assert (settings.ticks_table, settings.api_port) == ("md_ticks_v2", 8788)
+    assert (settings.ticks_table, settings.api_port, settings.frontend_port) == ("md_ticks_v2", 9000, 8082)
     assert file.stat().st_mode & 0o077 == 0
 
 
