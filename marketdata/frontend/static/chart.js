@@ -249,8 +249,8 @@ export function zoom(factor) {
 
 // Put the crosshair on the candle `step` after that of `time`, or on the last one in sight; its time.
 export function moveCrosshair(time, step) {
+  if (!candles?.rows.length) return null;
   const { rows } = candles;
-  if (!rows.length) return null;
   const at = time === null ? candles.index(view().to + 1) - 1 : candles.index(time) + step;
   const row = rows[Math.min(Math.max(at, 0), rows.length - 1)];
   const place = placeOf(row.t);

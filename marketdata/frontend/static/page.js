@@ -171,7 +171,7 @@ function toggleLog() {
 
 function newest() {
   if (feed.candles()?.hasNewer) reset();
-  else chart.showNewest(chart.view().bars);
+  else if (chart.view()) chart.showNewest(chart.view().bars);
 }
 
 function reset() {

@@ -49,9 +49,12 @@ def test_without_a_trade_the_page_says_so_until_there_is_one(browser: Browser) -
         context = browser.new_context(viewport=SIZE, http_credentials=credentials)  # type: ignore[arg-type]
         opened = ChartPage(context.new_page(), empty).go()
         opened.page.get_by_role("heading", name="No trades yet").wait_for()
+        for key in ("End", "ArrowLeft", "Shift+ArrowRight", "+", "Alt+c", "Alt+s"):
+            opened.page.keyboard.press(key)  # there is nothing to move, to read or to save
         empty.write(tick(SYMBOL, now(), "12.5"))
         opened.drawn()
         assert opened.legend()["C"] == "12.5"
+        assert opened.faults == []
         context.close()
 
 
