@@ -78,7 +78,18 @@ def _parser() -> argparse.ArgumentParser:
 
     verify = commands.add_parser("verify-events", help="verify the hash chain of the recorded events")
     verify.set_defaults(run=_verify_events)
+    _add_backup_commands(commands)
     return parser
+
+
+def _add_backup_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    backup = commands.add_parser("backup", help="back up the stored state to a new folder; the service may run")
+    backup.add_argument("folder", metavar="FOLDER", type=Path, help="the backup's folder, which must not exist")
+    backup.set_defaults(run=_backup)
+
+    restore = commands.add_parser("restore", help="restore a backup into an empty state directory")
+    restore.add_argument("folder", metavar="FOLDER", type=Path, help="a folder that the command backup wrote")
+    restore.set_defaults(run=_restore)
 
 
 def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
@@ -274,4 +285,32 @@ def _verify_events(_options: argparse.Namespace) -> int:
     if report.intact:
         return _print_success(f"{report.count} events, the hash chain is intact; last hash {report.head}")
     print(f"the hash chain is broken at event {report.broken_seq}: {report.reason}", file=sys.stderr)
+    return FAILED
+
+
+# -- backup --------------------------------------------------------------------------------------------------------
+
+
+def _backup(options: argparse.Namespace) -> int:
+    from cardapp.state import backup
+
+    settings = load(os.environ)
+    report = backup.backup(settings.state_database, settings.evidence_dir, options.folder.absolute())
+    if report.intact:
+        return _print_success(f"{options.folder}: {report.count} events; last hash {report.head}")
+    print(f"{options.folder}: written, but event {report.broken_seq} is broken: {report.reason}", file=sys.stderr)
+    return FAILED
+
+
+def _restore(options: argparse.Namespace) -> int:
+    from cardapp.state import backup
+
+    settings = load(os.environ)
+    report = backup.restore(options.folder.absolute(), settings.state_database, settings.evidence_dir)
+    if report.intact:
+        return _print_success(f"{settings.state_database}: {report.count} events; last hash {report.head}")
+    print(
+        f"{settings.state_database}: restored, but event {report.broken_seq} is broken: {report.reason}",
+        file=sys.stderr,
+    )
     return FAILED
