@@ -41,20 +41,25 @@ trust_certificates() {
     copy /etc/ssl/certs/ca-certificates.crt
 }
 
-mount_all() {
-    mount --bind "$root" "$root"   # a mount point, since some tests mount in namespaces of their own
+# A root of this namespace rather than chroot: tests enter namespaces of their own (nsenter), which would leave a chroot.
+change_root() {
+    mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount -t sysfs sys "$root/sys"
     mount --rbind /dev "$root/dev"
     mount -t tmpfs tmpfs "$root/dev/shm"
     mount -t tmpfs -o mode=755 tmpfs "$root/run"
+    cd "$root"
+    pivot_root . .
+    umount -l .
+    cd /
 }
 
 # Ports that the kernel chooses: the network is this machine's.
-enter() {
+run() {
     local name passed=()
     for name in $(settings); do passed+=("$name=${!name}"); done
-    chroot "$root" env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
+    env -i HOME=/root LANG=C.UTF-8 PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin \
         CARD_API_PORT=0 MARKET_API_PORT=0 MARKET_FRONTEND_PORT=0 "${passed[@]}" "$@"
 }
 
@@ -68,10 +73,10 @@ mkdir -p "$root/root"
 copy_settings
 trust_certificates
 git clone --quiet --no-hardlinks "$repository" "$root/root/repository"
-mount_all
+change_root
 say "$release: bin/start …"
-enter /root/repository/tests/distributions/prove-sync.sh
+run /root/repository/tests/distributions/prove-sync.sh
 if [[ ${1-} == --tests ]]; then
     say "$release: bin/test …"
-    enter /root/repository/bin/test "${@:2}"
+    run /root/repository/bin/test "${@:2}"
 fi
