@@ -47,10 +47,10 @@ def test_cut_connections(api: Api, tick: Make, admin: psycopg.Connection[Any]) -
 
 
 def test_a_pool_without_a_free_connection(api: Api, service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service.services.pool._pool, "timeout", 0.1)
     with ExitStack() as held:
         for _ in range(pool.SIZE):
             held.enter_context(service.services.pool.connection())
+        monkeypatch.setattr(service.services.pool._pool, "timeout", 0.1)  # opening one may take longer
         problem = api("GET", CHART, status=503)
         assert problem.headers["Retry-After"]
         assert problem.json["code"] == "database_exhausted"
