@@ -42,8 +42,8 @@ class Health:
 
     @property
     def lag(self) -> Lag | None:
-        """How far the replica is behind; None without one."""
-        return self._lag.current
+        """How far the replica is behind; None without one, and while its last check or that of the primary failed."""
+        return self._lag.current if self.error() is None else None
 
     @property
     def age(self) -> float:
