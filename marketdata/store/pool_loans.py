@@ -40,7 +40,8 @@ class Loans:
         self._closing = threading.Event()
         self.is_suspended = False
         """Whether the database has stalled: no connection should be lent until it answers again."""
-        threading.Thread(target=self._run, name=f"{name}-loans", daemon=True).start()
+        self._thread = threading.Thread(target=self._run, name=f"{name}-loans", daemon=True)
+        self._thread.start()
 
     def __bool__(self) -> bool:
         return bool(self._lent)
@@ -62,8 +63,9 @@ class Loans:
         since = monotonic() - STALL_SECONDS
         return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
 
-    def close(self) -> None:
+    def close(self, timeout: float = 5.0) -> None:
         self._closing.set()
+        self._thread.join(timeout)
 
     def _run(self) -> None:
         while not self._closing.wait(_TURN_SECONDS):
