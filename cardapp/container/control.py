@@ -125,7 +125,7 @@ def _show_started(started: Started) -> None:
 
 
 def _command(*words: str) -> str:
-    """The command for a terminal that has not this one's settings."""
+    """The command as it works in another terminal, where ``CARD_STATE_DIR`` may not be set."""
     state = os.environ.get("CARD_STATE_DIR")
     setting = [f"CARD_STATE_DIR={shlex.quote(state)}"] if state else []
     return " ".join([*setting, "bin/card-session", *words])

@@ -1,4 +1,4 @@
-"""The log and the counter of the failures that the database causes: what a client is not told is told here."""
+"""Logs and counts the failures that the database causes, with the reason, which clients are not told."""
 
 from __future__ import annotations
 

@@ -10,8 +10,8 @@ const MARGIN = 10; // bars beside few candles
 const BESIDE = 300;
 export const LARGEST = 10_000; // a limit of the API
 
-// {range, symbol, tag, rows, hasOlder, hasNewer} of a range {bars, from, to}, where `bars` may be null; `read(query)` gives {content, tag}. When
-// `isFirm` is false and there is no candle from `from` to `to`, those of the newest `bars` instead.
+// {range, symbol, tag, rows, hasOlder, hasNewer} of a range {bars, from, to}, where `bars` may be null; `read(query)` gives
+// {content, tag}. When `isFirm` is false and there is no candle from `from` to `to`, those of the newest `bars` instead.
 export async function firstView(read, range, interval, isFirm) {
   const { bars, from, to } = range;
   if (from === null) return newest(read, range, interval);

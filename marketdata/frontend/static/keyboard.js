@@ -1,5 +1,5 @@
-// The keys of the page. Letters open the search for a symbol, digits the interval, as in
-// TradingView; everything else has Alt or is no character.
+// The keys of the page. Letters open the search for a symbol, digits the interval, as in TradingView; everything else has
+// Alt or is no letter or digit.
 
 import { $ } from './dom.js';
 import * as help from './help.js';
