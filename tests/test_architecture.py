@@ -79,9 +79,9 @@ MARKET = Product(
         # The frontend shares the listener with the API, and how requests and errors are written.
         "api": ("frontend", "cli"),
         "frontend": ("cli",),
-        # The ingestor reaches the store through the API alone.
+        # The ingestor reaches the store through the API alone; a version is dropped together with its outboxes.
         "source": ("ingest", "demo"),
-        "ingest": ("demo", "cli"),
+        "ingest": ("bootstrap", "demo", "cli"),
         "demo": ("cli",),
         "tasks": ("cli",),
         "cli": ("__main__",),
