@@ -49,16 +49,17 @@ def client_address(head: Mapping[str, Any], trusted: Collection[Network]) -> str
     """Where a request comes from: the peer, or whom a trusted proxy names in X-Forwarded-For.
 
     A proxy adds the address of its own peer at the end. Whatever stands before the first one that is not trusted was
-    written by a client.
+    written by a client. An address of IPv4 is returned as such, also where a socket for both families has it as IPv6.
     """
-    found: str = head["REMOTE_ADDR"]
+    peer: str = head["REMOTE_ADDR"]
+    found = _parsed(peer)
     named = head.get("HTTP_X_FORWARDED_FOR", "").split(",")
-    while named and _is_trusted(_parsed(found), trusted):
+    while named and _is_trusted(found, trusted):
         address = _parsed(named.pop().strip())
         if address is None:
             break
-        found = str(address)
-    return found
+        found = address
+    return peer if found is None else str(found)
 
 
 def _parsed(text: str) -> _Address | None:

@@ -37,4 +37,9 @@ def test_another_peer(peer: str) -> None:
 ])  # fmt: skip
 def test_where_a_request_comes_from(peer: str, forwarded: str, address: str) -> None:
     assert client_address({"HTTP_X_FORWARDED_FOR": forwarded, "REMOTE_ADDR": peer}, TRUSTED) == address
-    assert client_address({"REMOTE_ADDR": peer}, TRUSTED) == peer
+    assert client_address({"REMOTE_ADDR": peer}, TRUSTED) == peer.removeprefix("::ffff:")
+
+
+def test_clients_of_a_socket_for_both_families_are_told_apart() -> None:
+    """All of IPv4 would be one network of IPv6, whose clients slow each other."""
+    assert client_address({"REMOTE_ADDR": "::ffff:203.0.113.9"}, TRUSTED) == "203.0.113.9"
