@@ -26,7 +26,7 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
-from marketdata.tasks import aliases, tokens, versions
+from marketdata.tasks import aliases, graphql, tokens, versions
 from marketdata.tasks.connection import init, initialised
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
@@ -40,7 +40,8 @@ _ABOUT_DB = "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTE
 
 _FOLDERS = ("state_dir", "secrets_dir")
 _DATABASE = ("state_dir", "prefix", "database_url")
-_API = (*_FOLDERS, *_DATABASE, "database_read_url", "ticks_table", "candles_function", "api_host", "api_port")
+_VERSION = ("ticks_table", "candles_function")
+_API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port")
 _INGESTOR = (*_FOLDERS, "prefix", "ticks_table", "api_upstream")
 _FRONTEND = (
     *_FOLDERS,
@@ -100,6 +101,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_versions(commands)
     tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
     aliases.add_commands(_command(commands, "alias", aliases.list_all, aliases.ABOUT, _DATABASE))
+    _command(commands, "graphql", graphql.graphql, graphql.ABOUT, (*_DATABASE, *_FOLDERS, *_VERSION))
     ingestor.add_commands(
         _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
     )
