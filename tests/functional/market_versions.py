@@ -147,6 +147,7 @@ class Versions:
     def __init__(self, current: ApiProcess) -> None:
         """``current`` names no version; it runs, and is ended by ``close``."""
         self.current = current
+        self._apis = [current]
         self.state_dir = current.state_dir
         assert "created md_ticks_v2" in self.run("version", "2")
         self.second = self.api(2)
@@ -155,6 +156,7 @@ class Versions:
     def api(self, n: int) -> ApiProcess:
         """Start the API of a version, on a free port instead of that of its ``vN.env``."""
         found = ApiProcess(self.state_dir, MARKET_ENV_FILE=str(self.state_dir / f"v{n}.env"))
+        self._apis.append(found)
         found.start()
         return found
 
@@ -162,8 +164,8 @@ class Versions:
         if self._copy is not None:
             self._copy.kill()
             self._copy.communicate()
-        self.second.stop()
-        self.current.stop()
+        for each in self._apis[::-1]:
+            each.stop()
 
     def run(self, *arguments: str, code: int = 0) -> str:
         done = subprocess.run(
