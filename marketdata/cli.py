@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from marketdata import __version__
+from marketdata.backup import cli as backup
 from marketdata.demo import cli as demo
 from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
 from marketdata.frontend import cli as frontend
@@ -99,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     _command(commands, "db", _db, _ABOUT_DB, ("state_dir",))
     _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
     _add_versions(commands)
+    _add_backup(commands)
     tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
     aliases.add_commands(_command(commands, "alias", aliases.list_all, aliases.ABOUT, _DATABASE))
     _command(commands, "graphql", graphql.graphql, graphql.ABOUT, (*_DATABASE, *_FOLDERS, *_VERSION))
@@ -120,6 +122,12 @@ def _add_versions(commands: Commands) -> None:
     versions.add_copy_arguments(_command(commands, "copy", versions.copy, versions.ABOUT_COPY, _DATABASE))
     versions.add_cutover_arguments(_command(commands, "cutover", versions.cutover, versions.ABOUT_CUTOVER, _DATABASE))
     versions.add_drop_arguments(_command(commands, "drop", versions.drop, versions.ABOUT_DROP, _DATABASE))
+
+
+def _add_backup(commands: Commands) -> None:
+    used = (*_FOLDERS, *_DATABASE)
+    backup.add_arguments(_command(commands, "backup", backup.backup, backup.ABOUT_BACKUP, used))
+    backup.add_arguments(_command(commands, "restore", backup.restore, backup.ABOUT_RESTORE, used))
 
 
 def _command(

@@ -69,21 +69,22 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "bootstrap", "api", "frontend", "tasks", "demo", "cli", "__main__",
+        "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
-        "postgres": ("tasks", "cli"),
-        "bootstrap": ("tasks", "cli"),
+        "postgres": ("tasks", "backup", "cli"),
+        "bootstrap": ("tasks", "backup", "cli"),
         # The frontend shares the listener with the API, and how requests and errors are written.
         "api": ("frontend", "cli"),
         "frontend": ("cli",),
-        # The ingestor reaches the store through the API alone; a version is dropped together with its outboxes.
+        # The ingestor reaches the store through the API alone; a version is dropped with its outboxes, and backed up.
         "source": ("ingest", "demo"),
-        "ingest": ("bootstrap", "demo", "cli"),
+        "ingest": ("bootstrap", "backup", "demo", "cli"),
         "demo": ("cli",),
-        "tasks": ("cli",),
+        "tasks": ("backup", "cli"),
+        "backup": ("cli",),
         "cli": ("__main__",),
         "__main__": (),
     },
@@ -91,7 +92,7 @@ MARKET = Product(
         "bcrypt": ("frontend.users", "frontend.login"),
         "bottle": ("api.routing",),
         "jsonschema": ("api.schemas", "source.rpc_file"),
-        "psycopg": ("store", "bootstrap"),
+        "psycopg": ("store", "bootstrap", "backup"),
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
@@ -325,13 +326,17 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
         ("marketdata.store.ticks", "from marketdata.api import app", "only ('frontend', 'cli') may import api"),
-        ("marketdata.store.pool", "from marketdata import bootstrap", "only ('tasks', 'cli') may import bootstrap"),
+        (
+            "marketdata.store.pool",
+            "from marketdata import bootstrap",
+            "only ('tasks', 'backup', 'cli') may import bootstrap",
+        ),
         ("marketdata.tick", "from marketdata.store import ticks", "tick may not import store"),
         ("marketdata.errors", "from .settings import load", "errors may not import settings"),
         (
             "marketdata.api.serve",
             "from marketdata.postgres.client import database",
-            "only ('tasks', 'cli') may import postgres",
+            "only ('tasks', 'backup', 'cli') may import postgres",
         ),
         ("marketdata.bootstrap.version", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),

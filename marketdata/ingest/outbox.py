@@ -7,11 +7,12 @@ are one transaction, so a step happened or did not, whenever the process is kill
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,6 +133,13 @@ class Outbox:
 
     def close(self) -> None:
         self._connection.close()
+
+    def copy_to(self, target: Path) -> None:
+        """Write what is stored at this moment to a new file, for its owner alone, while other processes go on."""
+        os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        with self._translated(), closing(sqlite3.connect(target)) as copy:
+            self._connection.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")  # one file
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:

@@ -1,0 +1,7 @@
+"""Backup and restore: the database, and the files of the state directory that belong to it.
+
+FOLDER/manifest.json     the format, the release, the time, and the SHA-256 of every other file
+FOLDER/database.dump     pg_dump's custom format
+FOLDER/state/            vN.env, and the outboxes of the ingestor and the demo source with the chain of the latter
+FOLDER/secrets/          the token files, so a backup is as secret as they are
+"""

@@ -1,0 +1,156 @@
+"""The folder of a backup: which files belong to it, how they are written, checked and put back."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import secrets
+import shutil
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from marketdata.errors import StateError, UsageError
+from marketdata.secretfile import make_folder
+from marketdata.settings import Settings
+
+DUMP, MANIFEST, STATE, SECRETS = "database.dump", "manifest.json", "state", "secrets"
+FORMAT = 1
+
+_STATE_FILES = ("v*.env", "demo/chain.json")
+_OUTBOXES = ("ingestor/*.sqlite", "demo/*.sqlite")
+
+
+def outboxes(settings: Settings) -> list[Path]:
+    """The SQLite files of the ingestors, which are copied in the same moment as the database."""
+    return [path for pattern in _OUTBOXES for path in sorted(settings.state_dir.glob(pattern))]
+
+
+def other_files(settings: Settings) -> dict[str, Path]:
+    """The path in the backup of each other file that belongs to it."""
+    found = [path for pattern in _STATE_FILES for path in sorted(settings.state_dir.glob(pattern))]
+    named = {f"{STATE}/{path.relative_to(settings.state_dir)}": path for path in found}
+    return named | {f"{SECRETS}/{path.name}": path for path in sorted(settings.secrets_dir.glob("*.json"))}
+
+
+@contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """A temporary folder beside ``target`` that gets this name when the block succeeds, and is on the disk then."""
+    if target.exists() or target.is_symlink():
+        raise UsageError(f"{target} already exists: name a new folder for each backup")
+    partial = target.parent / f".{target.name}.{secrets.token_hex(4)}.part"
+    with _translated(target):
+        partial.mkdir(mode=0o700)
+        try:
+            yield partial
+            for folder, _folders, files in os.walk(partial):
+                for name in (*files, "."):
+                    _sync(Path(folder, name))
+            partial.rename(target)
+            _sync(target.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+
+
+def add(source: Path, target: Path) -> None:
+    """Copy a file into the backup, readable by its owner alone."""
+    with _translated(target):
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with source.open("rb") as content, open(target, "xb", opener=_private) as file:
+            shutil.copyfileobj(content, file)
+
+
+def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
+    """The last file: a folder with it is complete."""
+    files = {str(path.relative_to(folder)): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    with open(folder / MANIFEST, "x", encoding="utf-8", opener=_private) as file:
+        json.dump({"format": FORMAT, **about, "files": files}, file, indent=1)
+
+
+def checked(folder: Path) -> list[str]:
+    """The names of the files of a backup, each of which is unchanged. UsageError when the folder is no backup,
+    StateError when a file is missing or was changed."""
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        made, files = manifest["format"], dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{folder} is not a backup of the market data: {MANIFEST} cannot be read ({error})") from error
+    if made != FORMAT:
+        raise UsageError(f"{folder} has the format {made}, this release reads {FORMAT}: use the release that made it")
+    for name, digest in files.items():
+        if not _is_name(name):
+            raise UsageError(f"{folder / MANIFEST} names a file outside the backup: {name}")
+        with suppress(OSError):
+            if _digest(folder / name) == digest:
+                continue
+        raise StateError(f"{folder / name} is missing or was changed after the backup: restore another backup")
+    return sorted(files)
+
+
+def places(settings: Settings, names: list[str]) -> dict[str, Path]:
+    """Where each file of a backup belongs. StateError when another one is there: a restore replaces nothing."""
+    roots = {STATE: settings.state_dir, SECRETS: settings.secrets_dir}
+    parts = {name: name.partition("/") for name in names if name != DUMP}
+    return {name: roots[root] / rest for name, (root, _, rest) in parts.items()}
+
+
+def refuse_different(folder: Path, targets: Mapping[str, Path]) -> None:
+    """StateError when a file is there already with another content."""
+    for name, target in targets.items():
+        if target.exists() and _digest(target) != _digest(folder / name):
+            raise StateError(
+                f"{target} exists with another content, and a restore replaces nothing: move it away, or set "
+                "MARKET_STATE_DIR to an empty folder"
+            )
+
+
+def put_back(folder: Path, targets: Mapping[str, Path]) -> None:
+    """Copy the files that are not there yet, each complete or not at all, so that it can be repeated."""
+    for name, target in targets.items():
+        make_folder(target.parent, "MARKET_SECRETS_DIR" if name.startswith(SECRETS) else "MARKET_STATE_DIR")
+        if target.exists():
+            continue
+        temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
+        try:
+            add(folder / name, temporary)
+            with _translated(target):
+                _sync(temporary)
+                os.link(temporary, target)  # fails when somebody made it meanwhile
+                _sync(target.parent)
+        finally:
+            temporary.unlink(missing_ok=True)
+
+
+def _is_name(name: str) -> bool:
+    root, slash, rest = name.partition("/")
+    if name == DUMP:
+        return True
+    return root in (STATE, SECRETS) and bool(slash and rest) and ".." not in name.split("/")
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(target: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{target} cannot be written: {error.strerror or error}") from error

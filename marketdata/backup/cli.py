@@ -1,0 +1,102 @@
+"""The command lines of ``bin/marketdata-backup`` and ``bin/marketdata-restore``."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from marketdata import __version__
+from marketdata.errors import StateError
+from marketdata.postgres.client import database
+from marketdata.settings import Settings
+from marketdata.tasks.connection import say
+
+if TYPE_CHECKING:
+    from marketdata.store.pool import Connection
+
+ABOUT_BACKUP = "Write the database, the settings of its versions, outboxes and token files to a new folder."
+ABOUT_RESTORE = "Restore a backup into an empty state directory, or into the empty database of DATABASE_URL."
+
+_TABLE = """
+    SELECT relname::text FROM pg_class
+    WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[]) LIMIT 1"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the backup")
+
+
+def backup(options: argparse.Namespace, settings: Settings) -> None:
+    """The services may run and write."""
+    from marketdata.backup import archive, programs
+    from marketdata.backup.moment import moment
+    from marketdata.store.pool import connect
+
+    target = options.folder.absolute()
+    with archive.new_folder(target) as folder, database(settings) as url:
+        with connect(url) as connection:
+            major = connection.info.server_version // 10000
+        program = programs.find("pg_dump", major)
+        with moment(url, lambda: _copy_outboxes(settings, folder)) as snapshot:
+            for name, path in archive.other_files(settings).items():
+                archive.add(path, folder / name)
+            programs.run(
+                program, url, "--format=custom", f"--snapshot={snapshot}", "--file", folder / archive.DUMP,
+                "--no-owner", "--no-privileges",
+            )  # fmt: skip
+        (folder / archive.DUMP).chmod(0o600)
+        made_at = datetime.now(UTC).isoformat(timespec="seconds")
+        archive.write_manifest(folder, {"release": __version__, "postgresql": major, "made_at": made_at})
+        size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+    say(f"{target}: {size} bytes; it contains the token files, so keep it as secret as them")
+
+
+def _copy_outboxes(settings: Settings, folder: Path) -> None:
+    from marketdata.backup import archive
+    from marketdata.ingest.outbox import Outbox
+
+    for path in archive.outboxes(settings):
+        target = folder / archive.STATE / path.relative_to(settings.state_dir)
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with closing(Outbox(path, only_reads=True)) as outbox:
+            outbox.copy_to(target)
+
+
+def restore(options: argparse.Namespace, settings: Settings) -> None:
+    """No service may run. The files come first and the database in one transaction, so an interrupted restore can be
+    repeated."""
+    from marketdata.backup import archive, programs
+    from marketdata.bootstrap.database import initialise
+    from marketdata.bootstrap.version import make_version
+    from marketdata.store import registry
+    from marketdata.store.pool import connect
+
+    folder = options.folder.absolute()
+    targets = archive.places(settings, archive.checked(folder))
+    archive.refuse_different(folder, targets)
+    with database(settings) as url, connect(url, application_name="marketdata-restore") as connection:
+        _refuse_filled(connection)
+        program = programs.find("pg_restore", connection.info.server_version // 10000)
+        archive.put_back(folder, targets)
+        programs.run(
+            program, url, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges",
+            folder / archive.DUMP,
+        )  # fmt: skip
+        # Roles belong to the server and are not in the dump; these make the reader role and its privileges.
+        initialise(connection, say)
+        for each in registry.registered(connection, settings.prefix):
+            make_version(connection, settings, each.n, say)
+        connection.execute("ANALYZE")
+    say(f"restored {folder} into {settings.state_dir}")
+
+
+def _refuse_filled(connection: Connection) -> None:
+    row = connection.execute(_TABLE).fetchone()
+    if row is not None:
+        raise StateError(
+            f"the database already has the table {row[0]}, and a restore replaces nothing: set MARKET_STATE_DIR to an "
+            "empty folder, or DATABASE_URL to an empty database"
+        )

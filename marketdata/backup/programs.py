@@ -1,0 +1,42 @@
+"""PostgreSQL's ``pg_dump`` and ``pg_restore``, of the server's major version where that is installed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
+
+from marketdata.errors import MissingRequirement, StateError
+from marketdata.postgres import binaries
+
+_LINES = 5
+
+
+def find(name: str, server_major: int) -> Path:
+    """A newer ``pg_dump`` reads an older server; what it writes may need a newer ``pg_restore`` and server."""
+    try:
+        found = binaries.find(data_major=server_major, data=Path(name))
+    except StateError:
+        found = binaries.find(data_major=None, data=Path(name))
+    program = found.folder / name
+    if not program.is_file():
+        raise MissingRequirement(f"{program} does not exist: install the client programs of PostgreSQL {server_major}")
+    return program
+
+
+def run(program: Path, url: str, *arguments: str | Path) -> None:
+    """Run it on the database of ``url``; StateError with the end of what it says when it fails."""
+    parameters = conninfo_to_dict(url)
+    password = parameters.pop("password", None)
+    # The arguments of a process can be read by every account, its environment cannot.
+    environment = os.environ | ({"PGPASSWORD": str(password)} if password is not None else {})
+    done = subprocess.run(
+        [program, "--no-password", f"--dbname={make_conninfo('', **parameters)}", *arguments],
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
+        env=environment, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        said = "\n".join(done.stdout.strip().splitlines()[-_LINES:])
+        raise StateError(f"{program.name} ended with status {done.returncode}: {said}")

@@ -1,0 +1,215 @@
+"""``bin/marketdata-backup`` and ``-restore``, as programs, with the service running and writing."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from marketdata.postgres.cluster import conninfo
+from tests.functional.market_process import ROOT, ApiProcess, Client
+
+pytestmark = pytest.mark.functional
+
+START = 1_700_000_000_000
+SYMBOL = "BACKUP:A-B"
+LATER = START + 86_400_000
+BODIES = (
+    f"/v1/ticks?symbol={SYMBOL}&limit=10000&startTime=0",
+    f"/v1/ticks?symbol={SYMBOL}&limit=10000&startTime=0&format=csv",
+    *(f"/v1/chart?symbol={SYMBOL}&interval={each}&startTime=0&format=csv&limit=10000" for each in ("1s", "1m", "1d")),
+    f"/v1/chart?symbol={SYMBOL}&interval=5m&startTime=0&endTime={LATER}&format=binance",
+    "/v1/symbols",
+    f"/v1/coverage?symbol={SYMBOL}",
+    "/v1/chart?symbol=BACKUP:ALIAS&interval=1h&startTime=0&format=csv",
+)
+
+
+@pytest.fixture
+def api(state_dir: Path) -> Iterator[ApiProcess]:
+    process = ApiProcess(state_dir)
+    process.start()
+    yield process
+    process.stop()
+
+
+@pytest.fixture
+def elsewhere() -> Iterator[Path]:
+    """A state directory to restore into, which does not exist yet."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        Path(folder).chmod(0o711)
+        yield Path(folder) / "state"
+
+
+def command(state_dir: Path, *arguments: str | Path, **settings: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-P", "-m", "marketdata", *map(str, arguments)],
+        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+
+
+def tick(number: int, block: int | None = None, fork: str = "a") -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "symbol": SYMBOL, "id": f"{fork}{number}", "ts": START + number * 700, "seq": number % 7,
+        "price": f"1.{number:025d}", "size": str(number % 5), "side": ("buy", "sell", None)[number % 3],
+    }  # fmt: skip
+    return made if block is None else made | {"block": {"number": block, "hash": f"0x{fork}{block}"}, "tx": "0x1"}
+
+
+def fill(client: Client) -> None:
+    """Ticks with blocks, a retraction, finality, coverage, and a symbol without blocks."""
+    items: list[Any] = [tick(number, number // 10) for number in range(3000)]
+    items += [tick(number, 299, "b") for number in range(3000, 3005)]
+    items += [{"retract": {"symbol": SYMBOL, "block_hash": "0xa298"}}, {"finalize": {"symbol": SYMBOL, "block": 250}}]
+    items += [tick(1, None, "c") | {"symbol": "BACKUP:PLAIN"}]
+    status, answer = client("POST", "/v1/ingest/tick", {"ticks": items})
+    assert (status, answer["rejected"]) == (200, [])
+    covered = {"symbol": SYMBOL, "from": START, "to": START + 2_000_000, "state": "indexed"}
+    assert client("PUT", "/v1/coverage", covered)[0] == 200
+
+
+def bodies(api: ApiProcess, token: str) -> dict[str, Any]:
+    with closing(Client(api.port, token)) as read:
+        answers = {path: read("GET", path) for path in BODIES}
+    assert {status for status, _ in answers.values()} == {200}, answers
+    return {path: body for path, (_, body) in answers.items()}
+
+
+def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+    with closing(Client(api.port, api.token("alg"))) as write:
+        fill(write)
+    assert command(state_dir, "version", "2").returncode == 0
+    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
+    before, token = bodies(api, api.token("read")), api.token("read")
+    folder = elsewhere.parent / "backup"
+    done = command(state_dir, "backup", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert {path.stat().st_mode & 0o077 for path in folder.rglob("*")} == {0}
+
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    restored = ApiProcess(elsewhere)
+    restored.start()
+    try:
+        assert restored.token("read") == token
+        assert bodies(restored, token) == before
+        with closing(Client(restored.port, restored.token("alg"))) as write:
+            late = tick(2980, 298)
+            answer = write("POST", "/v1/ingest/tick", {"ticks": [late]})[1]
+            assert answer["rejected"][0]["code"] == "retracted", "hashes of retracted blocks are restored, too"
+            assert write("POST", "/v1/ingest/tick", tick(9000))[0] == 201
+        with psycopg.connect(conninfo(elsewhere)) as connection:
+            connection.execute("SET ROLE marketdata_reader")
+            assert connection.execute("SELECT count(*) FROM md_ticks_v2").fetchone() == (0,)
+        assert (elsewhere / "v2.env").read_text() == (state_dir / "v2.env").read_text()
+    finally:
+        restored.stop()
+
+
+def test_nothing_that_exists_is_replaced(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+    folder = elsewhere.parent / "backup"
+    assert command(state_dir, "backup", folder).returncode == 0
+    again = command(state_dir, "backup", folder)
+    assert (again.returncode, "already exists" in again.stderr) == (2, True)
+    over = command(state_dir, "restore", folder)
+    assert (over.returncode, "a restore replaces nothing" in over.stderr) == (1, True)
+    (elsewhere / "secrets").mkdir(parents=True)
+    (elsewhere / "secrets" / "read.json").write_text("{}")
+    other = command(elsewhere, "restore", folder)
+    assert (other.returncode, f"{elsewhere}/secrets/read.json exists" in other.stderr) == (1, True)
+    assert not (elsewhere / "cluster").exists()
+
+
+def test_a_changed_backup_is_refused(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+    folder = elsewhere.parent / "backup"
+    assert command(state_dir, "backup", folder).returncode == 0
+    content = bytearray((folder / "database.dump").read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / "database.dump").write_bytes(content)
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, "database.dump is missing or was changed" in done.stderr) == (1, True)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"] = {"secrets/../../x": "0", **manifest["files"]}
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, "outside the backup" in done.stderr) == (2, True)
+    nothing = command(elsewhere, "restore", state_dir)
+    assert (nothing.returncode, "is not a backup" in nothing.stderr) == (2, True)
+    assert not elsewhere.exists()
+
+
+class Outgoing(threading.Thread):
+    """Moves ticks from an outbox to the API as an ingestor does: written first, removed when they are acknowledged."""
+
+    def __init__(self, api: ApiProcess, path: Path) -> None:
+        super().__init__(daemon=True)
+        self._api, self._path = api, path
+        self.stopping = threading.Event()
+        self.sent = 0
+
+    def run(self) -> None:
+        from marketdata.ingest.outbox import Outbox, put
+
+        with closing(Outbox(self._path)) as outbox, closing(Client(self._api.port, self._api.token("alg"))) as write:
+            while not self.stopping.is_set():
+                with outbox.transaction() as transaction:
+                    put(transaction, [tick(number) for number in range(self.sent, self.sent + 20)])
+                held = outbox.first(100)
+                status, answer = write("POST", "/v1/ingest/tick", {"ticks": [json.loads(each.body) for each in held]})
+                assert (status, answer["rejected"]) == (200, [])
+                outbox.acknowledged(held, [])
+                self.sent += 20
+
+
+def test_database_and_outbox_are_one_moment(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+    """Whatever the ingestor read is in the restored database or in the restored outbox; and nothing that it had not
+    read yet is in the database."""
+    from marketdata.ingest.outbox import Outbox
+
+    (state_dir / "ingestor").mkdir()
+    outgoing = Outgoing(api, state_dir / "ingestor" / "md-current.sqlite")
+    outgoing.start()
+    try:
+        for number in range(3):
+            before = outgoing.sent
+            folder, target = elsewhere.parent / f"backup{number}", elsewhere.parent / f"state{number}"
+            done = command(state_dir, "backup", folder)
+            assert (done.returncode, done.stderr) == (0, "")
+            done = command(target, "restore", folder)
+            assert (done.returncode, done.stderr) == (0, "")
+            with closing(Outbox(target / "ingestor" / "md-current.sqlite")) as outbox:
+                (entered,) = outbox.rows("SELECT seq FROM sqlite_sequence WHERE name = 'items'")[0]
+                held = {json.loads(each.body)["id"] for each in outbox.first(10_000)}
+            client = subprocess.run(
+                [sys.executable, "-c", _IDS, str(target)], cwd=ROOT, capture_output=True, text=True, check=True
+            )
+            stored = set(client.stdout.split())
+            read = {f"a{each}" for each in range(entered)}
+            assert len(read) >= before
+            assert stored | held == read
+    finally:
+        outgoing.stopping.set()
+        outgoing.join(60)
+    assert outgoing.sent > 100
+
+
+_IDS = """
+import sys
+from pathlib import Path
+import psycopg
+from marketdata.postgres.client import Client
+with Client(Path(sys.argv[1]), linger=False) as client, psycopg.connect(client.conninfo) as connection:
+    print(*(row[0] for row in connection.execute("SELECT id FROM md_ticks_v1")))
+"""
