@@ -54,13 +54,3 @@ export function change(from, to) {
   const fixed = Math.abs(percent) >= 1000 ? percent.toPrecision(3) : percent.toFixed(2);
   return `${fixed.replace('-', '−').replace(/^(?=\d)/, '+').replace(/^[+−](?=0\.00$)/, '')} %`;
 }
-
-// `1.2 M`: a volume on its axis.
-export function short(number) {
-  if (number === 0) return '0';
-  for (const [size, unit] of [[1e12, 'T'], [1e9, 'B'], [1e6, 'M'], [1e3, 'K']]) {
-    if (number >= 1e15) return number.toExponential(1).replace('+', '');
-    if (number >= size) return `${Number((number / size).toPrecision(3))} ${unit}`;
-  }
-  return number < 1e-4 ? number.toExponential(1) : String(Number(number.toPrecision(3)));
-}
