@@ -1,5 +1,5 @@
-"""The database monitor: a thread with a connection of its own that receives changes of candles and revocations of
-tokens, records which tokens were used, and knows whether the database answers.
+"""A thread with a connection of its own that receives changes of candles and revocations of tokens, and records which
+tokens were used.
 
 A notification is received when its transaction commits. Those missed while the connection was down are covered on every
 new connection: the token cache is emptied (no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`), and live
@@ -42,8 +42,8 @@ class RevocationListener:
         self._stopping = threading.Event()
         self._notifications: Notifications | None = None
         self._thread: threading.Thread | None = None
-        self.reason: str | None = "the database has not been queried yet"
-        """Why the database is not usable; None while it answers."""
+        self.is_receiving = False
+        """Whether changes and revocations are received now."""
 
     def start(self) -> None:
         self._thread = threading.Thread(target=self._run, name="api-revocations", daemon=True)
@@ -63,12 +63,11 @@ class RevocationListener:
                 with connect(self._conninfo, application_name="marketdata-api-revocations") as connection:
                     self._listen(connection)
             except (MarketError, OSError) as error:
-                if self.reason is None:
-                    _log.warning("the database is not reachable: %s", error)
-                self.reason = error.detail if isinstance(error, MarketError) else str(error)
+                if self.is_receiving:
+                    _log.warning("no changes are received from the database: %s", error)
             except Exception:
-                _log.exception("internal error in the database monitor")
-                self.reason = "internal error in the database monitor; see the log"
+                _log.exception("internal error while receiving changes from the database")
+            self.is_receiving = False
             self._notifications = None
             self._stopping.wait(_RETRY_SECONDS)
 
@@ -82,9 +81,9 @@ class RevocationListener:
                 if monotonic() >= refresh_at:
                     self._refresh(connection)
                     refresh_at = monotonic() + TURN_SECONDS
-                if self.reason is not None:
-                    _log.info("the database answers")
-                    self.reason = None
+                if not self.is_receiving:
+                    _log.info("changes are received from the database")
+                    self.is_receiving = True
                 revoked, changes = notifications.wait(max(refresh_at - monotonic(), 0.0))
                 self._live.changed(changes)
                 for identity in revoked:
