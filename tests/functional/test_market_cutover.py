@@ -42,7 +42,6 @@ def test_a_cutover_and_a_rollback_under_load_lose_and_double_nothing(
         versions.follow(current, new)
         before = chain.sent
         said = versions.run("cutover", str(new))
-        assert "all are equal" in said or "differ" in said
         assert f"version {new} is the current one, and version {current} is kept" in said
         until(lambda new=new: versions.served(versions.current) == f"md_ticks_v{new}", SECONDS)
         until(lambda before=before: chain.sent > before + 200, SECONDS)
