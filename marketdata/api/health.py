@@ -38,7 +38,8 @@ def ready(request: Request) -> Reply:
     health.wait_for_first()
     error = _error(request.services)
     if error is not None:
-        raise _unready(error) from error.__cause__
+        # The same error is raised for each request until the next check. Its traceback would grow each time.
+        raise _unready(error).with_traceback(None) from error.__cause__
     version, lag = health.primary.version, health.lag
     assert version is not None, "a check succeeded"
     return answer(

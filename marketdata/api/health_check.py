@@ -29,7 +29,7 @@ RETRY_SECONDS = 0.5
 STALL_SECONDS = 5.0
 """A check that takes longer has failed, though it goes on: the database may be stopped."""
 FIRST_SECONDS = 1.5
-"""How long a request waits for the first check after the start."""
+"""Requests wait for the first check as long after the start, and no longer: the worker for urgent ones must be free."""
 
 _log = logging.getLogger(__name__)
 
@@ -58,12 +58,14 @@ class HealthCheck:
         self._began: float | None = None
         self._last: Checked | None = None
         self._first = threading.Event()
+        self._wait_until = 0.0
         self._stopping = threading.Event()
         self._wake_reader: socket.socket
         self._wake_writer: socket.socket
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
+        self._wait_until = monotonic() + FIRST_SECONDS
         self._wake_reader, self._wake_writer = socket.socketpair()
         self._thread = threading.Thread(target=self._run, name=f"api-check-{self._name}", daemon=True)
         self._thread.start()
@@ -95,8 +97,8 @@ class HealthCheck:
         return last.error
 
     def wait_for_first(self) -> None:
-        """Wait until there is a first result, for at most ``FIRST_SECONDS``."""
-        self._first.wait(FIRST_SECONDS)
+        """Wait until there is a first result, until ``FIRST_SECONDS`` after the start."""
+        self._first.wait(max(0.0, self._wait_until - monotonic()))
 
     @property
     def age(self) -> float:

@@ -70,7 +70,9 @@ class Workers:
                 self._changed.notify()
                 return
             self._urgent.append(task)
-            (self._changed if self._idle else self._urgent_added).notify()
+            # Both: a thread that was idle may have been woken for another task already.
+            self._changed.notify()
+            self._urgent_added.notify()
 
     def end(self, timeout: float) -> None:
         """Wait up to ``timeout`` seconds for running tasks; cancel the queued ones."""
