@@ -48,3 +48,10 @@ def grant(connection: Connection, tables: list[str]) -> None:
     if _has_reader(connection):
         names = sql.SQL(", ").join(map(sql.Identifier, tables))
         connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(names, sql.Identifier(READER)))
+
+
+def reserve(connection: Connection, trigger_functions: list[str]) -> None:
+    """Let nobody but their owner attach these functions to a table. They run as their owner and take the rows that they
+    are passed for ticks, and every role may create a temporary table. Triggers that exist work for everybody."""
+    names = sql.SQL(", ").join(sql.SQL("{}()").format(sql.Identifier(name)) for name in trigger_functions)
+    connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(names))

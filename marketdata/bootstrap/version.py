@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 
 from marketdata import secretfile
-from marketdata.bootstrap.database import Say, grant
+from marketdata.bootstrap.database import Say, grant, reserve
 from marketdata.errors import StateError, VersionMissing
 from marketdata.settings import Settings
 from marketdata.store import migrations, registry
@@ -19,6 +19,7 @@ FIRST_PORT = 8787
 """The default port of the API; that of version N is N - 1 higher."""
 
 _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
+_TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
@@ -32,6 +33,7 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
         done = _create_or_upgrade(connection, version)
         # Also for an existing version: it may be older than the role.
         grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
+        reserve(connection, [version.name(part) for part in _TRIGGER_FUNCTIONS])
         before, text = _settings_file(path, version)
         if text != before:
             after_commit.enter_context(secretfile.replaced(path, text))

@@ -125,6 +125,25 @@ def test_the_reader_calls_the_candles_function(read_by_role: Settings, bucket: s
             connection.execute("SELECT FROM api_tokens")
 
 
+def test_the_reader_cannot_pass_rows_to_the_triggers(read_by_role: Settings) -> None:
+    """They run as their owner, and whoever reads may create a temporary table with a trigger."""
+    with connect(url(read_by_role)) as connection:
+        before = connection.execute("SELECT count(*), sum(volume) FROM md_rollups_v1").fetchone()
+        connection.execute(f"SET ROLE {READER}")
+        connection.execute("CREATE TEMP TABLE own (LIKE md_ticks_v1 INCLUDING DEFAULTS)")
+        for function, event, rows in (
+            ("md_rollups_insert_v1", "INSERT", "NEW TABLE AS new_rows"),
+            ("md_rollups_delete_v1", "DELETE", "OLD TABLE AS old_rows"),
+        ):
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                connection.execute(
+                    f"CREATE TRIGGER own_{event} AFTER {event} ON own REFERENCING {rows} "
+                    f"FOR EACH STATEMENT EXECUTE FUNCTION {function}()"
+                )
+        connection.execute("RESET ROLE")
+        assert connection.execute("SELECT count(*), sum(volume) FROM md_rollups_v1").fetchone() == before
+
+
 @pytest.fixture(scope="module")
 def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempPathFactory) -> Settings:
     """Settings with a database of two ticks of one second, and an alias of their symbol."""
