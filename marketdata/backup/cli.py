@@ -22,7 +22,8 @@ ABOUT_RESTORE = "Restore a backup into an empty state directory, or into the emp
 
 _TABLE = """
     SELECT relname::text FROM pg_class
-    WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[]) LIMIT 1"""
+    WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[])
+    LIMIT 1"""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
