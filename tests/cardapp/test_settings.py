@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from cardapp.errors import UsageError
-from cardapp.settings import declared, load, unknown_names
+from cardapp.settings import ROOT, declared, load, unknown_names
 
 
 def test_defaults_follow_the_state_directory() -> None:
@@ -58,3 +60,13 @@ def test_unknown_names() -> None:
     assert unknown_names({**known, "PATH": "/bin"}) == []
     assert "did you mean CARD_STATE_DIR?" in unknown_names({"CARD_STATEDIR": "x"})[0]
     assert "known: CARD_API_HOST" in unknown_names({"CARD_XYZZY": "x"})[0]
+
+
+def test_the_settings_file_names_every_setting_below_a_comment() -> None:
+    lines = (ROOT / "etc" / "cardapp.env").read_text(encoding="utf-8").splitlines()
+    found = {match[1]: match[2] for line in lines if (match := re.fullmatch(r"#(CARD_[A-Z_]+)=(.*)", line))}
+    assert set(found) == {each.name for each in declared().values()}
+    load(found)  # each value can be used
+    for before, line in pairwise(lines):
+        if line.removeprefix("#").partition("=")[0] in found:
+            assert before.startswith("# "), f"{line} has no comment"

@@ -180,7 +180,7 @@ def test_an_unknown_name_of_ours_in_the_environment_is_warned_about() -> None:
 def test_the_example_names_every_setting_and_can_be_used() -> None:
     example = ROOT / "etc" / "vN.env.example"
     read_env_file(example)
-    named = set(re.findall(r"^#?([A-Z_]+)=", example.read_text(), re.MULTILINE))
+    named = set(re.findall(r"^# .*\n#?([A-Z_]+)=", example.read_text(), re.MULTILINE))  # each below a comment
     assert named == {setting.name for setting in declared().values()}
 
 
