@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -183,8 +184,16 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to run")
     psql = f'psql "{conninfo(settings.state_dir)}"'
     try:
-        serve(settings.state_dir, on_ready=lambda: _print(psql))
+        serve(settings.state_dir, on_ready=lambda: _ready(psql))
     except StateError as error:
         if error.code != "owned":
             raise
         raise StateError(f"{error.detail}; to connect to it: {psql}", code=error.code) from error
+
+
+def _ready(psql: str) -> None:
+    """Print how to connect, and tell systemd, which then starts the services that come after (sd_notify)."""
+    _print(psql)
+    if address := os.environ.get("NOTIFY_SOCKET"):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
+            client.sendto(b"READY=1", address.replace("@", "\0", 1) if address[0] == "@" else address)
