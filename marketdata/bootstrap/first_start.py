@@ -8,6 +8,7 @@ import os
 from pathlib import Path
 
 from marketdata import secretfile, token
+from marketdata.bootstrap import rotation
 from marketdata.bootstrap.database import Say, initialise
 from marketdata.bootstrap.version import make_version, upgrade_versions
 from marketdata.errors import StateError
@@ -39,6 +40,7 @@ def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
         ) from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # of two starts at once the second finds the files of the first
+        rotation.finish(connection, folder, say)
         for name, scope in _TOKEN_FILES:
             path = folder / name
             if path.exists():

@@ -84,10 +84,7 @@ def revoke(conn: Connection[Any], identity: str) -> Token:
         )
         revoked = cursor.fetchone()
         if revoked is None:
-            raise NotFound(
-                f"there is no token with the id {identity[:80]!r}; the list of tokens shows their ids",
-                code="unknown_token",
-            )
+            raise _unknown(identity)
         cursor.execute("SELECT pg_notify(%s, %s)", (REVOKED, revoked.id))
     return revoked
 
@@ -96,6 +93,16 @@ def rotate(conn: Connection[Any], identity: str) -> tuple[Token, str]:
     """Revoke a token and create one with the same name, scope and expiry. Run it in one transaction."""
     old = revoke(conn, identity)
     return create(conn, old.name, "write" if old.scope == "write" else "read", old.expires_at)
+
+
+def create_like(conn: Connection[Any], identity: str) -> tuple[Token, str]:
+    """Create a token with the name, scope and expiry of another, which stays valid."""
+    with conn.cursor(row_factory=class_row(Token)) as cursor:
+        statement = f"SELECT {_COLUMNS} FROM api_tokens WHERE api_tokens.id::text = %s"
+        like = cursor.execute(statement, (identity,)).fetchone()
+    if like is None:
+        raise _unknown(identity)
+    return create(conn, like.name, "write" if like.scope == "write" else "read", like.expires_at)
 
 
 def find(conn: Connection[Any], digest: bytes) -> ValidToken | None:
@@ -130,6 +137,11 @@ def usable(conn: Connection[Any], identities: Collection[str]) -> set[str]:
     return {identity for (identity,) in rows}
 
 
+def is_usable(conn: Connection[Any], identity: str) -> bool:
+    """Whether the token is neither expired nor revoked."""
+    return bool(usable(conn, [identity]))
+
+
 def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
     """The SHA-256 of the token with this id, valid or not; None for an unknown id."""
     row = conn.execute("SELECT token_sha256 FROM api_tokens WHERE id::text = %s", (identity,)).fetchone()
@@ -139,3 +151,8 @@ def digest_of(conn: Connection[Any], identity: str) -> bytes | None:
 def touch(conn: Connection[Any], identities: Sequence[str]) -> None:
     """Set ``last_used_at`` of these tokens to now."""
     conn.execute("UPDATE api_tokens SET last_used_at = now() WHERE id::text = ANY(%s)", (list(identities),))
+
+
+def _unknown(identity: str) -> NotFound:
+    detail = f"there is no token with the id {identity[:80]!r}; the list of tokens shows their ids"
+    return NotFound(detail, code="unknown_token")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from marketdata.store.pool import Connection
     from marketdata.store.tokens import Token
 
+
+_OVERLAP_SECONDS = 2.0
+"""The frontend and the ingestor look at their file for each request."""
 
 ABOUT = "Create, list, revoke and rotate the tokens of the API."
 
@@ -44,7 +47,14 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     revoke.set_defaults(run=_revoke)
 
     rotate = actions.add_parser(
-        "rotate", parents=[output], help="revoke a token and create one with the same name and scope"
+        "rotate", parents=[output], help="create a token with the same name and scope, then revoke the present one"
+    )
+    rotate.add_argument(
+        "--overlap",
+        type=_seconds,
+        metavar="SECONDS",
+        default=_OVERLAP_SECONDS,
+        help="how long both tokens are valid, where files hold the token; default: %(default)g",
     )
     rotate.add_argument("id", metavar="ID", help="the id from the list, not the name")
     rotate.set_defaults(run=_rotate, parser=rotate)
@@ -62,6 +72,14 @@ def _days(text: str) -> float:
     raise argparse.ArgumentTypeError(f"must be a number of days, greater than 0 and at most 36500, not {text!r}")
 
 
+def _seconds(text: str) -> float:
+    with contextlib.suppress(ValueError):
+        seconds = float(text)
+        if 0 <= seconds <= 86400:
+            return seconds
+    raise argparse.ArgumentTypeError(f"must be a number of seconds from 0 to 86400, not {text!r}")
+
+
 def _name(text: str) -> str:
     if not text.strip() or not text.isprintable() or len(text) > 100:
         raise argparse.ArgumentTypeError("must be one line of 1 to 100 characters")
@@ -72,18 +90,30 @@ def _create(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.store import tokens
 
     expires = None if options.days is None else datetime.now(UTC) + timedelta(days=options.days)
-    with _reserved(options.output), initialised(settings) as connection:
-        _deliver(options.output, connection, lambda: tokens.create(connection, options.name, options.scope, expires))
+    with (
+        _reserved(options.output),
+        initialised(settings) as connection,
+        contextlib.ExitStack() as after_commit,
+        connection.transaction(),
+    ):
+        row, text = tokens.create(connection, options.name, options.scope, expires)
+        if options.output is not None:
+            content = {"token": text, "scope": row.scope, "name": row.name}
+            after_commit.enter_context(secretfile.replaced(options.output, secretfile.encoded(content)))
+    _tell(row, text, options.output)
 
 
 def _rotate(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.store import tokens
+    from marketdata.bootstrap import rotation
 
-    with initialised(settings) as connection:
+    with initialised(settings) as connection, rotation.alone(settings.secrets_dir):
+        rotation.finish(connection, settings.secrets_dir, _warn)
         held = _files_with_token(connection, options, settings)
         new_file = None if options.output in held else options.output
         with _reserved(new_file):
-            _deliver(options.output, connection, lambda: tokens.rotate(connection, options.id), held)
+            files = [*held, new_file] if new_file else held
+            row, text = rotation.rotate(connection, options.id, files, options.overlap)
+    _tell(row, text, options.output, held)
 
 
 def _revoke(options: argparse.Namespace, settings: Settings) -> None:
@@ -139,18 +169,8 @@ def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
     return contextlib.nullcontext() if output is None else secretfile.reserved(output)
 
 
-def _deliver(
-    output: Path | None, connection: Connection, create: Callable[[], tuple[Token, str]], held: Sequence[Path] = ()
-) -> None:
-    """Create a token and write it, once, to the output file or to standard output.
-
-    ``held`` are the files with the previous token; they get the new one too.
-    """
-    with contextlib.ExitStack() as after_commit, connection.transaction():
-        row, text = create()
-        for path in held if output is None else {*held, output}:
-            content = {"token": text, "scope": row.scope, "name": row.name}
-            after_commit.enter_context(secretfile.replaced(path, secretfile.encoded(content)))
+def _tell(row: Token, text: str, output: Path | None, held: Sequence[Path] = ()) -> None:
+    """Print the token, once, unless it is in an output file; ``held`` are the files that had the previous one."""
     _warn(f"token {row.id} ({row.name}, {row.scope})")
     for path in held:
         _warn(f"{path} contained the previous token and now contains the new one")
