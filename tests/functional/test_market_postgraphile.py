@@ -192,8 +192,26 @@ def test_the_reader_writes_nothing(graphql: Callable[..., dict[str, Any]], marke
     answer = graphql('mutation { mdRetractV1(input: {name: "T:A", hash: "0x1"}) { clientMutationId } }')
     assert answer["errors"]
     assert answer["data"] == {"mdRetractV1": None}
+    for statement in (
+        "SELECT md_retract_v1('T:A', '0x1')",
+        "SELECT md_finalize_v1('T:A', 1)",
+        "DELETE FROM md_ticks_v1",
+        "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('T:A', 'x', '2024-01-31Z', 1, 1)",
+    ):
+        with psycopg.connect(market.reader) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute(statement)
     with psycopg.connect(market.owner) as connection:
         assert connection.execute("SELECT count(*) FROM md_retracted_v1").fetchone() == (0,)
+        assert connection.execute("SELECT count(*) FROM md_ticks_v1").fetchone() == (361,)
+
+
+def test_the_statements_of_the_readme_work_for_the_reader(market: Market) -> None:
+    readme = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
+    statements = [line.strip() for line in readme.splitlines() if line.startswith("    SELECT ")]
+    assert len(statements) == 2
+    for statement in statements:
+        with psycopg.connect(market.reader) as connection:
+            assert connection.execute(statement.replace("DEMO:ETH-USD", "T:A").encode()).fetchall()
 
 
 def test_tokens_are_not_there(graphql: Callable[..., dict[str, Any]], market: Market) -> None:
