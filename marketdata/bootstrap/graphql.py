@@ -26,10 +26,21 @@ _ALREADY = {
 }
 """The error code that says that there is nothing left to do. The texts of the errors differ between releases."""
 _OTHER_DATABASE = ("not-exists", "not-found", "invalid-configuration")
-_SCHEMA = "SELECT relnamespace::regnamespace::text FROM pg_class WHERE oid = to_regclass(%s)"
+_SCHEMAS = """
+    SELECT of_tables.nspname, of_function.nspname
+    FROM pg_class JOIN pg_namespace of_tables ON of_tables.oid = relnamespace,
+         pg_proc JOIN pg_namespace of_function ON of_function.oid = pronamespace
+    WHERE pg_class.oid = to_regclass(%s) AND proname = %s AND pg_function_is_visible(pg_proc.oid)"""
 _MAY_READ = """
     SELECT coalesce(bool_and(has_table_privilege(rolname, to_regclass(name), 'SELECT')), true)
     FROM pg_roles, unnest(%s::text[]) name WHERE rolname = %s"""
+
+
+class Schemas(NamedTuple):
+    """Where the tables of a version are, and where its candles function is."""
+
+    tables: str
+    function: str
 
 
 class Step(NamedTuple):
@@ -40,15 +51,16 @@ class Step(NamedTuple):
     already: str
 
 
-def steps(version: Version, schema: str, source: str, role: str) -> list[Step]:
+def steps(version: Version, schemas: Schemas, source: str, role: str) -> list[Step]:
     """In an order in which each step has what it needs: the function its tables, permissions what they are for."""
     tables = [version.name(part) for part in TABLES]
-    function = {"schema": schema, "name": version.candles_function}
-    found = [_tracking("table", {"schema": schema, "name": name}, source) for name in tables]
+    function = {"schema": schemas.function, "name": version.candles_function}
+    found = [_tracking("table", {"schema": schemas.tables, "name": name}, source) for name in tables]
     found.append(_tracking("function", function, source))
     for name in tables:
         permission = {"columns": "*", "filter": {}, "limit": ROWS_MAX}
-        args = {"table": {"schema": schema, "name": name}, "role": role, "permission": permission, "source": source}
+        table = {"schema": schemas.tables, "name": name}
+        args = {"table": table, "role": role, "permission": permission, "source": source}
         found.append(_permission("pg_create_select_permission", args, f"select on table {name}"))
     args = {"function": function, "role": role, "source": source}
     found.append(_permission("pg_create_function_permission", args, f"call function {version.candles_function}"))
@@ -67,7 +79,7 @@ def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
 
 def track(connection: Connection, version: Version, credential: Credential, say: Say) -> None:
     """Take the steps that Hasura lacks, all in one call or none. StateError says which one Hasura refuses."""
-    planned = steps(version, _schema(connection, version), credential.source, credential.role)
+    planned = steps(version, _schemas(connection, version), credential.source, credential.role)
     missing = _take(credential, planned)
     for step in planned:
         say(step.done if step in missing else step.already)
@@ -100,10 +112,10 @@ def _refusal(credential: Credential, step: Step | None, error: Refused) -> State
     return StateError(f"{credential.url} refuses {what}, and nothing was changed: {error.code}: {error.detail}{hint}")
 
 
-def _schema(connection: Connection, version: Version) -> str:
-    row = connection.execute(_SCHEMA, (version.ticks_table,)).fetchone()
+def _schemas(connection: Connection, version: Version) -> Schemas:
+    row = connection.execute(_SCHEMAS, (version.ticks_table, version.candles_function)).fetchone()
     assert row is not None, "the version was checked"
-    return str(row[0])
+    return Schemas(*row)
 
 
 def is_readable(connection: Connection, version: Version) -> bool:

@@ -104,6 +104,25 @@ def test_a_settings_file_chooses_the_version(
     assert hasura.metadata.functions == {"public.md_candles_v1", "public.md_candles_v2"}
 
 
+def test_a_function_of_another_schema_is_named_with_it(
+    hasura: StandIn, configured: Path, command: Command, fresh: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert fresh.database_url is not None
+    with psycopg.connect(fresh.database_url) as connection:
+        connection.execute("CREATE SCHEMA own")
+        connection.execute(
+            "CREATE FUNCTION own.my_candles(symbol text, bucket text) RETURNS SETOF md_candle_v1 LANGUAGE sql STABLE "
+            "AS 'SELECT * FROM md_candles_v1($1, $2)'"
+        )
+    monkeypatch.setenv("PGOPTIONS", "-c search_path=public,own")
+    monkeypatch.setenv("TICKS_TABLE", "md_ticks_v1")
+    monkeypatch.setenv("CANDLES_FUNCTION", "my_candles")
+    done = command("graphql")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert hasura.metadata.functions == {"own.my_candles"}
+    assert hasura.metadata.tables == tables(1)
+
+
 def test_the_role_is_that_of_the_file(hasura: StandIn, credential: Credential, command: Command) -> None:
     credential(url=f"{hasura.url}/", admin_secret=SECRET, role="charts", source="default")
     assert command("graphql").returncode == 0
