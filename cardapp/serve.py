@@ -23,6 +23,7 @@ from cardapp.session.sync_monitor import SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database
+from cardapp.web import request_log
 from cardapp.web.app import make_app
 from cardapp.web.listener import CONNECTIONS, Listener
 from cardapp.web.live import LiveFeed
@@ -119,6 +120,7 @@ def run(settings: Settings) -> None:
     # signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, ENDINGS)
     _allow_descriptors()
+    request_log.configure(settings.log)
     service = Service(settings)
     try:
         service.start()

@@ -56,6 +56,12 @@ def _peers(text: str) -> str:
     return text
 
 
+def _log_form(text: str) -> str:
+    if text not in ("off", "text", "json"):
+        raise ValueError("must be off, text or json")
+    return text
+
+
 def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
@@ -120,6 +126,7 @@ class Settings:
     evidence_max_bytes: Annotated[
         int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest evidence image, in bytes.")
     ]
+    log: Annotated[str, Setting("CARD_LOG", _log_form, "off", "Log of requests on standard error: off, text or json.")]
 
     @property
     def evidence_dir(self) -> Path:

@@ -43,7 +43,7 @@ _ABOUT_DB = "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTE
 _FOLDERS = ("state_dir", "secrets_dir")
 _DATABASE = ("state_dir", "prefix", "database_url")
 _VERSION = ("ticks_table", "candles_function")
-_API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port")
+_API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port", "log")
 _INGESTOR = (*_FOLDERS, "prefix", "ticks_table", "api_upstream")
 _FRONTEND = (
     *_FOLDERS,
@@ -53,6 +53,7 @@ _FRONTEND = (
     "api_upstream",
     "basic_auth",
     "trusted_proxies",
+    "log",
 )
 
 

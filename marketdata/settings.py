@@ -90,6 +90,12 @@ def _on_off(text: str) -> bool:
     return text == "on"
 
 
+def _log_form(text: str) -> str:
+    if text not in ("off", "text", "json"):
+        raise ValueError("must be off, text or json")
+    return text
+
+
 def _networks(text: str) -> tuple[Network, ...]:
     try:
         return tuple(ipaddress.ip_network(part.strip()) for part in text.split(",") if part.strip())
@@ -190,6 +196,7 @@ class Settings:
             "Networks, beside loopback, whose X-Remote-User and X-Forwarded-For are trusted.",
         ),
     ]
+    log: Annotated[str, Setting("MARKET_LOG", _log_form, "off", "Log of requests on standard error: off, text, json.")]
 
 
 def declared() -> dict[str, Setting]:

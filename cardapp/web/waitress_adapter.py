@@ -1,4 +1,4 @@
-"""Adapts waitress. No other module uses undocumented members of waitress.
+"""Adapts waitress. Only this module and ``request_log`` use undocumented members of waitress.
 
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
 buffers requests and responses, so a slow client occupies a connection but no worker. This module changes that:
@@ -37,6 +37,7 @@ from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from cardapp.web.gate import head_of, secured
 from cardapp.web.peer import MakeError
+from cardapp.web.request_log import Logged
 from cardapp.web.websocket import HandOver
 
 RECEIVE_BYTES, _ACCEPTED_AT_ONCE = 64 * 1024, 64
@@ -112,15 +113,14 @@ class Parser(HTTPRequestParser):
         self._limits.close()
 
 
-class _ProblemTask(ErrorTask):
+class _ProblemTask(Logged, ErrorTask):
     """Answers a refused request with a problem document and the same headers as the application's errors."""
 
     _KINDS: Mapping[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
 
     def execute(self) -> None:
         request: Any = self.request
-        channel: Any = self.channel
-        channel.is_refused = True
+        self.channel.is_refused = True
         error = request.error
         kind = self._KINDS.get(error.code, BadRequest)
         cause = error.make() if isinstance(error, _Refusal) else kind(f"the request cannot be read: {error.body}")
@@ -133,7 +133,7 @@ class _ProblemTask(ErrorTask):
         self.write(b"" if getattr(request, "command", "") == "HEAD" else reply.body)
 
 
-class _Task(WSGITask):
+class _Task(Logged, WSGITask):
     def set_close_on_finish(self) -> None:
         """Keep the connection open after a response without a body (304). waitress closes it, as if the missing
         Content-Length were needed (RFC 9112, section 6.3); a page that polls with an entity tag would reconnect."""
@@ -204,8 +204,8 @@ class Channel(HTTPChannel):
 
     def _unread(self) -> int:
         """Unsent response bytes of all connections."""
-        connections: Any = vars(self)["_map"]
-        return sum(found.total_outbufs_len for found in list(connections.values()) if isinstance(found, Channel))
+        found = list(vars(self)["_map"].values())
+        return sum(each.total_outbufs_len for each in found if isinstance(each, Channel))
 
     def is_overdue(self, timeouts: Timeouts, *, crowded: bool) -> bool:
         """Whether a timeout has expired; ``crowded``: requests queue for a worker."""

@@ -9,6 +9,7 @@ from functools import lru_cache
 _ORDINARY = {
     "Content-Length", "Content-Type", "Content-Encoding", "ETag", "Cache-Control", "Vary",
     "Content-Security-Policy", "X-Content-Type-Options", "Referrer-Policy", "Cross-Origin-Resource-Policy",
+    "X-Request-Id",
 }  # fmt: skip
 """Fields that occur once each in an answer and do not concern the connection."""
 

@@ -9,6 +9,7 @@ import sys
 from time import monotonic
 
 from marketdata import secretfile
+from marketdata.api import request_log
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.failures_log import FailureLog
@@ -134,6 +135,7 @@ class Service:
 def run(settings: Settings) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. The address is printed when the service answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    request_log.configure(settings.log)
     # sigwait instead of handlers: a handler could interrupt any step of this code. The signals are blocked before the
     # first thread starts, since threads inherit the mask, and stay blocked: a second signal has no effect.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)

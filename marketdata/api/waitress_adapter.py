@@ -1,4 +1,4 @@
-"""Adapts waitress. Only this module and ``waitress_tasks`` use undocumented members of waitress.
+"""Adapts waitress. Only this module, ``waitress_tasks`` and ``request_log`` use its undocumented members.
 
 waitress documents ``create_server`` and its options. The listener also needs its parser, tasks, connections and event
 loop, and subclasses what this module offers. A test compares the members used here with their signatures.

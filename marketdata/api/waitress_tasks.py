@@ -6,10 +6,11 @@ from typing import Any
 
 from waitress.task import ErrorTask, WSGITask
 
+from marketdata.api.request_log import Logged
 from marketdata.api.response_head import ordinary_head
 
 
-class ErrorAnswer(ErrorTask):
+class ErrorAnswer(Logged, ErrorTask):
     def execute(self) -> None:
         request: Any = self.request
         connection: Any = self.channel
@@ -20,7 +21,7 @@ class ErrorAnswer(ErrorTask):
         self.write(b"" if getattr(request, "command", "") == "HEAD" else body)
 
 
-class Answer(WSGITask):
+class Answer(Logged, WSGITask):
     """Sends head and body in one call. Keeps the connection after an answer without a body (304), which needs no length
     (RFC 9112, section 6.3), so that a client that polls with its entity tag need not connect again."""
 
@@ -35,6 +36,7 @@ class Answer(WSGITask):
         connection.write_now(head, data)
 
     def build_response_header(self) -> bytes:
+        self.add_id()
         head: bytes | None = None
         if not self.close_on_finish and not self._is_last():
             head = ordinary_head(self.status, self.response_headers, self.start_time)

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from marketdata import secretfile
+from marketdata.api import request_log
 from marketdata.api.listener import Listener
 from marketdata.api.listener.loop import CONNECTIONS
 from marketdata.errors import StateError
@@ -104,6 +105,7 @@ def _read_token(path: Path) -> str:
 def run(settings: Settings, announce: Callable[[str], None]) -> None:
     """Serve until SIGTERM, SIGINT or SIGHUP. ``announce`` gets the address when the frontend answers."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    request_log.configure(settings.log)
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)  # as in api/serve.py
     service = Service(settings)
     try:

@@ -81,9 +81,11 @@ MEMBERS: dict[str, dict[str, str]] = {
     "buffer": {"append": "(self, s)"},
     "error": {"__init__": "(self, body)", "body": "str", "code": "int"},
     "task": {
+        "build_response_header": "(self)",
         "channel": "HTTPChannel",
         "content_length": "NoneType",
         "execute": "(self)",
+        "finish": "(self)",
         "has_body": "property",
         "request": "HTTPRequestParser",
         "response_headers": "list",
