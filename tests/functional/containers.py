@@ -1,0 +1,98 @@
+"""podman with a storage of its own, so that nothing of the machine's images and containers is seen or changed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+RELEASE = "trixie"
+BASE = f"localhost/debian:{RELEASE}"
+CERTIFICATES = "etc/ssl/certs/ca-certificates.crt"
+# The limits that podman sets by itself are refused in some virtual machines, and crun does not know their mix of
+# control groups of both versions.
+CONFIGURATION = """[containers]
+default_ulimits = ["nofile=20000:20000", "nproc=32768:32768"]
+[engine]
+runtime = "runc"
+"""
+STORAGE = """[storage]
+driver = "overlay"
+graphroot = "{folder}/storage"
+runroot = "{folder}/run"
+"""
+
+
+class Podman:
+    """``podman`` and ``buildah`` on the storage in ``folder``; as root only."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = dict(os.environ)
+        (folder / "storage.conf").write_text(STORAGE.format(folder=folder))
+        self.environment["CONTAINERS_STORAGE_CONF"] = str(folder / "storage.conf")
+        if shutil.which("runc") and "CONTAINERS_CONF" not in os.environ:
+            (folder / "containers.conf").write_text(CONFIGURATION)
+            self.environment["CONTAINERS_CONF"] = str(folder / "containers.conf")
+
+    def run(self, *arguments: str | Path, program: str | Path = "podman") -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [program, *arguments], env=self.environment, capture_output=True, text=True, check=False, timeout=1800
+        )
+
+    def __call__(self, *arguments: str | Path) -> str:
+        """What a command that has to succeed printed."""
+        done = self.run(*arguments)
+        assert done.returncode == 0, f"{arguments}: {done.stderr}"
+        return done.stdout.strip()
+
+    def make_base(self) -> None:
+        """A Debian that trusts what this machine trusts; made without a registry of images."""
+        root = self.folder / "root"
+        command = ["debootstrap", "--variant=minbase", "--include=ca-certificates", RELEASE, str(root)]
+        mirror = os.environ.get("DEBIAN_MIRROR")
+        made = subprocess.run([*command, *([mirror] if mirror else [])], capture_output=True, text=True, check=False)
+        if made.returncode != 0:
+            pytest.skip(f"not run: debootstrap could not make a root of Debian: {made.stdout[-300:]}")
+        if Path("/", CERTIFICATES).exists():
+            shutil.copy(Path("/", CERTIFICATES), root / CERTIFICATES)
+        with subprocess.Popen(["tar", "-C", root, "-c", "."], stdout=subprocess.PIPE) as packed:
+            subprocess.run(
+                ["podman", "import", "-", BASE], stdin=packed.stdout, env=self.environment, check=True,
+                capture_output=True,
+            )  # fmt: skip
+        shutil.rmtree(root)
+
+    def remove_all(self) -> None:
+        self.run("rm", "--all", "--force", "--time", "1")
+        self.run("volume", "rm", "--all", "--force")
+        self.run("rmi", "--all", "--force")
+        self.run(self.folder / "storage" / "overlay", program="umount")
+
+
+@contextmanager
+def podman_with_base() -> Iterator[Podman]:
+    """Skips where containers cannot be made, and says why."""
+    if os.geteuid() != 0:
+        pytest.skip("not run: only root can make the base image with debootstrap")
+    for program in ("podman", "debootstrap"):
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: {program} is not on PATH (Debian: apt-get install {program})")
+    folder = Path(tempfile.mkdtemp(prefix="image-", dir="/var/tmp"))
+    podman = Podman(folder)
+    try:
+        podman.make_base()
+        tried = podman.run("run", "--rm", "--network=none", BASE, "true")
+        if tried.returncode != 0:
+            pytest.skip(f"not run: podman runs no container here: {tried.stderr[-500:]}")
+        yield podman
+    finally:
+        podman.remove_all()
+        shutil.rmtree(folder, ignore_errors=True)
+        assert str(folder) not in Path("/proc/self/mountinfo").read_text()
