@@ -1,7 +1,7 @@
 """The health check of the image: exit code 0 when the API and the frontend that run in the container answer.
 
-The API has to be ready, so its database is checked, too. Of other launchers nothing can be asked: they are healthy while
-they run.
+The API has to be ready, so its database is checked, too. Other launchers cannot be asked anything: they are healthy
+while they run.
 """
 
 from __future__ import annotations

@@ -235,9 +235,10 @@ def test_mounted_token_files_are_used(podman: Podman, image: str) -> None:
     folder = podman.folder / "secrets"
     folder.mkdir(mode=0o700)
     shutil.chown(folder, 10001, 10001)
-    options = ("--network=none", *READ_ONLY, "--env=MARKET_SECRETS_DIR=/run/secrets/marketdata", "--volume=kept:/var/lib/marketdata")  # fmt: skip
+    place = "/run/secrets/marketdata"
+    options = ("--network=none", *READ_ONLY, f"--env=MARKET_SECRETS_DIR={place}", f"--volume=kept:{STATE}")
     for mode in ("rw", "ro"):
-        podman("run", "--detach", "--name", "mounted", *options, f"--volume={folder}:/run/secrets/marketdata:{mode}", image)
+        podman("run", "--detach", "--name", "mounted", *options, f"--volume={folder}:{place}:{mode}", image)
         try:
             eventually(lambda: podman.run("healthcheck", "run", "mounted").returncode == 0, SECONDS)
             said = podman.run("logs", "mounted").stderr
