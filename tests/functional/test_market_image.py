@@ -321,4 +321,3 @@ def test_buildah_builds_the_same(podman: Podman, repository: Path, image: str) -
     assert podman("image", "inspect", "--format", "{{.Config}}", name) == podman(
         "image", "inspect", "--format", "{{.Config}}", image
     )
-
