@@ -6,6 +6,7 @@ file that may be secret.
 
 from __future__ import annotations
 
+import difflib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -78,9 +79,24 @@ def _validator() -> jsonschema.Draft202012Validator:
 
 def _fault(error: jsonschema.ValidationError) -> str:
     path = "".join(f"/{part}" for part in error.absolute_path)
+    if error.validator == "additionalProperties":
+        return f"{path or 'the file'}: {_unknown(error)}"
+    expected = error.schema.get("x-expected")
     if error.absolute_path and error.absolute_path[0] in _SECRET:
-        return f"{path}: is not valid (its value is not shown, for it may be secret)"
-    return f"{path or 'the file'}: {error.message[:200]}"
+        return f"{path}: {expected or 'is not valid'} (its value is not shown, for it may be secret)"
+    return (
+        f"{path or 'the file'}: {error.instance!r} {expected}"
+        if expected
+        else f"{path or 'the file'}: {error.message[:200]}"
+    )
+
+
+def _unknown(error: jsonschema.ValidationError) -> str:
+    known = sorted(error.schema["properties"])
+    names = sorted(error.instance.keys() - known)
+    found = [(name, difflib.get_close_matches(name, known, n=1)) for name in names]
+    said = [f"{name[:80]!r} is unknown" + (f"; did you mean {near[0]}?" if near else "") for name, near in found]
+    return "; ".join([*said, f"known: {', '.join(known)}"])
 
 
 def _contradictions(found: dict[str, Any]) -> list[str]:
