@@ -13,7 +13,7 @@ from marketdata.errors import NotFound
 from marketdata.frontend import gate
 from marketdata.frontend.failures import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
 from marketdata.frontend.login import Login
-from marketdata.frontend.pages import INDEX, LOGGED_OUT, PREFIX, Pages
+from marketdata.frontend.pages import HTML, INDEX, PREFIX, Pages, message
 from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
 from marketdata.frontend.target import Target, is_for_api, parsed
 from marketdata.settings import Network
@@ -30,6 +30,12 @@ SECURITY_HEADERS = (
     ("Cross-Origin-Resource-Policy", "same-origin"),
 )
 _NO_STORE = ("Cache-Control", "no-store")
+_LOGGED_OUT = message(
+    "You are logged out",
+    "This browser was asked to forget the password. Not every browser does: where others use it too, close all its "
+    "windows.",
+    "Log in again",
+)
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,8 @@ class Frontend:
             found = self._answer(environ)
         except Exception as error:
             challenge = CHALLENGE_WITHOUT_PROMPT if environ.get("HTTP_X_LOGIN_PROMPT") == "none" else CHALLENGE
-            found = problem_of(error, f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}", challenge)
+            what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
+            found = problem_of(error, what, challenge, as_page=_shows_pages(environ))
         if isinstance(found, Answer):
             return found.send(start)
         return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")
@@ -119,6 +126,12 @@ class Frontend:
         return reply.with_headers(CACHE_CONTROL)
 
 
+def _shows_pages(environ: Mapping[str, Any]) -> bool:
+    """Whether a browser shows the answer to a person, who should not read JSON."""
+    is_navigation = environ["REQUEST_METHOD"] == "GET" and "text/html" in environ.get("HTTP_ACCEPT", "")
+    return is_navigation and not environ["PATH_INFO"].startswith("/api/")
+
+
 def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
     """``reply`` to a request for a page of the frontend's own, which takes no other methods."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
@@ -129,7 +142,7 @@ def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
 def _logged_out() -> Reply:
     """Chromium forgets a password that is refused without a challenge of the scheme that it was sent with. A challenge
     in another realm would make it ask at this path, and keep the password for all others."""
-    return Reply(LOGGED_OUT, 401, "text/html; charset=utf-8", (CHALLENGE_WITHOUT_PROMPT, _NO_STORE))
+    return Reply(_LOGGED_OUT, 401, HTML, (CHALLENGE_WITHOUT_PROMPT, _NO_STORE))
 
 
 def _with_security_headers(start_response: StartResponse) -> StartResponse:

@@ -9,6 +9,7 @@ import math
 from marketdata import errors as e
 from marketdata.api.failures import BadRequest, MethodNotAllowed, title_of
 from marketdata.api.http import PROBLEM, Headers, Reply, encode
+from marketdata.frontend.pages import HTML, message
 
 log = logging.getLogger("marketdata.frontend")
 
@@ -89,16 +90,20 @@ STATUS: dict[type[e.MarketError], int] = {
 """The nearest base class in the table decides."""
 
 
-def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE) -> Reply:
+def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE, *, as_page: bool = False) -> Reply:
     """The reply to any exception; one that is no error of ours is logged under ``what``, and its text is not shown.
-    ``challenge`` is the header of a 401."""
+    ``challenge`` is the header of a 401. ``as_page``: a page says it, instead of JSON."""
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
         error = e.MarketError("internal error: the log of the frontend has the details", code="internal_error")
     status = next(STATUS[base] for base in type(error).__mro__ if base in STATUS)
     title = http.HTTPStatus(status).phrase if type(error) is e.MarketError else title_of(type(error))
+    headers = (("Cache-Control", "no-store"), *_headers(error, challenge))
+    if as_page:
+        text = f"{error.detail[:1].upper()}{error.detail[1:]}."
+        return Reply(message(title, text, "Log in" if status == 401 else "To the chart"), status, HTML, headers)
     body = {"type": "about:blank", "title": title, "status": status, "detail": error.detail, "code": error.code}
-    return Reply(encode(body), status, PROBLEM, (("Cache-Control", "no-store"), *_headers(error, challenge)))
+    return Reply(encode(body), status, PROBLEM, headers)
 
 
 def _headers(error: e.MarketError, challenge: tuple[str, str]) -> Headers:

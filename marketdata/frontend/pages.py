@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import re
 import threading
 from pathlib import Path
+from string import Template
 
 from marketdata.api.http import Reply
 from marketdata.errors import NotFound
@@ -13,15 +15,16 @@ from marketdata.errors import NotFound
 FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"
 PREFIX = "/static/"
-LOGGED_OUT = (FOLDER / "logged-out.html").read_bytes()
-"""The page after the logout."""
+HTML = "text/html; charset=utf-8"
+
+_MESSAGE = Template((FOLDER / "message.html").read_text(encoding="utf-8"))
 
 _NAME_CHARACTERS = 200
 """Longer names than the file system takes would be an error of the system."""
 _SEGMENT = re.compile(r"[A-Za-z0-9_@-][A-Za-z0-9._@-]*")
 _TYPES = {
     ".css": "text/css; charset=utf-8",
-    ".html": "text/html; charset=utf-8",
+    ".html": HTML,
     ".ico": "image/x-icon",
     ".js": "text/javascript; charset=utf-8",
     ".json": "application/json",
@@ -33,6 +36,12 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 """A file of another type is not served."""
+
+
+def message(title: str, text: str, action: str) -> bytes:
+    """A page that only says something; ``action`` is the text of its link to the chart."""
+    shown = {"title": title, "text": text, "action": action}
+    return _MESSAGE.substitute({name: html.escape(content) for name, content in shown.items()}).encode()
 
 
 class Pages:

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import jsonschema
@@ -81,7 +81,7 @@ def _fault(error: jsonschema.ValidationError) -> str:
     path = "".join(f"/{part}" for part in error.absolute_path)
     if error.validator == "additionalProperties":
         return f"{path or 'the file'}: {_unknown(error)}"
-    expected = error.schema.get("x-expected")
+    expected = cast(dict[str, Any], error.schema).get("x-expected")
     if error.absolute_path and error.absolute_path[0] in _SECRET:
         return f"{path}: {expected or 'is not valid'} (its value is not shown, for it may be secret)"
     return (
@@ -92,8 +92,8 @@ def _fault(error: jsonschema.ValidationError) -> str:
 
 
 def _unknown(error: jsonschema.ValidationError) -> str:
-    known = sorted(error.schema["properties"])
-    names = sorted(error.instance.keys() - known)
+    known = sorted(cast(dict[str, Any], error.schema)["properties"])
+    names = sorted(cast(dict[str, Any], error.instance).keys() - set(known))
     found = [(name, difflib.get_close_matches(name, known, n=1)) for name in names]
     said = [f"{name[:80]!r} is unknown" + (f"; did you mean {near[0]}?" if near else "") for name, near in found]
     return "; ".join([*said, f"known: {', '.join(known)}"])

@@ -85,6 +85,20 @@ def test_logout_refuses_every_password_without_a_prompt(frontend: Frontend) -> N
     assert frontend.get("/whoami").status == 200  # it depends on the browser alone
 
 
+def test_a_person_reads_no_json(frontend: Frontend) -> None:
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    for answer, status, said in (
+        (frontend.ask("GET", "/", **browser), 401, b"Log in to see this page."),
+        (frontend.get("/nosuch", **browser), 404, b"There is nothing at this path."),
+    ):
+        assert (answer.status, answer.headers["Content-Type"]) == (status, "text/html; charset=utf-8")
+        assert said in answer.body
+        assert b"$" not in answer.body
+    assert frontend.ask("GET", "/", **browser).headers["WWW-Authenticate"].startswith("Basic ")
+    assert frontend.ask("GET", "/api/v1/symbols", **browser).headers["Content-Type"] == "application/problem+json"
+    assert frontend.get("/nosuch").headers["Content-Type"] == "application/problem+json"
+
+
 def test_the_frontends_own_paths_take_no_other_method(frontend: Frontend) -> None:
     for path in ("/", "/healthz", "/whoami", "/logout"):
         answer = frontend.ask("POST", path, **LOGIN)
