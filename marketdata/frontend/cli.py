@@ -89,8 +89,12 @@ def _remove(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def list_users(_options: argparse.Namespace, settings: Settings) -> None:
-    for name in sorted(_stored(settings)):
+    names = sorted(_stored(settings))
+    for name in names:
         print(name)
+    if not names:
+        path = settings.secrets_dir / secretfile.FRONTEND_USERS
+        print(f"no users in {path}: bin/marketdata-user add NAME makes one", file=sys.stderr)
 
 
 def _stored(settings: Settings) -> dict[str, bytes]:

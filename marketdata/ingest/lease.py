@@ -37,7 +37,7 @@ def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise AlreadyRunning(f"another {name}, process {_holder(file)}, holds {path}") from error
+            raise AlreadyRunning(f"another {name}, process {_holder(file)}, holds {path}; end it first") from error
         os.ftruncate(file, 0)
         os.pwrite(file, f"{os.getpid()}\n".encode(), 0)
         yield

@@ -36,6 +36,8 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str = "") -> in
 
 def test_the_life_of_a_user(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(monkeypatch, "list") == 0
+    said = capsys.readouterr()
+    assert (said.out, said.err) == ("", f"no users in {file}: bin/marketdata-user add NAME makes one\n")
     assert run(monkeypatch, "add", "ann", "--password-stdin", typed=f"{GOOD}\n") == 0
     assert run(monkeypatch, "add", "bob@example.org", "--password-stdin", typed=GOOD) == 0
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
