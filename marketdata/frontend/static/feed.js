@@ -100,17 +100,19 @@ export function redraw() {
 
 // -- more of the past and of what follows ------------------------------------------------------------------------------
 
+// How many candles can be kept out of sight. A part of them is read at once, and a smaller one is kept on each side, so that
+// what one side adds does not make the other side read again.
+const spare = (view) => Math.max(MOST - view.bars, 0);
+
 // Called when other times are in sight: read what will be needed, before it is.
 export function prefetch(view) {
   if (!shown || state.loading) return;
+  const { rows, hasOlder, hasNewer } = shown.candles;
+  if (rows.length >= MOST && !spare(view)) return; // more than fits is in sight
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
-  if (view.left < ahead && shown.candles.hasOlder) more('older', view);
-  if (view.right < ahead && shown.candles.hasNewer) more('newer', view);
+  if (view.left < ahead && hasOlder) more('older', view);
+  if (view.right < ahead && hasNewer) more('newer', view);
 }
-
-// How many candles can be kept out of sight. A part of them is read at once, and a smaller one is kept on each side, so that
-// what one side adds does not make the other side read again.
-const spare = (view) => Math.max(MOST - view.bars, 2);
 
 async function more(side, view) {
   const mine = shown;
@@ -119,7 +121,9 @@ async function more(side, view) {
   try {
     const known = mine.candles;
     // The more there is, the more is added at once: each addition draws everything.
-    const limit = Math.round(Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), LARGEST, spare(view) / 2));
+    const missing = Math.max(-(side === 'older' ? view.left : view.right), 0);
+    const wanted = Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), missing + spare(view) / 2, LARGEST);
+    const limit = Math.max(Math.round(wanted), 1);
     const edge = () => (side === 'older' ? known.first?.t : known.last?.t);
     const before = edge();
     const { content, during } = await read(mine, side === 'older' ? { endTime: before - 1, limit } : { startTime: before + 1, limit });

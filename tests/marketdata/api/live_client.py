@@ -82,6 +82,12 @@ class LiveClient:
         self.send(op="subscribe", symbol=symbol, interval=interval, **more)
         return self.receive()
 
+    def answer(self) -> dict[str, Any]:
+        """The next message that is not a candle: a tick that was stored just before may still arrive as one."""
+        while (message := self.receive())["type"] == "candle":
+            pass
+        return message
+
     def subscribe_unanswered(self, symbol: str, interval: str) -> None:
         self.send(op="subscribe", symbol=symbol, interval=interval)
 

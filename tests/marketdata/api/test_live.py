@@ -332,13 +332,17 @@ def test_a_wrong_message_is_answered_by_an_error(
 
 def test_a_connection_has_at_most_64_subscriptions(api: Api, client: LiveClient, tick: Make) -> None:
     api.ingest(tick(symbol="LIVE:MANY", id="1", ts=T))
+
+    def asked(op: str, interval: str, **more: str) -> dict[str, Any]:
+        client.send(op=op, symbol="LIVE:MANY", interval=interval, **more)
+        return client.answer()
+
     for n in range(64):
-        assert client.subscribe("LIVE:MANY", "1d", timeZone=f"+{n // 60:02}:{n % 60:02}")["type"] == "subscribed"
-    assert client.subscribe("LIVE:MANY", "1m")["code"] == "too_many_subscriptions"
-    assert client.subscribe("LIVE:MANY", "1d")["type"] == "subscribed"  # replaces one
-    client.send(op="unsubscribe", symbol="LIVE:MANY", interval="1d")
-    assert client.receive()["type"] == "unsubscribed"
-    assert client.subscribe("LIVE:MANY", "1m")["type"] == "subscribed"
+        assert asked("subscribe", "1d", timeZone=f"+{n // 60:02}:{n % 60:02}")["type"] == "subscribed"
+    assert asked("subscribe", "1m")["code"] == "too_many_subscriptions"
+    assert asked("subscribe", "1d")["type"] == "subscribed"  # replaces one
+    assert asked("unsubscribe", "1d")["type"] == "unsubscribed"
+    assert asked("subscribe", "1m")["type"] == "subscribed"
 
 
 def test_many_messages_at_once_are_answered_in_order(api: Api, client: LiveClient, tick: Make) -> None:
@@ -347,7 +351,7 @@ def test_many_messages_at_once_are_answered_in_order(api: Api, client: LiveClien
     assert len(ops) * 60 > 2 * RECEIVE_BYTES
     for op in ops:
         client.send(op=op, symbol="LIVE:ORDER", interval="1m")
-    assert [client.receive()["type"] for _ in ops] == [f"{op}d" for op in ops]
+    assert [client.answer()["type"] for _ in ops] == [f"{op}d" for op in ops]
 
 
 def test_a_revoked_token_ends_its_connections_at_once(
