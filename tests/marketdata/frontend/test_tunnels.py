@@ -44,8 +44,8 @@ def peers(upstream: ScriptedApi) -> Iterator[list[socket.socket]]:
 
     def script(_request: Received, connection: socket.socket) -> None:
         connection.settimeout(20)
+        found.append(connection)  # before the client can go on
         connection.sendall(SWITCHED + b"early")
-        found.append(connection)
         ended.wait()
 
     ended = threading.Event()
@@ -86,14 +86,14 @@ def test_bytes_go_both_ways(frontend: Frontend, upstream: ScriptedApi, peers: li
 @pytest.mark.parametrize("closes", ["client", "api"])
 def test_the_end_of_one_side_ends_the_other(frontend: Frontend, peers: list[socket.socket], closes: str) -> None:
     client, _ = opened(frontend.port)
-    received(client, 5)
-    first, other = (client, peers[0]) if closes == "client" else (peers[0], client)
-    first.sendall(b"last words")
-    first.shutdown(socket.SHUT_RDWR)
-    assert received(other, 10) == b"last words"
-    assert other.recv(1) == b""
-    until(lambda: len(frontend.service.tunnels) == 0)
-    client.close()
+    with closing(client):
+        received(client, 5)
+        first, other = (client, peers[0]) if closes == "client" else (peers[0], client)
+        first.sendall(b"last words")
+        first.shutdown(socket.SHUT_RDWR)
+        assert received(other, 10) == b"last words"
+        assert other.recv(1) == b""
+        until(lambda: len(frontend.service.tunnels) == 0)
 
 
 def test_an_answer_that_opens_nothing_is_passed_on(frontend: Frontend, upstream: ScriptedApi) -> None:
