@@ -1,6 +1,6 @@
 """The log of requests: a line for each answer, with an id that the client gets as ``X-Request-Id``. Off by default.
 
-Whether it is on is the level of its logger, which a task asks for each answer.
+It is on when the level of its logger is INFO. Each task checks that before it builds its answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Logs and counts the failures that the database causes, with the reason, which clients are not told."""
+"""Logs and counts the failures that the database causes, with their reason. Answers to clients do not contain it."""
 
 from __future__ import annotations
 

@@ -39,7 +39,8 @@ find_mirror() {
     # shellcheck disable=SC2016 # apt-get replaces it
     found=$(apt-get indextargets --format '$(REPO_URI)' 'Origin: Debian' 'Label: Debian' 2>/dev/null) || found=''
     found=${found%%$'\n'*}
-    printf '%s\n' "${found:-http://deb.debian.org/debian}"
+    [[ $found ]] || give_up 3 "apt knows no mirror of Debian here; name one in DEBIAN_MIRROR"
+    printf '%s\n' "$found"
 }
 
 check_mirror() {

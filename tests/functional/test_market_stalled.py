@@ -6,7 +6,7 @@ import itertools
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from http.client import HTTPException
@@ -19,6 +19,7 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.store.pool import SIZE, connect
 from marketdata.store.version import Version
 from tests.functional.market_process import ApiProcess, Client
+from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import Watched
 from tests.marketdata.store.conftest import stored_ticks
 
@@ -110,14 +111,6 @@ def ask(port: int, path: str) -> tuple[int, Any]:
         return client("GET", path)
 
 
-def eventually(done: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if done():
-            return
-        threading.Event().wait(0.1)
-    pytest.fail("did not come to pass")
-
-
 @pytest.fixture
 def load(api: ApiProcess) -> Iterator[Load]:
     with closing(Client(api.port, api.token("alg"))) as client:
@@ -128,21 +121,21 @@ def load(api: ApiProcess) -> Iterator[Load]:
 
 
 def test_every_request_ends_and_all_is_well_afterwards(api: ApiProcess, load: Load) -> None:
-    eventually(lambda: len(load.acknowledged) > 20)
+    until(lambda: len(load.acknowledged) > 20, 60)
     stopped = Stopped(api.state_dir)
     try:
-        eventually(lambda: ask(api.port, "/healthz")[0] == 200 and ask(api.port, "/ready")[0] == 503)
-        eventually(lambda: (504, "database_stalled") in load.statuses)
+        until(lambda: ask(api.port, "/healthz")[0] == 200 and ask(api.port, "/ready")[0] == 503, 60)
+        until(lambda: (504, "database_stalled") in load.statuses, 60)
         assert ask(api.port, "/ready")[1]["code"] == "database_stalled"
         assert not ask(api.port, "/healthz")[1]["database"]["reachable"]
         before = len(load.statuses)
-        eventually(lambda: len(load.statuses) > before + 2 * CLIENTS)
+        until(lambda: len(load.statuses) > before + 2 * CLIENTS, 60)
         assert set(load.statuses[before:]) == {(504, "database_stalled")}
     finally:
         stopped.go_on()
-    eventually(lambda: ask(api.port, "/ready")[0] == 200)
+    until(lambda: ask(api.port, "/ready")[0] == 200, 60)
     acknowledged = len(load.acknowledged)
-    eventually(lambda: len(load.acknowledged) > acknowledged + 20)
+    until(lambda: len(load.acknowledged) > acknowledged + 20, 60)
     load.stop()
     assert load.unanswered == []
     assert {status for status, _ in load.statuses} <= {200, 201, 429, 503, 504}
@@ -159,7 +152,7 @@ def assert_no_slot_is_lost(api: ApiProcess) -> None:
         with locking.transaction():
             locking.execute("LOCK TABLE md_symbols_v1")
             running = [threads.submit(read_ticks, api) for _ in range(SIZE)]
-            eventually(lambda: waiting(connection) == SIZE)
+            until(lambda: waiting(connection) == SIZE, 60)
         assert [each.result()[0] for each in running] == [200] * SIZE
 
 

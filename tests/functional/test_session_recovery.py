@@ -100,7 +100,7 @@ def test_it_survives_kills_at_any_moment(
 
 @pytest.mark.parametrize("way_back", ["replay", "reset"])
 def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
-    """Nobody can interrupt it, and it does not notice that its terminal is gone."""
+    """A Neovim that runs an endless loop: without its terminal it can neither be interrupted nor end by itself."""
     server = session.pid("nvim")
     session.editor('nvim_input(":lua while true do end<CR>")')
     eventually(lambda: session.ask("session_binding")["editor"]["available"] is False)

@@ -17,6 +17,7 @@ from psycopg.conninfo import make_conninfo
 from marketdata.cli import main
 from marketdata.postgres.client import Client
 from marketdata.settings import Settings, declared, load
+from marketdata.store.pool import Connection, connect
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -102,3 +103,13 @@ def command(fresh: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Cap
         return Done(code, *capsys.readouterr())
 
     return run
+
+
+@pytest.fixture
+def two_versions(fresh: Settings, command: Command) -> Iterator[Connection]:
+    """A connection to a database with the versions 1, the current one, and 2, both without ticks."""
+    assert fresh.database_url is not None
+    for n in ("1", "2"):
+        assert command("version", n).returncode == 0
+    with connect(fresh.database_url) as connection:
+        yield connection

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from marketdata.interval import SECOND
-from marketdata.settings import Settings
 from marketdata.store import registry, symbols, ticks
-from marketdata.store.pool import Connection, connect
+from marketdata.store.pool import Connection
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
 
 @pytest.fixture
-def conn(fresh: Settings, command: Command) -> Iterator[Connection]:
+def conn(two_versions: Connection, command: Command) -> Connection:
     """Versions 1 and 2 with a tick of the symbols A and B each; B has the alias OTHER."""
-    assert fresh.database_url is not None
-    for n in ("1", "2"):
-        assert command("version", n).returncode == 0
-    with connect(fresh.database_url) as connection:
-        for each in registry.registered(connection, "md"):
-            ticks.ingest(connection, each.version, [tick(name, "1", START + SECOND, "5") for name in "AB"])
-        assert command("alias", "add", "OTHER", "B").stdout == "OTHER now stands for B\n"
-        yield connection
+    for each in registry.registered(two_versions, "md"):
+        ticks.ingest(two_versions, each.version, [tick(name, "1", START + SECOND, "5") for name in "AB"])
+    assert command("alias", "add", "OTHER", "B").stdout == "OTHER now stands for B\n"
+    return two_versions
 
 
 def test_ticks_with_the_alias_are_those_of_the_symbol_in_every_version(conn: Connection, command: Command) -> None:

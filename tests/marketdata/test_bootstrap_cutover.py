@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
 from marketdata.bootstrap.pair import LEVELS
 from marketdata.interval import SECOND
-from marketdata.settings import Settings
 from marketdata.store import registry, ticks
-from marketdata.store.pool import Connection, connect
+from marketdata.store.pool import Connection
 from marketdata.tick import Item
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
 
 @pytest.fixture
-def conn(fresh: Settings, command: Command) -> Iterator[Connection]:
+def conn(two_versions: Connection, command: Command) -> Connection:
     """Versions 1, the current one, and 2, which is a copy of it."""
-    assert fresh.database_url is not None
-    for n in ("1", "2"):
-        assert command("version", n).returncode == 0
-    with connect(fresh.database_url) as connection:
-        store(connection, 1, *history())
-        assert command("copy", "1", "2").returncode == 0
-        yield connection
+    store(two_versions, 1, *history())
+    assert command("copy", "1", "2").returncode == 0
+    return two_versions
 
 
 def history() -> list[Item]:

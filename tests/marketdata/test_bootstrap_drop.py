@@ -6,7 +6,6 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
@@ -26,15 +25,11 @@ OBJECTS = """
 
 
 @pytest.fixture
-def conn(fresh: Settings, command: Command) -> Iterator[Connection]:
+def conn(two_versions: Connection) -> Connection:
     """Versions 1, the current one, and 2, with a tick of two symbols each."""
-    assert fresh.database_url is not None
-    for n in ("1", "2"):
-        assert command("version", n).returncode == 0
-    with connect(fresh.database_url) as connection:
-        for each in registry.registered(connection, "md"):
-            ticks.ingest(connection, each.version, [tick(name, "1", START + SECOND, "5") for name in "AB"])
-        yield connection
+    for each in registry.registered(two_versions, "md"):
+        ticks.ingest(two_versions, each.version, [tick(name, "1", START + SECOND, "5") for name in "AB"])
+    return two_versions
 
 
 def numbers(connection: Connection) -> list[int]:

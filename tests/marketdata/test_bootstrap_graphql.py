@@ -145,7 +145,7 @@ def test_a_refusal_is_reported_and_nothing_is_changed(
 def test_an_error_that_means_something_else_is_no_success(
     hasura: StandIn, configured: Path, command: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call that tracks fails with already-exists when something else has the name."""
+    """For a call that tracks, already-exists means that another object has the name."""
     refusal = {"path": "$.args[0].args", "error": "the name is taken", "code": "already-exists"}
     monkeypatch.setattr(hasura, "answer", lambda *_: (400, refusal))
     done = command("graphql")

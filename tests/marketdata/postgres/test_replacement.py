@@ -14,6 +14,7 @@ import pytest
 from marketdata.postgres import replacement
 from marketdata.postgres.binaries import Binaries
 from marketdata.postgres.replacement import ReplacementWatch
+from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import ClientProcess, Watched
 from tests.marketdata.postgres.minor_upgrade import Installation
 
@@ -138,7 +139,7 @@ def test_a_minor_upgrade_under_a_running_cluster(
     assert watched.status() == first  # the program is not there yet
 
     installation.put(installation.postgres)
-    eventually(lambda: watched.status().get("postgres", first["postgres"]) != first["postgres"])
+    until(lambda: watched.status().get("postgres", first["postgres"]) != first["postgres"], 60)
     ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
     ask(watched, "INSERT INTO kept VALUES (2)")
     assert watched.status()["pid"] == first["pid"]
@@ -150,11 +151,3 @@ def test_a_minor_upgrade_under_a_running_cluster(
 def ask(watched: Watched, statement: str) -> None:
     with psycopg.connect(watched.cluster.conninfo, autocommit=True) as connection:
         connection.execute(statement)  # type: ignore[arg-type]
-
-
-def eventually(done: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if done():
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("did not come to pass")

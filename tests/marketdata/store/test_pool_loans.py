@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
@@ -13,6 +13,7 @@ from marketdata import errors as e
 from marketdata.store import pool_loans
 from marketdata.store.pool import Pool
 from marketdata.store.pool_loans import Loans
+from tests.functional.serving import until
 
 
 class Answers:
@@ -42,14 +43,6 @@ def pool(database: str, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> It
 def ask(pool: Pool, statement: str = "SELECT 1") -> None:
     with pool.connection() as connection:
         connection.execute(statement)  # type: ignore[arg-type]
-
-
-def eventually(done: Callable[[], bool]) -> None:
-    for _ in range(600):
-        if done():
-            return
-        threading.Event().wait(0.05)
-    pytest.fail("did not come to pass")
 
 
 def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +76,7 @@ def test_while_nothing_answers_requests_fail_at_once(pool: Pool, answers: Answer
             ask(pool)
     assert isinstance(pool.error(), e.DatabaseStalled)
     answers.value = True
-    eventually(lambda: pool.error() is None)
+    until(lambda: pool.error() is None, 60)
     ask(pool)
 
 
@@ -106,7 +99,7 @@ def test_slow_statements_are_no_stall_while_new_connections_are_answered(
     monkeypatch.setattr(pool._pool, "timeout", 0.5)
     with ThreadPoolExecutor(2) as threads:
         running = [threads.submit(ask, pool, "SELECT pg_sleep(1.5)") for _ in range(2)]
-        eventually(lambda: not pool.stats()["pool_available"] and pool.stats()["pool_size"] == 2)
+        until(lambda: not pool.stats()["pool_available"] and pool.stats()["pool_size"] == 2, 60)
         with pytest.raises(e.DatabaseExhausted):
             ask(pool)
         for each in running:
