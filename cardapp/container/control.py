@@ -11,7 +11,9 @@ from collections.abc import Callable, Sequence
 
 from cardapp.container import bridge, foreground
 from cardapp.container.directory import Record, State
+from cardapp.container.image import Image
 from cardapp.container.lifecycle import ListedSession, Sessions, Started
+from cardapp.container.podman import Podman
 from cardapp.container.profile import DEFAULT_PROFILE
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
@@ -106,6 +108,15 @@ class Commands:
         directory, _ = self._sessions.find(options.name)
         return bridge.relay(directory.mcp_socket)
 
+    def image(self, options: argparse.Namespace) -> int:
+        # As Ctrl-C: what the build began is removed.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        image = Image()
+        built = image.build(Podman(), options.base, lambda step: print(f"card-session: {step}", file=sys.stderr))
+        print(f"{image.name()} is {'built' if built else 'there, and is of this recipe'}")
+        return 0
+
 
 def _show_started(started: Started) -> None:
     record = started.record
@@ -190,6 +201,10 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("name", metavar="NAME", nargs="?", help="default: the chosen session")
     commands.add_parser("list", help="show all sessions")
+    image = commands.add_parser(
+        "image", help="build the image of sessions in containers with podman, if it is missing or outdated"
+    )
+    image.add_argument("--base", help="the image of Debian to build on (default: one that debootstrap makes, once)")
     return main_parser
 
 
