@@ -99,6 +99,9 @@ def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentPar
     check.add_argument(
         "--replay", action="store_true", help="also replay every snapshot in a temporary debugger session"
     )
+    check.add_argument(
+        "--profile", help="with --replay: the session's profile, a section of etc/card-session.ini (default: local)"
+    )
     check.set_defaults(run=_check)
 
     emit = commands.add_parser("emit", help="write a card's sheets as HTML, LaTeX or PDF")
@@ -166,15 +169,15 @@ def _check(options: argparse.Namespace) -> int:
         print("1 fault" if len(findings) == 1 else f"{len(findings)} faults")
         return FAILED
     _describe(layouts.find(loaded.card.layout))
-    return (
-        _replay(loaded, catalog) if options.replay else _print_success("every stop and code range matches the C files")
-    )
+    if options.replay:
+        return _replay(loaded, catalog, options.profile)
+    return _print_success("every stop and code range matches the C files")
 
 
-def _replay(loaded: LoadedCard, catalog: Catalog) -> int:
+def _replay(loaded: LoadedCard, catalog: Catalog, profile: str | None) -> int:
     bar = _ProgressBar(len(catalog.snapshots))
     try:
-        findings = card_check.replay_all(loaded, catalog, bar.advance)
+        findings = card_check.replay_all(loaded, catalog, profile, bar.advance)
     finally:
         bar.close()
     if findings:

@@ -17,3 +17,29 @@ def start_time(pid: int) -> int | None:
     # Field 2, the command in parentheses, may itself hold spaces and parentheses.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in ("Z", "X") else int(rest[18])
+
+
+def command_line(pid: int) -> list[str]:
+    """The arguments that the process was started with; empty if it has ended."""
+    try:
+        text = Path(f"/proc/{pid}/cmdline").read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return text.split("\0")[:-1]
+
+
+def is_frozen(pid: int) -> bool:
+    """Whether the process is in a control group that is frozen, as ``podman pause`` does (cgroups(7))."""
+    try:
+        groups = Path(f"/proc/{pid}/cgroup").read_text("ascii").splitlines()
+        for line in groups:
+            _number, controllers, path = line.split(":", 2)
+            if controllers == "freezer":
+                return Path(f"/sys/fs/cgroup/freezer{path}/freezer.state").read_text("ascii").strip() != "THAWED"
+            if controllers == "":
+                events = Path(f"/sys/fs/cgroup{path}/cgroup.events")
+                if events.exists():
+                    return "frozen 1" in events.read_text("ascii").splitlines()
+    except (OSError, ValueError):
+        pass
+    return False

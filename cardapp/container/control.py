@@ -71,7 +71,7 @@ class Commands:
         return 0
 
     def attach(self, options: argparse.Namespace) -> int:
-        directory, _ = self._sessions.find(options.name)
+        directory, record = self._sessions.find(options.name)
         if self._sessions.binding(directory) is None:
             print(f"session {directory.name} does not answer; restore it with card-session reset", file=sys.stderr)
             return 1
@@ -79,12 +79,12 @@ class Commands:
             raise UsageError("attach needs a terminal as its standard input")
         # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
         environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
-        command = self._sessions.runtime(directory).attach_command()
+        command = self._sessions.runtime(directory, record.runtime).attach_command(record)
         os.execvpe(command[0], command, environ)
 
     def detach(self, options: argparse.Namespace) -> int:
-        directory, _ = self._sessions.find(options.name)
-        was = self._sessions.runtime(directory).detach()
+        directory, record = self._sessions.find(options.name)
+        was = self._sessions.runtime(directory, record.runtime).detach(record)
         print(
             f"detached from session {directory.name}" if was else f"no terminal is attached to session {directory.name}"
         )

@@ -1,4 +1,8 @@
-"""A session on disk: its directory, its record, and the file that names the chosen session."""
+"""A session on disk: its directory, its record, and the file that names the chosen session.
+
+The programs of a session write below ``run`` and ``work`` only. The record and the lock are beside these, where a
+program that runs in a container cannot change what the commands on the host read.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,6 @@ from cardapp.container.profile import ROOT
 from cardapp.errors import StateError, UsageError
 
 NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,31}")
-SOCKETS = ("mcp.sock", "nvim.sock", "gdb.sock", "tmux.sock")
 
 
 @dataclass(frozen=True)
@@ -84,6 +87,7 @@ class Record:
     target: str
     source_directory: str
     created_at: str
+    runtime: str = "local"
     host: Process | None = None
 
     def as_json(self) -> dict[str, Any]:
@@ -91,8 +95,9 @@ class Record:
 
     @classmethod
     def from_json(cls, found: dict[str, Any]) -> Record:
-        texts = {key: str(found[key]) for key in cls.__dataclass_fields__ if key != "host"}
-        return cls(**texts, host=Process.from_json(found.get("host")))
+        # The record of a session that an older release started names no runtime.
+        texts = {key: str(found[key]) for key in cls.__dataclass_fields__ if key not in ("runtime", "host")}
+        return cls(**texts, runtime=str(found.get("runtime", "local")), host=Process.from_json(found.get("host")))
 
 
 @dataclass(frozen=True)
@@ -103,33 +108,52 @@ class SessionDirectory:
     path: Path
 
     @property
+    def run(self) -> Path:
+        """The folder of the sockets, the log, and Neovim's files."""
+        return self.path / "run"
+
+    @property
+    def work(self) -> Path:
+        """The folder of the session's copy of the sources."""
+        return self.path / "work"
+
+    @property
     def mcp_socket(self) -> Path:
-        return self.path / "mcp.sock"
+        return self.run / "mcp.sock"
 
     @property
     def nvim_socket(self) -> Path:
-        return self.path / "nvim.sock"
+        return self.run / "nvim.sock"
 
     @property
     def gdb_socket(self) -> Path:
-        return self.path / "gdb.sock"
+        return self.run / "gdb.sock"
 
     @property
     def tmux_socket(self) -> Path:
-        return self.path / "tmux.sock"
+        return self.run / "tmux.sock"
+
+    @property
+    def log(self) -> Path:
+        return self.run / "host.log"
+
+    @property
+    def editor_home(self) -> Path:
+        """The folder of Neovim's configuration, data and temporary files."""
+        return self.run / "nvim"
 
     @property
     def record(self) -> Path:
         return self.path / "session.json"
 
-    @property
-    def log(self) -> Path:
-        return self.path / "host.log"
-
     def create(self) -> None:
-        for name in SOCKETS:
-            unix_socket.check_path(self.path / name, "CARD_STATE_DIR or --name")
-        self.path.mkdir(mode=0o700, exist_ok=True)
+        for path in self._sockets():
+            unix_socket.check_path(path, "CARD_STATE_DIR or --name")
+        for path in (self.path, self.run):
+            path.mkdir(mode=0o700, exist_ok=True)
+
+    def _sockets(self) -> tuple[Path, ...]:
+        return self.mcp_socket, self.nvim_socket, self.gdb_socket, self.tmux_socket
 
     def read(self) -> Record | None:
         """The session's record; None if there is none or it is damaged."""
@@ -143,9 +167,9 @@ class SessionDirectory:
 
     def clear(self) -> None:
         """Remove the record, the sockets and Neovim's files. The learner's sources stay."""
-        for path in (self.record, *(self.path / name for name in SOCKETS)):
+        for path in (self.record, *self._sockets()):
             path.unlink(missing_ok=True)
-        shutil.rmtree(self.path / "nvim", ignore_errors=True)
+        shutil.rmtree(self.editor_home, ignore_errors=True)
 
     @contextlib.contextmanager
     def locked(self, timeout: float = 60.0) -> Iterator[None]:

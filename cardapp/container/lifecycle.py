@@ -5,19 +5,17 @@ from __future__ import annotations
 import datetime
 import threading
 import time
-import uuid
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cardapp import __version__
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.container.build import Workspace
 from cardapp.container.directory import Record, SessionDirectory, State
+from cardapp.container.podman_runtime import PodmanRuntime
 from cardapp.container.profile import Profile, load_profile
-from cardapp.container.requirements import require_programs
 from cardapp.container.runtime import LocalRuntime, Runtime
-from cardapp.container.sources import Fetched, fetch
+from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, McpError, SessionUnavailable, StateError, UsageError
 from cardapp.mcp.client import McpClient
 
@@ -68,8 +66,9 @@ class Sessions:
 
     # -- finding -----------------------------------------------------------------------------------------------------
 
-    def runtime(self, directory: SessionDirectory) -> Runtime:
-        return LocalRuntime(directory)
+    @staticmethod
+    def runtime(directory: SessionDirectory, name: str) -> Runtime:
+        return PodmanRuntime(directory) if name == "podman" else LocalRuntime(directory)
 
     def find(self, name: str | None) -> tuple[SessionDirectory, Record]:
         """The session ``name``, or the chosen one.
@@ -115,7 +114,6 @@ class Sessions:
 
         It becomes the chosen session if no running session is chosen, and with ``select`` in any case.
         """
-        require_programs()
         loaded = load_card(card)
         profile = load_profile(profile_name)
         self._state.create()
@@ -126,9 +124,19 @@ class Sessions:
             if record is not None and self.binding(directory) is not None:
                 self._check_same(record, loaded, profile)
                 return Started(record, str(directory.mcp_socket), True, self._select(directory, select), None)
-            self.runtime(directory).stop(record)  # ends leftover processes of a killed session
+            self.runtime(directory, profile.runtime).require()
+            self._end(directory, record)  # ends leftover processes of a killed session
             directory.clear()
             return self._start_new(directory, loaded, profile, select)
+
+    def _end(self, directory: SessionDirectory, record: Record | None) -> int:
+        """End all processes of a session; returns how many there were."""
+        if record is not None:
+            return self.runtime(directory, record.runtime).stop(record)
+        ended = self.runtime(directory, "local").stop(None)
+        if directory.record.exists() and PodmanRuntime.installed():  # a damaged record does not say where it ran
+            ended += self.runtime(directory, "podman").stop(None)
+        return ended
 
     @staticmethod
     def _check_same(record: Record, loaded: LoadedCard, profile: Profile) -> None:
@@ -139,28 +147,26 @@ class Sessions:
             )
 
     def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile, select: bool) -> Started:
-        fetched, work = None, loaded.target_directory
-        if not profile.in_place:
-            work = directory.path / "work" / loaded.card.id
-            fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=False)
-        workspace = Workspace(work.resolve(), loaded.card.target)
-        if workspace.is_stale():
-            workspace.build(profile.build_timeout)
+        work = loaded.target_directory if profile.in_place else directory.work / loaded.card.id
         record = Record(
             name=directory.name,
-            container_id=str(uuid.uuid4()),
+            container_id="",
             card_source=str(loaded.path.resolve()),
             card_id=loaded.card.id,
             profile=profile.name,
             target=loaded.card.target.name,
-            source_directory=str(workspace.directory),
+            source_directory=str(work.resolve()),
             created_at=datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+            runtime=profile.runtime,
         )
+        runtime = self.runtime(directory, profile.runtime)
         try:
+            record = replace(record, container_id=runtime.create(record))
+            fetched = runtime.prepare(record, refresh=False)
             record = self._launch(directory, record)
             selected = self._select(directory, select)
         except BaseException:
-            self.runtime(directory).stop(record)
+            runtime.stop(record)
             directory.clear()
             raise
         return Started(record, str(directory.mcp_socket), False, selected, fetched)
@@ -169,13 +175,14 @@ class Sessions:
         """Start the MCP server and wait until it answers."""
         directory.write(record)
         written = directory.log.stat().st_size if directory.log.exists() else 0
-        record = replace(record, host=self.runtime(directory).start(record))
+        runtime = self.runtime(directory, record.runtime)
+        record = replace(record, host=runtime.start(record))
         directory.write(record)
         deadline = time.monotonic() + START_TIMEOUT
         pause = threading.Event()
         # Checking for the socket file is not enough: the server may not listen yet.
         while self.binding(directory) is None:
-            if not self.runtime(directory).alive(record):
+            if not runtime.alive(record):
                 raise SessionUnavailable(f"the session ended while it started:\n{_tail(directory.log, written)}")
             if time.monotonic() > deadline:
                 raise SessionUnavailable(
@@ -212,32 +219,38 @@ class Sessions:
 
         Returns the record, the result of ``target_reset``, and whether the MCP server was started.
         """
-        require_programs()
         directory, record = self.find(name)
+        self.runtime(directory, record.runtime).require()
         with directory.locked():
             restarted = self.binding(directory) is None
             if restarted:
-                self._end_host(directory, record)
-                record = self._launch(directory, record)
+                record = self._start_server(directory, record)
             return record, call(directory, "target_reset"), restarted
 
-    def _end_host(self, directory: SessionDirectory, record: Record) -> None:
-        """End an MCP server that does not answer; Neovim and gdb keep running."""
+    def _start_server(self, directory: SessionDirectory, record: Record) -> Record:
+        """Start the MCP server, and before that the container, again. A running Neovim and gdb keep running."""
+        runtime = self.runtime(directory, record.runtime)
+        revived = runtime.revive(record)
+        if revived == record.container_id and self.binding(directory) is not None:
+            return record  # it was paused only
         if record.host is not None:
             record.host.end(5.0)
         directory.mcp_socket.unlink(missing_ok=True)
+        record = replace(record, container_id=revived or record.container_id)
+        runtime.prepare(record, refresh=False)
+        return self._launch(directory, record)
 
     def refresh(self, name: str | None) -> tuple[Record, Fetched | None]:
         """Fetch the card's sources again, build them, and reset. Edited files are kept as backups."""
-        require_programs()
         directory, record = self.find(name)
+        runtime = self.runtime(directory, record.runtime)
+        runtime.require()
         with directory.locked():
-            loaded = load_card(record.card_source)
-            profile = load_profile(record.profile)
-            work, fetched = Path(record.source_directory), None
-            if not profile.in_place:
-                fetched = fetch(loaded.target_directory, work, loaded.card.target, replace_edits=True)
-            Workspace(work, loaded.card.target).build(profile.build_timeout)
+            revived = runtime.revive(record)
+            if revived is not None:
+                record = replace(record, container_id=revived)
+                directory.write(record)
+            fetched = runtime.prepare(record, refresh=True)
         self.reset(record.name)
         return record, fetched
 
@@ -246,10 +259,10 @@ class Sessions:
         directory = self._locate(name)
         with directory.locked():
             record = directory.read()
-            ended = self.runtime(directory).stop(record)
+            ended = self._end(directory, record)
             directory.clear()
             self._state.forget_choice(directory.name)
-        return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.path / "work")
+        return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.work)
 
     def list_all(self) -> list[ListedSession]:
         chosen = self._state.chosen()
@@ -262,7 +275,8 @@ class Sessions:
             return ListedSession(name, chosen, "?", "?", "record damaged", "-", "-", "-")
         binding = self.binding(directory, 2.0)
         if binding is None:
-            return ListedSession(name, chosen, record.card_id, record.profile, "no answer", "-", "-", "-")
+            why = self.runtime(directory, record.runtime).condition(record)
+            return ListedSession(name, chosen, record.card_id, record.profile, why, "-", "-", "-")
         state = call(directory, "debugger_state", timeout=5.0)
         place = f"{state['file']}:{state['line']}" if state["file"] else state["state"]
         words = {True: "up", False: "down"}

@@ -1,7 +1,8 @@
-"""The process of the session's MCP server: ``python -m cardapp.container.mcp_server DIRECTORY``.
+"""The process of the session's MCP server: ``python -m cardapp.container.mcp_server DIRECTORY [INSTANCE PID STARTED]``.
 
-The runtime starts it. It starts the parts of the session that do not run, then serves the session's tools on
-``mcp.sock`` until SIGTERM.
+The runtime starts it. For a container it passes the instance, and the pid and start time of the container's first
+process on the host, which cannot be seen inside. The server starts the parts of the session that do not run, then
+serves the session's tools on ``mcp.sock`` until SIGTERM.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ from pathlib import Path
 
 from cardapp import __version__
 from cardapp.container.directory import SessionDirectory
+from cardapp.container.limits import LimitWatch
+from cardapp.container.process import Instance, Process
 from cardapp.container.profile import load_profile
 from cardapp.container.session import Session
 from cardapp.container.tools import SessionTools
@@ -30,7 +33,7 @@ whatever has ended again."""
 RECORD_POLL = 2.0  # seconds between two checks that the session's record exists
 
 
-def serve(directory: SessionDirectory, ending: int) -> None:
+def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
     """Serve the session in ``directory`` until the descriptor ``ending`` is readable or the record is removed.
 
     :raises CardAppError: a part of the session cannot be started.
@@ -38,13 +41,16 @@ def serve(directory: SessionDirectory, ending: int) -> None:
     record = directory.read()
     if record is None:
         raise CardAppError(f"there is no session in {directory.path}; start one with bin/card-session start CARD_DIR")
-    session = Session(directory, record, load_profile(record.profile))
+    session = Session(directory, record, load_profile(record.profile), instance)
     try:
         session.bring_up()
         session.load()
         server = McpServer("card-session", __version__, SessionTools(session).tools(), INSTRUCTIONS)
         listener = UnixListener(directory.mcp_socket, server)
+        watch = LimitWatch()
         listener.start()
+        if session.profile.limits is not None:
+            watch.start()
         try:
             while not select.select([ending], [], [], RECORD_POLL)[0]:
                 if not directory.record.exists():
@@ -53,6 +59,7 @@ def serve(directory: SessionDirectory, ending: int) -> None:
                     session.end_programs()
                     return
         finally:
+            watch.stop(5.0)
             listener.stop(5.0)
     finally:
         session.close()
@@ -69,14 +76,21 @@ def _ending() -> int:
     return reader
 
 
+def _instance(arguments: list[str]) -> Instance:
+    if not arguments:
+        return Instance.of_this_process()
+    name, pid, started = arguments
+    return Instance(name, Process(int(pid), int(started)))
+
+
 def main(argv: list[str]) -> int:
-    path = Path(argv[0])
+    path, instance = Path(argv[0]), _instance(argv[1:])
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s %(message)s")
     log = logging.getLogger(__name__)
     ending = _ending()
     log.info("session %s starts", path.name)
     try:
-        serve(SessionDirectory(path.name, path), ending)
+        serve(SessionDirectory(path.name, path), instance, ending)
     except CardAppError as error:
         log.error("%s", error.detail)
         return 1

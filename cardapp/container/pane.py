@@ -21,10 +21,14 @@ class PaneFailed(CardAppError):
 
 
 class Pane:
-    """The tmux server on ``socket``. Neovim runs in its only window; when Neovim ends, the server ends too."""
+    """The tmux server on ``socket``. Neovim runs in its only window; when Neovim ends, the server ends too.
 
-    def __init__(self, socket: Path) -> None:
+    ``prefix`` is what comes before ``tmux`` in each command, to run it in a container.
+    """
+
+    def __init__(self, socket: Path, prefix: Sequence[str] = ()) -> None:
         self._socket = socket
+        self._tmux = [*prefix, "tmux", "-u", "-S", str(socket)]
 
     def open(self, command: Sequence[str], directory: Path, environ: Mapping[str, str], profile: Profile) -> None:
         """Start the server with ``command`` in its window; the socket of a killed server is removed first."""
@@ -55,8 +59,8 @@ class Pane:
 
     def attach_command(self) -> list[str]:
         """The command that shows the session in the caller's terminal; the window takes that terminal's size."""
-        base = ["tmux", "-u", "-S", str(self._socket)]
-        return [*base, "set-option", "-t", WINDOW, "-w", "window-size", "latest", ";", "attach-session", "-t", "card"]
+        fit = ["set-option", "-t", WINDOW, "-w", "window-size", "latest"]
+        return [*self._tmux, *fit, ";", "attach-session", "-t", "card"]
 
     def detach(self) -> bool:
         """Detach all terminals; False if none was attached."""
@@ -76,7 +80,7 @@ class Pane:
             return None
 
     def _run(self, arguments: Sequence[str], environ: Mapping[str, str] | None = None) -> str:
-        command = ["tmux", "-u", "-S", str(self._socket), *arguments]
+        command = [*self._tmux, *arguments]
         environment = dict(os.environ if environ is None else environ)
         environment.pop("TMUX", None)
         try:

@@ -62,16 +62,22 @@ class Process:
             os.close(pidfd)
 
 
-def this_process() -> Process:
-    pid = os.getpid()
-    return Process(pid, start_time(pid) or 0)
+@dataclass(frozen=True)
+class Instance:
+    """One run of what a session's processes run in.
 
+    ``container`` is the first process of a container, as the host sees it; None for the local runtime.
+    """
 
-def instance() -> str:
-    """``boot id:pid:start time`` of this process, which is unique, even after the machine was restarted."""
-    own = this_process()
-    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    return f"{boot}:{own.pid}:{own.started}"
+    name: str
+    container: Process | None = None
+
+    @classmethod
+    def of_this_process(cls) -> Instance:
+        """``boot id:pid:start time`` of this process, which is unique, even after the machine was restarted."""
+        pid = os.getpid()
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return cls(f"{boot}:{pid}:{start_time(pid) or 0}")
 
 
 def pids_with(value: str, variable: str = CONTAINER_VARIABLE) -> Iterator[int]:
@@ -110,6 +116,27 @@ def end_processes(value: str, timeout: float, variable: str = CONTAINER_VARIABLE
                     signal.pidfd_send_signal(pidfd, signal_number)
             _wait_for_all(list(found.values()), min(left, timeout / 4))
     return len(ended)
+
+
+def kill_processes(value: str, timeout: float, variable: str) -> int:
+    """Kill every process whose environment holds ``variable=value``, also where they start others without end.
+
+    All are stopped before the first is killed, so none can start another. Takes at most ``timeout`` seconds; returns
+    how many were found.
+    """
+    deadline = time.monotonic() + timeout
+    stopped: set[int] = set()
+    while (found := set(pids_with(value, variable)) - stopped) and time.monotonic() < deadline:
+        _signal(found, signal.SIGSTOP)
+        stopped |= found
+    _signal(stopped, signal.SIGKILL)
+    return len(stopped)
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def _handle(pid: int, entry: str, handles: contextlib.ExitStack) -> int | None:

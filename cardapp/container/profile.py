@@ -11,20 +11,35 @@ from cardapp.errors import UsageError
 ROOT = Path(__file__).resolve().parents[2]
 PROFILES = ROOT / "etc" / "card-session.ini"
 DEFAULT_PROFILE = "local"
-KNOWN = ("sources", "columns", "rows", "build_timeout")
+KNOWN = ("runtime", "sources", "columns", "rows", "build_timeout", "memory", "processes", "program_seconds")
+RUNTIMES = ("local", "podman")
 COLUMNS = range(40, 501)
 ROWS = range(10, 201)
+SECONDS = range(1, 3601)
+MEBIBYTES = range(256, 1_048_577)
+PROCESSES = range(64, 32_769)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a container may use: memory in MiB, processes, and seconds of CPU time of each process of the program."""
+
+    memory: int
+    processes: int
+    program_seconds: int
 
 
 @dataclass(frozen=True)
 class Profile:
-    """``columns`` and ``rows`` are characters, ``build_timeout`` seconds."""
+    """``columns`` and ``rows`` are characters, ``build_timeout`` seconds. ``limits`` is None without a container."""
 
     name: str
+    runtime: str
     in_place: bool
     columns: int
     rows: int
     build_timeout: int
+    limits: Limits | None
 
 
 def load_profile(name: str, path: Path = PROFILES) -> Profile:
@@ -41,16 +56,35 @@ def load_profile(name: str, path: Path = PROFILES) -> Profile:
     for key in section:
         if key not in KNOWN:
             raise UsageError(f"{path} [{name}] {key}: unknown; known: {', '.join(KNOWN)}")
-    sources = section.get("sources", "copy")
-    if sources not in ("copy", "in-place"):
-        raise UsageError(f"{path} [{name}] sources = {sources}: must be copy or in-place")
+    runtime = _choice(section, "runtime", RUNTIMES, path)
+    sources = _choice(section, "sources", ("copy", "in-place"), path)
+    if runtime == "podman" and sources == "in-place":
+        raise UsageError(f"{path} [{name}] sources = in-place: with runtime = podman it must be copy")
     return Profile(
         name,
+        runtime,
         sources == "in-place",
         _number(section, "columns", COLUMNS, path),
         _number(section, "rows", ROWS, path),
-        _number(section, "build_timeout", range(1, 3601), path),
+        _number(section, "build_timeout", SECONDS, path),
+        _limits(section, path) if runtime == "podman" else None,
     )
+
+
+def _limits(section: configparser.SectionProxy, path: Path) -> Limits:
+    return Limits(
+        _number(section, "memory", MEBIBYTES, path),
+        _number(section, "processes", PROCESSES, path),
+        _number(section, "program_seconds", SECONDS, path),
+    )
+
+
+def _choice(section: configparser.SectionProxy, key: str, allowed: tuple[str, ...], path: Path) -> str:
+    """The value of ``key``, by default the first of those allowed."""
+    text = section.get(key, allowed[0])
+    if text not in allowed:
+        raise UsageError(f"{path} [{section.name}] {key} = {text}: must be {' or '.join(allowed)}")
+    return text
 
 
 def _number(section: configparser.SectionProxy, key: str, allowed: range, path: Path) -> int:

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 from cardapp.container.build import BuildCancelled, BuildFailed, Workspace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, PendingReply
+from cardapp.container.limits import Reached
 from cardapp.container.session import POLL, EditorBusy, Session
 from cardapp.errors import Conflict, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
@@ -48,6 +49,19 @@ class Replay:
 
         :raises ToolFailure: it failed, was cancelled or took too long. The session stays usable.
         """
+        limits = self.session.profile.limits
+        if limits is None:
+            return self._within_turn()
+        before = Reached.now()
+        try:
+            return self._within_turn()
+        except ToolFailure as failure:
+            reached = Reached.now().since(before, limits)
+            if reached is None or failure.code == "cancelled":
+                raise
+            raise ToolFailure(failure.code, f"{failure.reason}; {reached}", **failure.data) from failure
+
+    def _within_turn(self) -> dict[str, Any]:
         try:
             with self.session.turn(self._left(), self.context.cancelled) as self._turn:
                 return self._replay()

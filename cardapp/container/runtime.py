@@ -1,26 +1,37 @@
-"""Runtimes: how a session's processes are started and ended. The local runtime runs them on this machine."""
+"""Runtimes: where a session's processes run. The local runtime runs them on this machine."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
+import uuid
 from collections.abc import Mapping
 from typing import Protocol
 
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.pane import Pane
+from cardapp.container.prepare import Preparation
 from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes
 from cardapp.container.profile import ROOT
+from cardapp.container.requirements import require_programs
+from cardapp.container.sources import Fetched
 from cardapp.procfs import start_time
 
 STOP_TIMEOUT = 10.0
 
 
 class Runtime(Protocol):
-    """Starts and ends the session of one directory. ``record.container_id`` identifies its processes."""
+    """Runs the session of one directory. ``record.container_id`` identifies its processes."""
 
-    name: str
+    def require(self) -> None:
+        """:raises MissingRequirement: something that the runtime needs is not installed here."""
+
+    def create(self, record: Record) -> str:
+        """Make what the session's processes run in; returns the ``container_id``."""
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        """Fetch the card's sources and build them; see :class:`Preparation`."""
 
     def start(self, record: Record) -> Process:
         """Start the MCP server, which starts the other parts; does not wait until it answers."""
@@ -28,16 +39,25 @@ class Runtime(Protocol):
     def alive(self, record: Record) -> bool:
         """Whether the MCP server's process runs."""
 
+    def revive(self, record: Record) -> str | None:
+        """Make the container run again if it is paused, stopped or gone: its id, which is new if it was gone.
+
+        None if there was nothing to do.
+        """
+
+    def condition(self, record: Record) -> str:
+        """Why the session does not answer, in a few words for the table of sessions."""
+
     def stop(self, record: Record | None) -> int:
         """End all processes of the session; returns how many there were.
 
         Without a record (it is damaged) they are found by the session's directory.
         """
 
-    def attach_command(self) -> list[str]:
+    def attach_command(self, record: Record) -> list[str]:
         """The command that shows the session in the caller's terminal."""
 
-    def detach(self) -> bool:
+    def detach(self, record: Record) -> bool:
         """Detach all terminals; False if none was attached."""
 
 
@@ -48,12 +68,19 @@ class LocalRuntime:
     the session's processes by their environment, so it ends all of them, whichever has ended before.
     """
 
-    name = "local"
-
     def __init__(self, directory: SessionDirectory, environ: Mapping[str, str] = os.environ) -> None:
         self._directory = directory
         self._environ = environ
         self._pane = Pane(directory.tmux_socket)
+
+    def require(self) -> None:
+        require_programs()
+
+    def create(self, record: Record) -> str:
+        return str(uuid.uuid4())
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        return Preparation(record.card_source, record.source_directory, record.profile, refresh).run()
 
     def start(self, record: Record) -> Process:
         environ = dict(self._environ) | {
@@ -79,6 +106,12 @@ class LocalRuntime:
     def alive(self, record: Record) -> bool:
         return record.host is not None and record.host.alive
 
+    def revive(self, record: Record) -> str | None:
+        return None
+
+    def condition(self, record: Record) -> str:
+        return "no answer"
+
     def stop(self, record: Record | None) -> int:
         if record is None:
             self._pane.close()
@@ -90,8 +123,8 @@ class LocalRuntime:
         self._pane.close()
         return server + end_processes(record.container_id, STOP_TIMEOUT)
 
-    def attach_command(self) -> list[str]:
+    def attach_command(self, record: Record) -> list[str]:
         return self._pane.attach_command()
 
-    def detach(self) -> bool:
+    def detach(self, record: Record) -> bool:
         return self._pane.detach()

@@ -34,6 +34,7 @@ BINDING_OUT = document(
         "profile": TEXT,
         "target": TEXT,
         "runtime": TEXT,
+        "container_process": {"anyOf": [record({"pid": INTEGER, "started": INTEGER}), {"type": "null"}]},
         "card": record({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT}),
         "card_source": TEXT,
         "source_directory": TEXT,

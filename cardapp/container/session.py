@@ -18,7 +18,7 @@ from cardapp.container.debugger import GdbChannel
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.editor import Editor
 from cardapp.container.pane import Pane
-from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, end_processes, instance
+from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Instance, end_processes
 from cardapp.container.profile import ROOT, Profile
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 
@@ -50,11 +50,11 @@ class Turn:
 class Session:
     """What the tools act on. :meth:`turn` serialises the calls that move the program or the editor."""
 
-    def __init__(self, directory: SessionDirectory, record: Record, profile: Profile) -> None:
+    def __init__(self, directory: SessionDirectory, record: Record, profile: Profile, instance: Instance) -> None:
         self.directory = directory
         self.record = record
         self.profile = profile
-        self.instance = instance()
+        self.instance = instance
         self.pane = Pane(directory.tmux_socket)
         self.editor = Editor(directory.nvim_socket)
         self.gdb = GdbChannel(directory.gdb_socket)
@@ -198,7 +198,7 @@ class Session:
 
     def _environment(self) -> dict[str, str]:
         """The environment of Neovim and gdb, in which they do not find the learner's own configuration."""
-        home = self.directory.path / "nvim"
+        home = self.directory.editor_home
         environ = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
         for name in ("config", "data", "state", "cache", "runtime", "tmp"):
             (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)

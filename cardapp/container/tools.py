@@ -82,7 +82,7 @@ class SessionTools:
     # -- handlers ----------------------------------------------------------------------------------------------------
 
     def binding(self, _arguments: dict[str, Any], _context: CallContext) -> dict[str, Any]:
-        session, record = self._session, self._session.record
+        session, record, container = self._session, self._session.record, self._session.instance.container
         try:
             identity = session.identity()
         except (OSError, ValueError) as error:
@@ -91,7 +91,8 @@ class SessionTools:
         debugger = session.gdb.condition()
         return {
             **self._own_binding(),
-            "runtime": "local",
+            "runtime": record.runtime,
+            "container_process": container.as_json() if container is not None else None,
             "card": identity.as_json(),
             "card_source": record.card_source,
             "source_directory": record.source_directory,
@@ -160,7 +161,7 @@ class SessionTools:
             found = gone | {"alive": False, "reason": error.detail}
         else:
             found = relative_place(found, session) | {"alive": True}
-        return found | {"instance": session.instance, "editor_alive": session.editor.condition() is None}
+        return found | {"instance": session.instance.name, "editor_alive": session.editor.condition() is None}
 
     # -- parts of the handlers -----------------------------------------------------------------------------------------
 
@@ -168,7 +169,7 @@ class SessionTools:
         record = self._session.record
         return {
             "container_id": record.container_id,
-            "instance": self._session.instance,
+            "instance": self._session.instance.name,
             "profile": record.profile,
             "target": record.target,
         }

@@ -135,7 +135,12 @@ class UnixListener:
             transport = Transport(accepted, accepted)
             thread = threading.Thread(target=self._serve, args=(transport,), name="mcp-peer", daemon=True)
             self._peers[thread] = transport
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no thread left; the listener has to go on
+            with self._lock:
+                del self._peers[thread]
+            accepted.close()
 
     def _serve(self, transport: Transport) -> None:
         try:

@@ -48,13 +48,16 @@ def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:
     return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, loaded.sources())]
 
 
-def replay_all(loaded: LoadedCard, catalog: Catalog, report: Callable[[str, Finding | None], None]) -> list[Finding]:
-    """Replay every snapshot in a temporary session and return the faults.
+def replay_all(
+    loaded: LoadedCard, catalog: Catalog, profile: str | None, report: Callable[[str, Finding | None], None]
+) -> list[Finding]:
+    """Replay every snapshot in a temporary session of ``profile`` and return the faults.
 
+    None is the default profile.
     ``report`` is called after each snapshot with its key and its fault, None if the snapshot matches the card.
     """
     findings = []
-    with _session(loaded) as link:
+    with _session(loaded, profile) as link:
         binding = binding_of(link.binding())
         for number, key in enumerate(catalog.snapshots, 1):
             finding = _replay(link, binding, loaded, catalog, key, number)
@@ -87,14 +90,15 @@ def _replay(
 
 
 @contextmanager
-def _session(loaded: LoadedCard) -> Iterator[SessionLink]:
+def _session(loaded: LoadedCard, profile: str | None) -> Iterator[SessionLink]:
     """A session in a temporary state directory; both are removed at the end, also after an error."""
     with tempfile.TemporaryDirectory(prefix="card-check-", dir="/tmp") as folder:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("CARD_")}
         environment["CARD_STATE_DIR"] = folder
         link = SessionLink(Path(folder) / "mcp-choice.json")
         try:
-            _card_session(environment, "start", "--name", "check", str(loaded.path))
+            options = ["--profile", profile] if profile is not None else []
+            _card_session(environment, "start", "--name", "check", *options, str(loaded.path))
             yield link
         finally:
             link.close()

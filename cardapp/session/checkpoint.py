@@ -298,7 +298,7 @@ class Checkpoints:
     def _translated(self, guard: Guard, error: McpError) -> CardAppError:
         """The error of the operation that fits an error of the MCP client."""
         if isinstance(error, McpTimeout):
-            return TooSlow(
+            return guard.container_rejection() or TooSlow(
                 f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
                 "or reset the session with bin/card-session reset",
                 code="replay_timeout",

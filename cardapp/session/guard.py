@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from cardapp import procfs
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
@@ -28,6 +29,8 @@ class Fingerprint:
     socket: SocketIdentity | None
     peer_pid: int | None
     peer_start: int | None
+    container: tuple[int, int] | None
+    """The pid of a container's first process and its start time; None if the session is in no container."""
     binding: dict[str, str]
     card: dict[str, str]
     source_sha256: str
@@ -59,6 +62,7 @@ class Guard:
             socket=socket,
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
+            container=_container_of(found),
             binding=binding_of(found),
             card=found["card"],
             source_sha256=self._card_loader.source_sha256(),
@@ -88,6 +92,9 @@ class Guard:
             return "container_changed", f"during the replay the chosen session was removed: {error.detail}"
         if choice != before.choice:
             return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
+        ended = self._container_fault()
+        if ended is not None:
+            return "container_changed", f"the container of session {choice.name!r} {ended}"
         now = identity(choice.socket)
         after = self._second_fingerprint(choice, now)
         if after is None:
@@ -99,6 +106,25 @@ class Guard:
         if self.client.closed.is_set():
             return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
         return None
+
+    def _container_fault(self) -> str | None:
+        """What happened to the container since the first fingerprint, with the way back; None if it runs."""
+        if self.before.container is None:
+            return None
+        pid, started = self.before.container
+        if procfs.start_time(pid) != started:
+            return "was stopped, restarted or removed during the replay: restore it with bin/card-session reset"
+        if procfs.is_frozen(pid):
+            return "was paused during the replay: continue it with bin/card-session reset"
+        return None
+
+    def container_rejection(self) -> CheckpointRejected | None:
+        """The rejection for a container that was paused or has ended; made without a call to the session."""
+        fault = self._container_fault()
+        if fault is None:
+            return None
+        detail = f"the container of session {self.before.choice.name!r} {fault}"
+        return CheckpointRejected(detail, code="container_changed")
 
     def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
         """The fingerprint now, over the held connection if it still works, else over a new one."""
@@ -117,6 +143,11 @@ class Guard:
             return None
         finally:
             client.close()
+
+
+def _container_of(binding: dict[str, Any]) -> tuple[int, int] | None:
+    process = binding.get("container_process")
+    return (process["pid"], process["started"]) if process is not None else None
 
 
 def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:

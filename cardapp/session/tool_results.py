@@ -20,8 +20,9 @@ _INTEGER_OR_NULL = {"type": ["integer", "null"]}
 _BOOLEAN = {"type": "boolean"}
 
 
-def _record(**properties: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "object", "properties": properties, "required": list(properties)}
+def _record(optional: tuple[str, ...] = (), **properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required}
 
 
 _SIZE = _record(cols={"type": "integer", "minimum": 1}, rows={"type": "integer", "minimum": 1})
@@ -31,6 +32,9 @@ _ARENA = _record(
 )
 _BY_TOOL = {
     "session_binding": _record(
+        # Sessions of the local runtime and of older releases have none.
+        ("container_process",),
+        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}]},
         container_id=_SHORT,
         instance=_SHORT,
         profile=_SHORT,

@@ -24,7 +24,7 @@ class Neovim:
     """The session's Neovim, over a connection beside those of the service."""
 
     def __init__(self, stage: Stage) -> None:
-        self._connection = NeovimConnection(str(stage.state / "sessions" / "s" / "nvim.sock"))
+        self._connection = NeovimConnection(str(stage.state / "sessions" / "s" / "run" / "nvim.sock"))
 
     def call(self, method: str, *arguments: Any) -> Any:
         return self._connection.call(method, *arguments, timeout=SECONDS)

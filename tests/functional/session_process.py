@@ -158,7 +158,7 @@ class RunningSession:
         """A connection to the server that runs now."""
         if self._client is None or self._client.closed.is_set():
             self.close()
-            self._client = McpClient.connect(str(self.path / "mcp.sock"), timeout=10)
+            self._client = McpClient.connect(str(self.path / "run" / "mcp.sock"), timeout=10)
         return self._client
 
     def close(self) -> None:
@@ -213,7 +213,7 @@ class RunningSession:
     def editor(self, expression: str) -> str:
         """A Vim expression, evaluated in the session's Neovim by another Neovim."""
         done = subprocess.run(
-            ["nvim", "--server", str(self.path / "nvim.sock"), "--remote-expr", expression],
+            ["nvim", "--server", str(self.path / "run" / "nvim.sock"), "--remote-expr", expression],
             capture_output=True,
             text=True,
             timeout=20,
@@ -235,7 +235,7 @@ class RunningSession:
         self.editor(f"chansend({channel}[0].id, '{quoted}' .. \"\\r\")")
 
     def tmux(self, *arguments: str) -> str:
-        command = ["tmux", "-S", str(self.path / "tmux.sock"), *arguments]
+        command = ["tmux", "-S", str(self.path / "run" / "tmux.sock"), *arguments]
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 
     def screen(self) -> str:

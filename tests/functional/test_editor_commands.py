@@ -44,7 +44,7 @@ def stage(tmp_path_factory: pytest.TempPathFactory, loops: Callable[..., int]) -
 def nvim(stage: Stage) -> Iterator[NeovimConnection]:
     """The session's Neovim, with the position at the slow step and no list open."""
     stage.tcp.put("/api/navigation/current", position("slow"))
-    connection = NeovimConnection(str(stage.state / "sessions" / "s" / "nvim.sock"))
+    connection = NeovimConnection(str(stage.state / "sessions" / "s" / "run" / "nvim.sock"))
     try:
         until(lambda: lua(connection, "return #require('card.keys').status() > 0"))
         press(connection, "<C-\\><C-n>")

@@ -34,7 +34,7 @@ def choice(tool: SessionTool) -> dict[str, str]:
 def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
     output = tool.must("start", str(card.folder))
     path = tool.state / "sessions" / "probe"
-    client = McpClient.connect(str(path / "mcp.sock"), timeout=5)
+    client = McpClient.connect(str(path / "run" / "mcp.sock"), timeout=5)
     binding = client.call_tool("session_binding", {}, timeout=5, maximum=5).structured
     client.close()
     assert binding["container_id"] in output
@@ -42,19 +42,19 @@ def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCar
     assert binding["card_source"] == str(card.folder / "card_source.json")
     assert binding["source_directory"] == str(path / "work" / "probe")
     assert (binding["profile"], binding["target"], binding["runtime"]) == ("local", "probe", "local")
-    assert binding["editor"] == {"socket": str(path / "nvim.sock"), "available": True, "reason": None}
+    assert binding["editor"] == {"socket": str(path / "run" / "nvim.sock"), "available": True, "reason": None}
     assert binding["debugger"] == {"available": True, "reason": None}
     boot, pid, started = binding["instance"].split(":")
     assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == started
-    assert choice(tool) == {"name": "probe", "socket": str(path / "mcp.sock")}
+    assert choice(tool) == {"name": "probe", "socket": str(path / "run" / "mcp.sock")}
 
 
 def test_everything_is_for_its_owner_alone(session: RunningSession) -> None:
     for path in (session.tool.state, session.tool.state / "sessions", session.path):
         assert path.stat().st_mode & 0o077 == 0, path
     for name in ("mcp.sock", "gdb.sock"):
-        assert (session.path / name).stat().st_mode & 0o777 == 0o600
+        assert (session.path / "run" / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> None:

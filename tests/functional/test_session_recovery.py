@@ -168,7 +168,7 @@ def test_a_session_of_which_nothing_lives_is_started_anew(session: RunningSessio
     for pid in session.processes():
         os.kill(pid, signal.SIGKILL)
     eventually(lambda: not session.processes())
-    assert list(session.path.glob("*.sock"))
+    assert list(session.path.rglob("*.sock"))
     output = session.tool.must("start", "--name", "s", str(session.card.folder))
     assert "runs already" not in output
     assert container_id(session) != before

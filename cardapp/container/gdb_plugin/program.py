@@ -32,6 +32,9 @@ SETTINGS = (
     "language auto",
 )
 
+LIMITED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "limited-program.sh")
+"""Starts the program in a container."""
+
 KILL_POLL = 0.05
 """Seconds between two checks whether the program was killed: gdb sends no event of that."""
 
@@ -190,6 +193,8 @@ class Program:
         for setting in SETTINGS:
             with contextlib.suppress(gdb.error):  # some can only be set while a program runs
                 gdb.execute(f"set {setting}", to_string=True)
+        if "CARDAPP_PROGRAM_SECONDS" in os.environ:
+            gdb.execute(f"set exec-wrapper {shlex.quote(LIMITED)}", to_string=True)
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
         if not self.terminal:

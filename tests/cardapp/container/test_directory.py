@@ -82,10 +82,10 @@ def test_a_damaged_record_is_none(directory: SessionDirectory, text: str) -> Non
 
 def test_clearing_leaves_the_sources(directory: SessionDirectory) -> None:
     directory.write(RECORD)
-    (directory.path / "work").mkdir()
+    directory.work.mkdir()
     directory.mcp_socket.touch()
     directory.clear()
-    assert {path.name for path in directory.path.iterdir()} == {"work"}
+    assert {path.name for path in directory.path.rglob("*")} == {"run", "work"}
 
 
 def test_the_choice_is_made_and_forgotten(state: State, directory: SessionDirectory) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cardapp.container.process import CONTAINER_VARIABLE, Process, end_processes, instance, pids_with, this_process
+from cardapp.container.process import CONTAINER_VARIABLE, Instance, Process, end_processes, pids_with
 from cardapp.procfs import start_time
 
 
@@ -48,8 +48,8 @@ def test_what_is_no_process_is_none(text: object) -> None:
 
 
 def test_an_instance_names_boot_process_and_start() -> None:
-    own = this_process()
-    assert instance().split(":")[1:] == [str(own.pid), str(own.started)]
+    pid = os.getpid()
+    assert Instance.of_this_process().name.split(":")[1:] == [str(pid), str(start_time(pid))]
 
 
 def test_a_stranger_with_the_same_number_is_not_ended(sleeper: subprocess.Popen[bytes]) -> None:

@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.container.profile import Profile, load_profile
+from cardapp.container.profile import Limits, Profile, load_profile
 from cardapp.errors import UsageError
 
 
 def test_the_shipped_profiles() -> None:
-    assert load_profile("local") == Profile("local", False, 150, 42, 120)
+    assert load_profile("local") == Profile("local", "local", False, 150, 42, 120, None)
+    assert load_profile("podman") == Profile("podman", "podman", False, 150, 42, 120, Limits(1024, 256, 600))
     assert load_profile("local-in-place").in_place
 
 
 def test_an_unknown_profile_lists_the_known_ones() -> None:
-    with pytest.raises(UsageError, match="known: local, local-in-place"):
-        load_profile("podman")
+    with pytest.raises(UsageError, match="known: local, local-in-place, podman"):
+        load_profile("docker")
 
 
 @pytest.mark.parametrize(
@@ -29,6 +30,9 @@ def test_an_unknown_profile_lists_the_known_ones() -> None:
         ("rows = 100000", "from 10 to 200"),
         ("build_timeout = 0", "from 1 to 3600"),
         ("sources = elsewhere", "copy or in-place"),
+        ("runtime = docker", "local or podman"),
+        ("runtime = podman", "memory = : must be a number from 256"),
+        ("runtime = podman\nsources = in-place", "with runtime = podman it must be copy"),
     ],
 )
 def test_a_bad_value_is_refused_with_file_section_and_key(tmp_path: Path, line: str, named: str) -> None:

@@ -1,0 +1,243 @@
+"""The podman runtime: a session in a container without a network, within the limits of its profile.
+
+The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
+the session's ``run`` and ``work``, which its programs write to. The repository is at ``/workspace``, read-only. The
+state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
+
+The container's first process only waits. The MCP server is started in it by ``podman exec``, so that it can be started
+again while Neovim and gdb keep running.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import shutil
+import threading
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.container import prepare
+from cardapp.container.directory import Record, SessionDirectory
+from cardapp.container.image import PYTHON, Image
+from cardapp.container.pane import Pane
+from cardapp.container.podman import Podman, PodmanFailed
+from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, pids_with
+from cardapp.container.profile import ROOT, load_profile
+from cardapp.container.seccomp import write_profile
+from cardapp.container.sources import Fetched
+from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable, UsageError
+from cardapp.procfs import command_line, start_time
+
+WORKSPACE = "/workspace"
+STATE_INSIDE = ".state/card"  # below the workspace: where the state directory is by default
+LABEL = "cardapp.session"
+TEMPORARY = "rw,nosuid,nodev,size=256m,mode=1777"
+MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
+SERVER = "cardapp.container.mcp_server"
+START_TIMEOUT = 20.0
+STOP_SECONDS = 5
+
+
+@dataclass(frozen=True)
+class Container:
+    """The state of a container as ``podman inspect`` reports it; ``status`` is for example ``running``."""
+
+    id: str
+    status: str
+    started_at: str
+    pid: int
+
+    @property
+    def instance(self) -> str:
+        """Differs after each start of the container. Its Id stays the same."""
+        return f"{self.started_at}:{self.pid}"
+
+
+class PodmanRuntime:
+    """The session of ``directory`` in a container."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+        self._podman = Podman()
+
+    @staticmethod
+    def installed() -> bool:
+        return shutil.which("podman") is not None
+
+    def require(self) -> None:
+        self._podman.command("version")
+
+    # -- the container -----------------------------------------------------------------------------------------------
+
+    def create(self, record: Record) -> str:
+        image = self._image()
+        self._directory.work.mkdir(mode=0o700, exist_ok=True)
+        self._remove_containers()  # that of a start which was killed before it wrote the record
+        return self._podman.run("run", "--detach", *self._options(record), image).stdout.strip()
+
+    def _image(self) -> str:
+        image = Image()
+        state = image.state(self._podman)
+        if state != "current":
+            why = "there is no image" if state == "missing" else "the image is older than its recipe"
+            raise MissingRequirement(f"{why} for sessions in a container: build it with bin/card-session image")
+        return image.name()
+
+    def _options(self, record: Record) -> list[str]:
+        limits, state = load_profile(record.profile).limits, self._directory.path.parent.parent
+        if limits is None:
+            raise UsageError(f"profile {record.profile} is not one of runtime = podman any more: stop the session")
+        seccomp = write_profile(self._directory.path / "seccomp.json")
+        return [
+            f"--name={self._name()}",
+            f"--label={LABEL}={self._directory.path}",
+            f"--hostname={self._directory.name}",
+            "--pull=never",
+            "--network=none",
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--cap-drop=all",
+            "--security-opt=no-new-privileges",
+            *([f"--security-opt=seccomp={seccomp}"] if seccomp else []),
+            f"--memory={limits.memory}m",
+            f"--memory-swap={limits.memory}m",
+            f"--pids-limit={limits.processes}",
+            f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
+            "--ulimit=core=0:0",
+            *(f"--tmpfs={path}:{TEMPORARY}" for path in ("/tmp", "/run")),
+            *self._mounts(record, state),
+            f"--workdir={WORKSPACE}",
+            f"--env=CARD_STATE_DIR={WORKSPACE}/{STATE_INSIDE}",
+            f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/card-api.sock",
+            f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
+            f"--env={DIRECTORY_VARIABLE}={self._directory.path}",
+        ]
+
+    def _mounts(self, record: Record, state: Path) -> list[str]:
+        card = Path(record.card_source).parent
+        _make_mount_point(ROOT / STATE_INSIDE)
+        return [
+            _mount(ROOT, WORKSPACE, "ro"),
+            _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
+            f"--tmpfs={WORKSPACE}/{STATE_INSIDE}/sessions:ro,size=4k,mode=700,notmpcopyup",
+            _mount(card, str(card), "ro"),
+            _mount(self._directory.path, str(self._directory.path), "ro"),
+            _mount(self._directory.run, str(self._directory.run), "rw"),
+            _mount(self._directory.work, str(self._directory.work), "rw"),
+        ]
+
+    def _name(self) -> str:
+        """A name that no session of another state directory has."""
+        digest = hashlib.sha256(str(self._directory.path).encode()).hexdigest()[:8]
+        return f"card-{self._directory.name}-{digest}"
+
+    def inspect(self, container_id: str) -> Container | None:
+        """The container's state; None if there is none."""
+        try:
+            found = json.loads(self._podman.run("container", "inspect", container_id).stdout)[0]
+        except PodmanFailed:
+            return None
+        state = found["State"]
+        return Container(found["Id"], state["Status"], state["StartedAt"], state["Pid"])
+
+    def revive(self, record: Record) -> str | None:
+        container = self.inspect(record.container_id)
+        if container is None:
+            return self.create(record)
+        if container.status == "running":
+            return None
+        self._podman.run("unpause" if container.status == "paused" else "start", container.id)
+        return container.id
+
+    def condition(self, record: Record) -> str:
+        container = self.inspect(record.container_id)
+        if container is None:
+            return "removed"
+        return "no answer" if container.status == "running" else container.status
+
+    # -- what runs in it ---------------------------------------------------------------------------------------------
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        wanted = prepare.Preparation(record.card_source, record.source_directory, record.profile, refresh)
+        done = self._podman.run(
+            *self._exec(record), PYTHON, "-P", "-m", prepare.__name__, *prepare.command(wanted),
+            timeout=load_profile(record.profile).build_timeout + 60,
+        )  # fmt: skip
+        return prepare.result(done.stdout)
+
+    def start(self, record: Record) -> Process:
+        container = self.inspect(record.container_id)
+        if container is None or container.status != "running":
+            raise SessionUnavailable(f"the container {record.container_id[:12]} does not run")
+        inside = [SERVER, str(self._directory.path), container.instance, str(container.pid)]
+        inside.append(str(start_time(container.pid) or 0))
+        command = shlex.join([PYTHON, "-P", "-m", *inside])
+        # The output of a detached command is lost, so the shell writes it to the log.
+        script = f"exec {command} >>{shlex.quote(str(self._directory.log))} 2>&1"
+        self._podman.run(*self._exec(record, "--detach"), "sh", "-c", script)
+        return self._find_server(record)
+
+    def _exec(self, record: Record, *options: str) -> list[str]:
+        mark = f"--env={CONTAINER_VARIABLE}={record.container_id}"
+        return ["exec", *options, mark, f"--env=PYTHONPATH={WORKSPACE}", record.container_id]
+
+    def _find_server(self, record: Record) -> Process:
+        """The MCP server as a process of this host, once it is there."""
+        deadline = time.monotonic() + START_TIMEOUT
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            for pid in pids_with(record.container_id):
+                if SERVER in command_line(pid) and (started := start_time(pid)):
+                    return Process(pid, started)
+            pause.wait(0.01)
+        raise SessionUnavailable(f"the MCP server did not start; its messages are in {self._directory.log}")
+
+    def alive(self, record: Record) -> bool:
+        return record.host is not None and record.host.alive
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def stop(self, record: Record | None) -> int:
+        running = len(list(pids_with(str(self._directory.path), DIRECTORY_VARIABLE)))
+        self._remove_containers()
+        return running
+
+    def _remove_containers(self) -> None:
+        found = self._podman.run(
+            "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={self._directory.path}"
+        ).stdout.split()
+        if found:
+            self._podman.run("rm", "--force", f"--time={STOP_SECONDS}", *found)
+
+    # -- terminals ---------------------------------------------------------------------------------------------------
+
+    def attach_command(self, record: Record) -> list[str]:
+        return self._pane(record, "--interactive", "--tty").attach_command()
+
+    def detach(self, record: Record) -> bool:
+        return self._pane(record).detach()
+
+    def _pane(self, record: Record, *options: str) -> Pane:
+        # Clients of tmux must be of the server's release, so the one in the image is used.
+        return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))
+
+
+def _mount(source: Path, target: str, mode: str) -> str:
+    for path in (str(source), target):
+        if ":" in path or "," in path:
+            raise UsageError(f"{path} has a ':' or ',' in its path, which podman does not mount: use another folder")
+    return f"--volume={source}:{target}:{mode}"
+
+
+def _make_mount_point(path: Path) -> None:
+    """Make a folder in the repository: in the container it could not be made, because it is read-only there."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CardAppError(
+            f"{path} cannot be made ({error.strerror}), and the container needs it to mount the state directory there: "
+            "make it once as the owner of the repository"
+        ) from error
