@@ -69,13 +69,15 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
+        "graphql", "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
         "postgres": ("tasks", "backup", "cli"),
         "bootstrap": ("tasks", "backup", "cli"),
+        # The engine's client: a task has it track a version, the API reports what it tracks.
+        "graphql": ("bootstrap", "api", "tasks"),
         # The frontend shares the listener with the API, and how requests and errors are written.
         "api": ("frontend", "cli"),
         "frontend": ("cli",),

@@ -7,13 +7,11 @@ from collections.abc import Callable
 import psycopg
 from psycopg import sql
 
+from marketdata.graphql.engine import READER
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
 
 Say = Callable[[str], None]
-
-READER = "marketdata_reader"
-"""The role with which a GraphQL engine reads. It may read the data of every version, but no tokens."""
 
 
 def initialise(connection: Connection, say: Say) -> None:

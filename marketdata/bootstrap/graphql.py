@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from marketdata.bootstrap import graphql_engine
-from marketdata.bootstrap.database import READER, Say
-from marketdata.bootstrap.graphql_engine import Credential, Refused
+from marketdata.bootstrap.database import Say
 from marketdata.errors import StateError
+from marketdata.graphql import engine
+from marketdata.graphql.engine import READER, Credential, Refused
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
@@ -91,7 +91,7 @@ def _take(credential: Credential, planned: Sequence[Step]) -> list[Step]:
     missing = list(planned)
     while missing:
         try:
-            graphql_engine.bulk(credential, [step.call for step in missing])
+            engine.bulk(credential, [step.call for step in missing])
             break
         except Refused as error:
             step = missing[error.index] if error.index is not None and error.index < len(missing) else None

@@ -12,11 +12,11 @@ ABOUT = "Have Hasura track the tables and the candles function of a version, and
 
 
 def graphql(_options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.bootstrap import graphql_engine
     from marketdata.bootstrap.graphql import is_readable, track
+    from marketdata.graphql import engine
     from marketdata.store import registry
 
-    credential = graphql_engine.load(settings.secrets_dir, warn=_warn)  # before a PostgreSQL is started in vain
+    credential = engine.load(settings.secrets_dir, warn=_warn)  # before a PostgreSQL is started in vain
     with initialised(settings) as connection:
         version = registry.served(connection, settings)
         track(connection, version, credential, say)

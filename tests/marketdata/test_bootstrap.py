@@ -18,9 +18,10 @@ import pytest
 
 from marketdata import secretfile, token
 from marketdata.bootstrap import first_start
-from marketdata.bootstrap.database import READER, initialise
+from marketdata.bootstrap.database import initialise
 from marketdata.bootstrap.version import make_version
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
+from marketdata.graphql.engine import READER
 from marketdata.settings import Settings, load
 from marketdata.store import candles, migrations, registry, tokens
 from marketdata.store.pool import connect

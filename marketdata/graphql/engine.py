@@ -1,4 +1,4 @@
-"""Hasura's metadata API, as far as :mod:`marketdata.bootstrap.graphql` needs it, and the file with its credential.
+"""Hasura's metadata API, as far as this service needs it, and the file with its credential.
 
 ``graphql-admin.json`` is ``{"url": "http://…", "admin_secret": "…"}``, optionally with the name that the database has
 in Hasura (``source``) and the role that may read (``role``). No message contains the secret.
@@ -17,10 +17,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from marketdata import secretfile
-from marketdata.bootstrap.database import READER
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.settings import Warn
 
+READER = "marketdata_reader"
+"""The role with which a GraphQL engine reads. It may read the data of every version, but no tokens."""
 TIMEOUT = 30.0
 ENDPOINT = "/v1/metadata"
 
