@@ -7,14 +7,11 @@ from typing import Any, NamedTuple
 
 from marketdata.bootstrap.database import Say
 from marketdata.errors import StateError
-from marketdata.graphql import engine
-from marketdata.graphql.engine import READER, Credential, Refused
+from marketdata.graphql.engine import READER, Credential, Engine, Refused
+from marketdata.graphql.tracking import TABLES, Schemas, schemas
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
-TABLES = ("ticks", "symbols", "coverage", "candle")
-"""The tables with what the HTTP API shows, too. ``candle`` is empty: Hasura tracks a function only when it returns rows
-of a tracked table."""
 ROWS_MAX = 10_000
 """How many rows a query of the role may return, as in the HTTP API."""
 
@@ -26,21 +23,9 @@ _ALREADY = {
 }
 """The error code that says that there is nothing left to do. The texts of the errors differ between releases."""
 _OTHER_DATABASE = ("not-exists", "not-found", "invalid-configuration")
-_SCHEMAS = """
-    SELECT of_tables.nspname, of_function.nspname
-    FROM pg_class JOIN pg_namespace of_tables ON of_tables.oid = relnamespace,
-         pg_proc JOIN pg_namespace of_function ON of_function.oid = pronamespace
-    WHERE pg_class.oid = to_regclass(%s) AND proname = %s AND pg_function_is_visible(pg_proc.oid)"""
 _MAY_READ = """
     SELECT coalesce(bool_and(has_table_privilege(rolname, to_regclass(name), 'SELECT')), true)
     FROM pg_roles, unnest(%s::text[]) name WHERE rolname = %s"""
-
-
-class Schemas(NamedTuple):
-    """Where the tables of a version are, and where its candles function is."""
-
-    tables: str
-    function: str
 
 
 class Step(NamedTuple):
@@ -51,15 +36,15 @@ class Step(NamedTuple):
     already: str
 
 
-def steps(version: Version, schemas: Schemas, source: str, role: str) -> list[Step]:
+def steps(version: Version, where: Schemas, source: str, role: str) -> list[Step]:
     """In an order in which each step has what it needs: the function its tables, permissions what they are for."""
     tables = [version.name(part) for part in TABLES]
-    function = {"schema": schemas.function, "name": version.candles_function}
-    found = [_tracking("table", {"schema": schemas.tables, "name": name}, source) for name in tables]
+    function = {"schema": where.function, "name": version.candles_function}
+    found = [_tracking("table", {"schema": where.tables, "name": name}, source) for name in tables]
     found.append(_tracking("function", function, source))
     for name in tables:
         permission = {"columns": "*", "filter": {}, "limit": ROWS_MAX}
-        table = {"schema": schemas.tables, "name": name}
+        table = {"schema": where.tables, "name": name}
         args = {"table": table, "role": role, "permission": permission, "source": source}
         found.append(_permission("pg_create_select_permission", args, f"select on table {name}"))
     args = {"function": function, "role": role, "source": source}
@@ -79,7 +64,7 @@ def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
 
 def track(connection: Connection, version: Version, credential: Credential, say: Say) -> None:
     """Take the steps that Hasura lacks, all in one call or none. StateError says which one Hasura refuses."""
-    planned = steps(version, _schemas(connection, version), credential.source, credential.role)
+    planned = steps(version, schemas(connection, version), credential.source, credential.role)
     missing = _take(credential, planned)
     for step in planned:
         say(step.done if step in missing else step.already)
@@ -88,10 +73,11 @@ def track(connection: Connection, version: Version, credential: Credential, say:
 def _take(credential: Credential, planned: Sequence[Step]) -> list[Step]:
     """Take the steps in one bulk. A bulk with a step that was taken before does nothing, so it is sent again without
     that step. Returns the steps that were taken."""
+    engine = Engine(credential)
     missing = list(planned)
     while missing:
         try:
-            engine.bulk(credential, [step.call for step in missing])
+            engine.bulk([step.call for step in missing])
             break
         except Refused as error:
             step = missing[error.index] if error.index is not None and error.index < len(missing) else None
@@ -110,12 +96,6 @@ def _refusal(credential: Credential, step: Step | None, error: Refused) -> State
             "database"
         )
     return StateError(f"{credential.url} refuses {what}, and nothing was changed: {error.code}: {error.detail}{hint}")
-
-
-def _schemas(connection: Connection, version: Version) -> Schemas:
-    row = connection.execute(_SCHEMAS, (version.ticks_table, version.candles_function)).fetchone()
-    assert row is not None, "the version was checked"
-    return Schemas(*row)
 
 
 def is_readable(connection: Connection, version: Version) -> bool:

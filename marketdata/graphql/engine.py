@@ -10,10 +10,14 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
+import threading
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from time import monotonic
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from marketdata import secretfile
@@ -23,6 +27,7 @@ from marketdata.settings import Warn
 READER = "marketdata_reader"
 """The role with which a GraphQL engine reads. It may read the data of every version, but no tokens."""
 TIMEOUT = 30.0
+"""Seconds until an answer has to be complete."""
 ENDPOINT = "/v1/metadata"
 
 _OPTIONAL = {"source": "default", "role": READER}
@@ -33,7 +38,8 @@ _SECRET = re.compile(r"[!-~]([ -~]*[!-~])?")
 _URL = re.compile(r"[!-~]+")
 _STEP = re.compile(r"\$\.args\[([0-9]+)\]")
 """The path of an error in a bulk begins with the place of the call that failed."""
-_ANSWER_MAX = 1 << 20
+_ANSWER_MAX = 16 << 20
+_REASON_MAX = 300
 
 
 class Refused(MarketError):
@@ -91,48 +97,130 @@ def _checked_url(path: Path, url: str) -> str:
     return url.rstrip("/")
 
 
-def bulk(credential: Credential, calls: Sequence[Mapping[str, Any]]) -> None:
-    """Run the calls in their order, all or none. Refused names the first that failed; StateError when there is no
-    usable answer."""
-    status, answer = _post(credential, {"type": "bulk", "args": list(calls)})
-    code = answer.get("code") if isinstance(answer, dict) else None
-    if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN) or code == "access-denied":
+class Name(NamedTuple):
+    """Of a table or a function."""
+
+    schema: str
+    name: str
+
+
+@dataclass(frozen=True)
+class Tracked:
+    """What Hasura's metadata have under the source of the credential."""
+
+    tables: frozenset[Name]
+    functions: frozenset[Name]
+
+
+class Engine:
+    """Hasura's metadata API at the address of a credential. Calls raise StateError when there is no usable answer
+    within ``seconds``. One thread calls at a time; any may ``interrupt``, which ends the call with that error."""
+
+    def __init__(self, credential: Credential, seconds: float = TIMEOUT) -> None:
+        self._credential = credential
+        self._seconds = seconds
+        self._socket: socket.socket | None = None
+
+    def bulk(self, calls: Sequence[Mapping[str, Any]]) -> None:
+        """Run the calls in their order, all or none. Refused names the first that failed."""
+        status, answer = self._post({"type": "bulk", "args": list(calls)})
+        if status != http.client.OK or not isinstance(answer, list) or len(answer) != len(calls):
+            raise self._not_hasura(status, answer)
+
+    def tracked(self) -> Tracked:
+        """What is tracked. StateError, too, when Hasura has no such source."""
+        try:
+            status, answer = self._post({"type": "export_metadata", "version": 2, "args": {}})
+        except Refused as error:
+            raise StateError(
+                f"{self._credential.url} does not export its metadata: {error.code}: {error.detail}"
+            ) from error
+        try:
+            sources = {each["name"]: each for each in answer["metadata"]["sources"]}
+            source = sources.get(self._credential.source)
+            if source is not None:
+                return Tracked(_names(source, "table"), _names(source, "function"))
+        except (AttributeError, KeyError, TypeError):
+            raise self._not_hasura(status, answer) from None
         raise StateError(
-            f"{credential.url} refuses the admin secret: {_reason(answer)}; correct admin_secret in {credential.path}"
+            f"{self._credential.url} has no source {self._credential.source!r}: correct source in "
+            f"{self._credential.path} to the name that Hasura has for this database"
         )
-    if status == http.client.BAD_REQUEST and isinstance(code, str):
-        place = _STEP.match(str(answer.get("path")))
-        raise Refused(_reason(answer), code, int(place[1]) if place else None)
-    if status != http.client.OK or not isinstance(answer, list) or len(answer) != len(calls):
-        raise StateError(
-            f"{credential.url}{ENDPOINT} answers with HTTP status {status} and not as Hasura does ({_reason(answer)}): "
-            f"correct url in {credential.path}, and see that Hasura's metadata API is enabled"
+
+    def interrupt(self) -> None:
+        """End the call of another thread."""
+        if (used := self._socket) is not None:
+            with suppress(OSError):  # closed meanwhile
+                # Not the method of a TLS socket: the other thread uses the state that it discards.
+                socket.socket.shutdown(used, socket.SHUT_RDWR)
+
+    def _post(self, body: Mapping[str, Any]) -> tuple[int, Any]:
+        """Status and decoded body, None when that is no JSON. Refused when Hasura refuses the call."""
+        status, content = self._exchange(json.dumps(body))
+        try:
+            answer = json.loads(content)
+        except (ValueError, RecursionError):
+            return status, None
+        code = answer.get("code") if isinstance(answer, dict) else None
+        if status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN) or code == "access-denied":
+            raise StateError(
+                f"{self._credential.url} refuses the admin secret: {_reason(answer)}; correct admin_secret in "
+                f"{self._credential.path}"
+            )
+        if status == http.client.BAD_REQUEST and isinstance(code, str):
+            place = _STEP.match(str(answer.get("path")))
+            raise Refused(_reason(answer), code, int(place[1]) if place else None)
+        return status, answer
+
+    def _exchange(self, body: str) -> tuple[int, bytes]:
+        parts = urlsplit(self._credential.url)
+        kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        connection = kind(parts.hostname or "", parts.port, timeout=self._seconds)
+        headers = {"Content-Type": "application/json", "X-Hasura-Admin-Secret": self._credential.admin_secret}
+        # The timeout of a socket is for each of its operations: an answer could go on forever, byte by byte.
+        deadline = threading.Timer(self._seconds, self.interrupt)
+        deadline.name = "graphql-deadline"
+        began = monotonic()
+        deadline.start()
+        try:
+            connection.connect()
+            self._socket = connection.sock
+            connection.request("POST", parts.path + ENDPOINT, body, headers)
+            response = connection.getresponse()
+            content = response.read(_ANSWER_MAX)
+            if response.length:  # of the rest: reading a part does not fail when the connection ends
+                raise http.client.IncompleteRead(content, response.length)
+            return response.status, content
+        except (OSError, http.client.HTTPException) as error:
+            is_late = monotonic() - began >= self._seconds
+            reason = f"no answer within {self._seconds:g} s" if is_late else str(error) or type(error).__name__
+            raise StateError(
+                f"{self._credential.url} does not answer: {reason}; start Hasura, or correct url in "
+                f"{self._credential.path}"
+            ) from error
+        finally:
+            self._socket = None
+            deadline.cancel()
+            deadline.join()
+            connection.close()
+
+    def _not_hasura(self, status: int, answer: Any) -> StateError:
+        return StateError(
+            f"{self._credential.url}{ENDPOINT} answers with HTTP status {status} and not as Hasura does "
+            f"({_reason(answer)}): correct url in {self._credential.path}, and see that Hasura's metadata API is "
+            "enabled"
         )
+
+
+def _names(source: Mapping[str, Any], kind: str) -> frozenset[Name]:
+    """A name without its schema is one in ``public``. Without a function there may be no list of them."""
+    given = [each[kind] for each in source.get(f"{kind}s") or ()]
+    return frozenset(
+        Name("public", each) if isinstance(each, str) else Name(each.get("schema", "public"), each["name"])
+        for each in given
+    )
 
 
 def _reason(answer: Any) -> str:
     reason = answer.get("error") if isinstance(answer, dict) else None
-    return str(reason) if reason else "no reason given"
-
-
-def _post(credential: Credential, body: Mapping[str, Any]) -> tuple[int, Any]:
-    """Status and decoded body, None when that is no JSON. StateError without an answer."""
-    parts = urlsplit(credential.url)
-    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-    connection = kind(parts.hostname or "", parts.port, timeout=TIMEOUT)
-    headers = {"Content-Type": "application/json", "X-Hasura-Admin-Secret": credential.admin_secret}
-    try:
-        connection.request("POST", parts.path + ENDPOINT, json.dumps(body), headers)
-        response = connection.getresponse()
-        content = response.read(_ANSWER_MAX)
-    except (OSError, http.client.HTTPException) as error:
-        raise StateError(
-            f"{credential.url} does not answer: {str(error) or type(error).__name__}; start Hasura, or correct url in "
-            f"{credential.path}"
-        ) from error
-    finally:
-        connection.close()
-    try:
-        return response.status, json.loads(content)
-    except ValueError:
-        return response.status, None
+    return " ".join(str(reason).split())[:_REASON_MAX] if reason else "no reason given"

@@ -1,5 +1,5 @@
 """A stand-in for Hasura, which no package registry has. It is not Hasura: it knows only what Hasura's documentation of
-the metadata API says of six calls, and the codes of their errors. It refuses what the documentation does not allow,
+the metadata API says of seven calls, and the codes of their errors. It refuses what the documentation does not allow,
 looks up tables and functions in the real database, and serves no GraphQL.
 
 https://hasura.io/docs/2.0/api-reference/metadata-api/index/ and .../api-reference/syntax-defs/
@@ -123,6 +123,14 @@ class StandIn:
         if query["type"] == "bulk":
             _conform(query["args"], {"type": "array"}, f"{path}.args")
             return [self._run(metadata, each, f"{path}.args[{n}]") for n, each in enumerate(query["args"])]
+        if query["type"] == "export_metadata":
+            _conform(
+                query,
+                {"properties": {"version": {"enum": [1, 2]}, "args": {"type": "object", "maxProperties": 0}}},
+                path,
+            )
+            exported = _exported(metadata)
+            return {"resource_version": 1, "metadata": exported} if query.get("version") == 2 else exported
         if query["type"] not in ARGS:
             raise Refusal("parse-failed", f"unknown metadata command {query['type']!r}", f"{path}.type")
         properties, required = ARGS[query["type"]]
@@ -185,6 +193,35 @@ class StandIn:
     def _row(self, query: str, name: str) -> Any:
         with psycopg.connect(self._database) as connection:
             return connection.execute(query, (name,)).fetchone()  # type: ignore[call-overload]
+
+
+def _exported(metadata: Metadata) -> dict[str, Any]:
+    """As the documentation of export_metadata shows it. The connection string is left out."""
+    tables = [
+        {
+            "table": _parts(name),
+            "select_permissions": [
+                {"role": role, "permission": permission}
+                for (table, role), permission in sorted(metadata.selects.items())
+                if table == name
+            ],
+        }
+        for name in sorted(metadata.tables)
+    ]
+    functions = [
+        {
+            "function": _parts(name),
+            "permissions": [{"role": role} for function, role in sorted(metadata.calls) if function == name],
+        }
+        for name in sorted(metadata.functions)
+    ]
+    source = {"name": "default", "kind": "postgres", "tables": tables, "functions": functions, "configuration": {}}
+    return {"version": 3, "sources": [source]}
+
+
+def _parts(name: str) -> dict[str, str]:
+    schema, _, own = name.partition(".")
+    return {"schema": schema, "name": own}
 
 
 def _conform(value: Any, schema: dict[str, Any], path: str) -> None:
