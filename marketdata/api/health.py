@@ -33,7 +33,8 @@ def healthz(request: Request) -> Reply:
 def ready(request: Request) -> Reply:
     """200 when a new connection to the database could call the candles function of the version to serve, in the last
     seconds, and one to the replica, if there is one, too; else 503. `checked_s_ago` is the age of that result.
-    `lag_s` and `lag_bytes`: how far the replica is behind."""
+    `lag_s` and `lag_bytes`: how far the replica is behind. `graphql`: whether the GraphQL engine tracks the version, on
+    which the status does not depend."""
     health = request.services.health
     health.wait_for_first()
     error = _error(request.services)
@@ -42,6 +43,7 @@ def ready(request: Request) -> Reply:
         raise _unready(error).with_traceback(None) from error.__cause__
     version, lag = health.primary.version, health.lag
     assert version is not None, "a check succeeded"
+    tracking = request.services.graphql.tracking(version)
     return answer(
         {
             "ready": True,
@@ -49,6 +51,12 @@ def ready(request: Request) -> Reply:
             "candles_function": version.candles_function,
             "checked_s_ago": round(health.age, 3),
             "replica": lag and {"is_standby": lag.is_standby, "lag_s": lag.seconds, "lag_bytes": lag.bytes},
+            "graphql": tracking
+            and {
+                "tracked": tracking.reason is None,
+                "reason": tracking.reason,
+                "checked_s_ago": round(tracking.age, 3),
+            },
         }
     )
 
@@ -84,6 +92,11 @@ def metrics(request: Request) -> Reply:
     if (lag := health.lag) is not None:
         figures["marketdata_replica_lag_seconds"] = ("How old the replica's data are.", lag.seconds)
         figures["marketdata_replica_lag_bytes"] = ("Log that the replica has not replayed.", lag.bytes)
+    if (tracking := services.graphql.tracking(health.primary.version)) is not None:
+        figures["marketdata_graphql_tracked"] = (
+            "1 while the GraphQL engine tracks the version.",
+            int(tracking.reason is None),
+        )
     return Reply(services.metrics.render(figures).encode(), media_type=PROMETHEUS)
 
 

@@ -13,6 +13,7 @@ from marketdata.api import request_log
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.failures_log import FailureLog
+from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING
 from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
@@ -68,6 +69,7 @@ class Service:
             ingestion=self._ingestion,
             live=self._live,
             health=self._health,
+            graphql=GraphqlCheck(settings.secrets_dir, self._pool, self._served),
             response_cache=ResponseCache(),
             counters=symbol_counters(self._reads),
             metrics=metrics,
@@ -75,10 +77,18 @@ class Service:
             backlog=self._backlog,
             started_at=monotonic(),
         )
+        self._listener = self._made_listener(live_connections)
+
+    def _made_listener(self, live_connections: int) -> Listener:
         app = make_app(self.services)
-        host, port = settings.api_host, settings.api_port
-        self._listener = Listener(
-            app, host, port, admit=app.admit, body_bytes=BODY_BYTES, reserved=live_connections, urgent=WITHOUT_WAITING
+        return Listener(
+            app,
+            self._settings.api_host,
+            self._settings.api_port,
+            admit=app.admit,
+            body_bytes=BODY_BYTES,
+            reserved=live_connections,
+            urgent=WITHOUT_WAITING,
         )
 
     def _replica_pool(self) -> Pool | None:
@@ -100,6 +110,7 @@ class Service:
         try:
             self._find_version()
             self._health.start()
+            self.services.graphql.start()
             self._ingestion.start()
             self._live.start()
             self._revocation_listener.start()
@@ -114,6 +125,7 @@ class Service:
         self._ingestion.stop(timeout)
         self._revocation_listener.stop(timeout)
         self._live.stop(timeout)
+        self.services.graphql.stop(timeout)
         self._health.stop(timeout)
         self._pool.close()
         self._reads.close()

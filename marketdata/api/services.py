@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from marketdata.api.auth import Authenticator
 from marketdata.api.failures_log import FailureLog
+from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.live.server import Live
@@ -31,6 +32,7 @@ class Services:
     ingestion: Ingestion
     live: Live
     health: Health
+    graphql: GraphqlCheck
     response_cache: ResponseCache
     counters: SymbolCounters
     metrics: Metrics

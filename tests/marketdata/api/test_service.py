@@ -38,6 +38,7 @@ def test_health_and_readiness(api: Api) -> None:
         "ticks_table": "md_ticks_v1",
         "candles_function": "md_candles_v1",
         "replica": None,
+        "graphql": None,
     }
 
 
