@@ -19,7 +19,7 @@ FIRST_PORT = 8787
 """The default port of the API; that of version N is N - 1 higher."""
 
 _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
-_TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
+TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
@@ -33,7 +33,7 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
         done = _create_or_upgrade(connection, version)
         # Also for an existing version: it may be older than the role.
         grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
-        reserve(connection, [version.name(part) for part in _TRIGGER_FUNCTIONS])
+        _reserve_triggers(connection, version)
         before, text = _settings_file(path, version)
         if text != before:
             after_commit.enter_context(secretfile.replaced(path, text))
@@ -48,12 +48,20 @@ def settings_file(settings: Settings, n: int) -> Path:
 
 
 def upgrade_versions(connection: Connection, prefix: str, say: Say) -> None:
-    """Upgrade each registered version of the prefix that an earlier release created."""
+    """Upgrade each registered version of the prefix that an earlier release created, its privileges included."""
     with connection.transaction():
         migrations.lock(connection)
         for each in registry.registered(connection, prefix):
             if each.version.upgrade(connection):
                 say(f"version {each.n}: upgraded {each.ticks_table} from an earlier release")
+            if _reserve_triggers(connection, each.version):
+                say(
+                    f"version {each.n}: its trigger functions, which everybody could execute, are now its owner's alone"
+                )
+
+
+def _reserve_triggers(connection: Connection, version: Version) -> bool:
+    return reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
 
 
 def _create_or_upgrade(connection: Connection, version: Version) -> str:

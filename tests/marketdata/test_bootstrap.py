@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -19,12 +20,12 @@ import pytest
 from marketdata import secretfile, token
 from marketdata.bootstrap import first_start
 from marketdata.bootstrap.database import initialise
-from marketdata.bootstrap.version import make_version
+from marketdata.bootstrap.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
 from marketdata.graphql.engine import READER
 from marketdata.settings import Settings, load
 from marketdata.store import candles, migrations, registry, tokens
-from marketdata.store.pool import connect
+from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from tests.marketdata.store import earlier_release
 
@@ -303,6 +304,41 @@ def test_the_first_start_of_a_new_release_upgrades_its_version(earlier: Settings
     assert "version 1: upgraded md_ticks_v1 from an earlier release" in prepare(earlier)
     assert served_close(earlier) == CLOSE
     assert not any("upgraded" in line for line in prepare(earlier))
+
+
+@pytest.mark.parametrize("release", ["an earlier one", "the one before this"])
+def test_the_first_start_takes_the_triggers_from_the_reader(
+    fresh: Settings, release: str, request: pytest.FixtureRequest
+) -> None:
+    """Earlier releases left what every new function has: everybody may execute it, and so attach it to a table."""
+    if release == "an earlier one":
+        request.getfixturevalue("earlier")
+    else:
+        init(fresh)
+        version(fresh, 1)
+        for name in TRIGGER_FUNCTIONS:
+            execute(fresh, f"GRANT EXECUTE ON FUNCTION md_{name}_v1() TO PUBLIC")
+    with connect(url(fresh)) as connection:
+        connection.execute(f"SET ROLE {READER}")
+        connection.execute("CREATE TEMP TABLE own ()")
+        assert attachable(connection) == set(TRIGGER_FUNCTIONS)
+        said = prepare(fresh)
+        assert attachable(connection) == set()
+    assert "version 1: its trigger functions, which everybody could execute, are now its owner's alone" in said
+    execute(fresh, "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('B', 'b', '2024-01-01Z', 2, 3)")
+    assert not any("trigger functions" in line for line in prepare(fresh))
+
+
+def attachable(connection: Connection) -> set[str]:
+    """The trigger functions of version 1 that this login can attach to its table ``own``."""
+    found = set()
+    for name in TRIGGER_FUNCTIONS:
+        with contextlib.suppress(psycopg.errors.InsufficientPrivilege):
+            connection.execute(f"CREATE TRIGGER {name} AFTER INSERT ON own EXECUTE FUNCTION md_{name}_v1()")
+            found.add(name)
+    for name in found:
+        connection.execute(f"DROP TRIGGER {name} ON own")
+    return found
 
 
 def test_upgrades_at_the_same_time_are_one(earlier: Settings) -> None:
