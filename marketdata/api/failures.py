@@ -20,6 +20,7 @@ log = logging.getLogger("marketdata.api")
 
 StartResponse = Callable[..., Any]
 WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
+Problem = Callable[[e.MarketError], Reply]
 
 
 class BadRequest(e.MarketError):

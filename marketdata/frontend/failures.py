@@ -7,7 +7,7 @@ import logging
 import math
 
 from marketdata import errors as e
-from marketdata.api.failures import BadRequest, MethodNotAllowed, title_of
+from marketdata.api.failures import BadRequest, HeadersTooLarge, MethodNotAllowed, UnknownCoding, title_of
 from marketdata.api.http import PROBLEM, Headers, Reply, encode
 from marketdata.frontend.pages import HTML, message
 
@@ -82,6 +82,9 @@ STATUS: dict[type[e.MarketError], int] = {
     e.TooLarge: 413,
     WrongHost: 421,
     TooManyTries: 429,
+    e.Saturated: 429,
+    HeadersTooLarge: 431,
+    UnknownCoding: 501,
     UpstreamFailed: 502,
     Busy: 503,
     LoginUnavailable: 503,
@@ -104,6 +107,11 @@ def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLEN
         return Reply(message(title, text, "Log in" if status == 401 else "To the chart"), status, HTML, headers)
     body = {"type": "about:blank", "title": title, "status": status, "detail": error.detail, "code": error.code}
     return Reply(encode(body), status, PROBLEM, headers)
+
+
+def refusal(error: e.MarketError) -> Reply:
+    """The reply to a request that the listener refuses."""
+    return problem_of(error, "a request")
 
 
 def _headers(error: e.MarketError, challenge: tuple[str, str]) -> Headers:

@@ -17,6 +17,7 @@ from marketdata.api.listener.loop import CONNECTIONS
 from marketdata.errors import StateError
 from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
+from marketdata.frontend.failures import refusal
 from marketdata.frontend.pages import Pages
 from marketdata.frontend.reloaded import Reloaded
 from marketdata.frontend.tunnels import Tunnels
@@ -58,6 +59,7 @@ class Service:
             admit=app.admit,
             body_bytes=proxy.BODY_BYTES,
             workers=WORKERS,
+            refusal=refusal,
             refusal_headers=SECURITY_HEADERS,
             name="frontend",
             connections=min(CONNECTIONS, descriptors // 4),

@@ -13,9 +13,9 @@ from marketdata.api.failures import (
     BadRequest,
     HeadersTooLarge,
     InternalError,
+    Problem,
     UnknownCoding,
     internal_error,
-    problem,
     status_line,
 )
 from marketdata.api.http import Headers, Reply
@@ -96,6 +96,7 @@ class Channel(Connection):
         bodies: BodyBudget,
         body_bytes: int,
         admit: Admit,
+        refusal: Problem,
         refusal_headers: Headers,
         urgent: frozenset[str],
         server: Any,
@@ -109,16 +110,17 @@ class Channel(Connection):
         self._bodies = bodies
         self._body_bytes = body_bytes
         self._admit = admit
+        self._refusal = refusal
         self._refusal_headers = refusal_headers
         self._urgent = urgent
         self.moved_at = monotonic()
         """The time of the last traffic, in monotonic seconds."""
 
     def new_request(self, options: Any) -> Parser:
-        return Parser(options, self._bodies, self._admit, self.address)
+        return Parser(options, self._bodies, self._admit, self._refusal, self.address)
 
     def refusal(self, cause: Cause) -> tuple[str, list[tuple[str, str]], bytes]:
-        reply = cause if isinstance(cause, Reply) else problem(self._protocol_error(*cause))
+        reply = cause if isinstance(cause, Reply) else self._refusal(self._protocol_error(*cause))
         assert isinstance(reply.body, bytes)
         fields = [("Content-Type", reply.media_type), *reply.headers, *self._refusal_headers]
         return status_line(reply.status), fields, reply.body

@@ -16,7 +16,7 @@ from functools import partial
 from heapq import nsmallest
 from time import monotonic
 
-from marketdata.api.failures import WsgiApp
+from marketdata.api.failures import Problem, WsgiApp, problem
 from marketdata.api.http import Headers
 from marketdata.api.listener.admission import Admit
 from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
@@ -56,9 +56,9 @@ class Listener:
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
     is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
-    connections that were handed over. ``refusal_headers`` are sent with every answer that is not the application's.
-    Requests for the paths ``urgent`` must not block: a further worker is kept for them. ``name`` is part of the names
-    of the threads and of the settings for the address.
+    connections that were handed over. ``refusal`` makes the answers that are not the application's, which have the
+    ``refusal_headers``, too. Requests for the paths ``urgent`` must not block: a further worker is kept for them.
+    ``name`` is part of the names of the threads and of the settings for the address.
     """
 
     def __init__(
@@ -74,6 +74,7 @@ class Listener:
         connections: int = CONNECTIONS,
         workers: int | None = None,
         reserved: int = 0,
+        refusal: Problem = problem,
         refusal_headers: Headers = (),
         urgent: frozenset[str] = frozenset(),
         name: str = "api",
@@ -82,7 +83,7 @@ class Listener:
         self._address = (host, port)
         self._body_bytes = body_bytes
         self._bodies = BodyBudget(bodies_bytes)
-        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal_headers, urgent)
+        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal, refusal_headers, urgent)
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
         self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))

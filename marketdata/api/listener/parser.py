@@ -8,7 +8,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.failures import BadRequest, problem
+from marketdata.api.failures import BadRequest, Problem
 from marketdata.api.http import Reply
 from marketdata.api.listener.admission import Admit
 from marketdata.api.waitress_adapter import RequestParser
@@ -47,11 +47,12 @@ class BodyBudget:
 class Parser(RequestParser):
     """Calls ``admit`` when the head is complete, unless the body is small and arrived together with the head."""
 
-    def __init__(self, options: Any, bodies: BodyBudget, admit: Admit, address: str) -> None:
+    def __init__(self, options: Any, bodies: BodyBudget, admit: Admit, refusal: Problem, address: str) -> None:
         """``address`` is the client's."""
         super().__init__(options)
         self._bodies = bodies
         self._admit = admit
+        self._refusal = refusal
         self._address = address
         self._body_limit = UNCOUNTED_BYTES
         self._reserved = 0
@@ -84,7 +85,7 @@ class Parser(RequestParser):
         else:
             self._body_limit = max(verdict, UNCOUNTED_BYTES)
             if self.content_length > self._body_limit:
-                self._refuse(problem(TooLarge.body(self._body_limit)))
+                self._refuse(self._refusal(TooLarge.body(self._body_limit)))
 
     def release(self) -> bytes:
         """Stop holding the request; returns the bytes that arrived while it was held."""
@@ -103,7 +104,7 @@ class Parser(RequestParser):
             self.wants_continue = False  # waitress would send 100 Continue in place of the answer
         fault = self._ambiguity()
         if fault is not None:
-            self._refuse(problem(fault))
+            self._refuse(self._refusal(fault))
         elif self.chunked or self.content_length > min(following, UNCOUNTED_BYTES):
             self.decide(may_block=False)
 
@@ -133,12 +134,12 @@ class Parser(RequestParser):
         if size <= UNCOUNTED_BYTES:
             return
         if size > self._body_limit:
-            self._refuse(problem(TooLarge.body(self._body_limit)))
+            self._refuse(self._refusal(TooLarge.body(self._body_limit)))
         elif self._bodies.reserve(size - self._reserved):
             self._reserved = size
         else:
             detail = "too many request bodies are arriving; send this one again a little later, or in parts"
-            self._refuse(problem(Saturated(detail)))
+            self._refuse(self._refusal(Saturated(detail)))
 
     def _refuse(self, reply: Reply) -> None:
         """Answer with ``reply`` and drop the body."""

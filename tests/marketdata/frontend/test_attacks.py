@@ -10,7 +10,10 @@ from contextlib import closing, suppress
 
 import pytest
 
+from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
+from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.frontend.app import SECURITY_HEADERS
+from marketdata.frontend.failures import refusal
 from marketdata.frontend.proxy import BODY_BYTES
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
@@ -119,6 +122,17 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
     assert upstream.received == []
 
 
+@pytest.mark.parametrize("kind", [BadRequest, HeadersTooLarge, UnknownCoding, InternalError, TooLarge, Saturated])
+def test_what_the_listener_refuses_has_the_status_that_it_has_at_the_api(kind: type[MarketError]) -> None:
+    """Both have a table of their own; one of them may lack a row."""
+    ours, of_the_api = refusal(kind("why")), problem(kind("why"))
+    assert ours.status == of_the_api.status
+    assert ours.headers == of_the_api.headers
+    assert isinstance(ours.body, bytes)
+    assert isinstance(of_the_api.body, bytes)
+    assert json.loads(ours.body) == json.loads(of_the_api.body) | {"type": "about:blank"}
+
+
 @pytest.mark.parametrize(("raw", "status"), [
     ("GET\r\n\r\n", 400),
     ("GET / HTTP/1.1\r\n\r\n", 400),
@@ -135,7 +149,9 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
 def test_every_refusal_has_the_security_headers(frontend: Frontend, raw: str, status: int) -> None:
     """Those of the listener, too, which never reach the application."""
     found, headers, body = ask(frontend.port, raw.encode())
-    assert (found, json.loads(body)["status"]) == (status, status)
+    problem = json.loads(body)
+    assert (found, problem["status"]) == (status, status)
+    assert problem["type"] == "about:blank", "the description that other types refer to is not at this address"
     assert headers["cache-control"] == "no-store"
     for name, value in SECURITY_HEADERS:
         assert headers[name.lower()] == value
