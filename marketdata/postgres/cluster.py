@@ -2,7 +2,7 @@
 (``owner.py``), from its main thread.
 
     <state>/cluster/            0700, owned by the account that PostgreSQL runs as; holds the UNIX socket
-    <state>/cluster/data/       the data directory
+    <state>/cluster/data/       the data directory; access.py writes who may log in
     <state>/postgresql.conf     written at each start from etc/postgresql.conf
     <state>/database.log        the log of PostgreSQL and its owner
 
@@ -22,6 +22,7 @@ from typing import Any
 
 from marketdata.errors import StateError, UsageError
 from marketdata.postgres import binaries
+from marketdata.postgres.access import SUPERUSER, write_rules
 from marketdata.postgres.processes import (
     Account,
     end_with_parent,
@@ -33,7 +34,6 @@ from marketdata.postgres.replacement import ReplacementWatch
 from marketdata.settings import ROOT
 
 DATABASE = "marketdata"
-SUPERUSER = "marketdata"
 PORT = 5432
 SOCKET_PATH_MAX = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
 
@@ -82,7 +82,9 @@ class Cluster:
         self._binaries = binaries.find(data_major=self._data_major(), data=self.data)
         self._replacement_watch = ReplacementWatch(self._binaries)
         if self._data_major() is None:
-            self._initialise()
+            self._initialise(self._account)
+        else:
+            write_rules(self.data, self._account)
         rotate_log(self.log)
         self._write_configuration()
 
@@ -110,7 +112,7 @@ class Cluster:
                 f"{self.data} is not a data directory of PostgreSQL ({error}); set MARKET_STATE_DIR to another folder"
             ) from error
 
-    def _initialise(self) -> None:
+    def _initialise(self, account: Account) -> None:
         """Run initdb in a temporary folder and rename it when complete: an interrupted run leaves no broken cluster."""
         for leftover in self.folder.glob("data.new-*"):
             shutil.rmtree(leftover, ignore_errors=True)
@@ -121,9 +123,10 @@ class Cluster:
             locale = ["--locale-provider=builtin", "--locale=C.UTF-8"]
         self._run(
             "initdb", "-D", fresh, "--username", SUPERUSER, "--encoding=UTF8", *locale, "--data-checksums",
-            "--auth-local=trust", "--auth-host=reject", "--no-instructions",
+            "--auth=reject", "--no-instructions",
         )  # fmt: skip
         self._run("postgres", "--single", "-D", fresh, "postgres", text=f"CREATE DATABASE {DATABASE};\n")
+        write_rules(fresh, account)
         fresh.rename(self.data)
 
     def _run(self, program: str, *arguments: str | Path, text: str = "") -> None:

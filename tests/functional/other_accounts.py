@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -42,6 +42,20 @@ with socket.socket(family) as client:
     client.sendall(sys.stdin.buffer.read())
     while data := client.recv(65536):
         sys.stdout.buffer.write(data)
+"""
+)
+_LOGINS = (
+    _BECOME
+    + """
+import psycopg
+uid, conninfo, roles = int(sys.argv[1]), sys.argv[2], sys.argv[3:]
+become(uid)
+for role in roles:
+    try:
+        with psycopg.connect(conninfo, user=role) as connection:
+            print(connection.execute("SELECT current_user").fetchone()[0])
+    except psycopg.Error as error:
+        print(repr(str(error)))
 """
 )
 _SERVICE = (
@@ -80,6 +94,13 @@ def response_to(uid: int, port: int, host: str = "127.0.0.1") -> tuple[int, Any]
     response.begin()
     body = response.read()
     return response.status, json.loads(body) if "json" in response.headers["Content-Type"] else body
+
+
+def logins(uid: int, conninfo: str, roles: Sequence[str]) -> list[str]:
+    """For each role what PostgreSQL answers this account: the role when it may log in, else the error."""
+    command = [sys.executable, "-c", _LOGINS, str(uid), conninfo, *roles]
+    done = subprocess.run(command, capture_output=True, text=True, cwd="/", timeout=30, check=True)
+    return done.stdout.splitlines()
 
 
 class _Received:

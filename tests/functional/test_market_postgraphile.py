@@ -82,11 +82,6 @@ def fill(conninfo: str, n: int) -> None:
 
 def let_reader_log_in(conninfo: str) -> None:
     with psycopg.connect(conninfo, autocommit=True) as connection:
-        row = connection.execute("SHOW hba_file").fetchone()
-        assert row is not None
-        file = Path(row[0])
-        file.write_text(f"local all marketdata_reader scram-sha-256\n{file.read_text()}")
-        connection.execute("SELECT pg_reload_conf()")
         connection.execute(f"ALTER ROLE marketdata_reader LOGIN PASSWORD {quote(PASSWORD)}")
 
 

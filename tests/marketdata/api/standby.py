@@ -15,7 +15,8 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata.postgres import binaries
-from marketdata.postgres.cluster import SUPERUSER, Cluster
+from marketdata.postgres.access import SUPERUSER
+from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account, find_by_name, has_working_directory
 
 
