@@ -41,7 +41,7 @@ _ABOUT_API = "Serve the data API. Without any settings it creates everything tha
 _ABOUT_DB = "Run the private PostgreSQL in the foreground, until Ctrl-C or SIGTERM."
 
 _FOLDERS = ("state_dir", "secrets_dir")
-_DATABASE = ("state_dir", "prefix", "database_url")
+_DATABASE = ("state_dir", "socket_dir", "prefix", "database_url")
 _VERSION = ("ticks_table", "candles_function")
 _API = (*_FOLDERS, *_DATABASE, "database_read_url", *_VERSION, "api_host", "api_port", "log")
 _INGESTOR = (*_FOLDERS, "prefix", "ticks_table", "api_upstream")
@@ -99,7 +99,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     _command(commands, "api", _api, _ABOUT_API, _API)
-    _command(commands, "db", _db, _ABOUT_DB, ("state_dir",))
+    _command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir"))
     _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
     _add_versions(commands)
     _add_backup(commands)
@@ -185,7 +185,7 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to run")
     psql = f'psql "{conninfo(settings.state_dir)}"'
     try:
-        serve(settings.state_dir, on_ready=lambda: _ready(psql))
+        serve(settings.state_dir, settings.socket_dir, on_ready=lambda: _ready(psql))
     except StateError as error:
         if error.code != "owned":
             raise

@@ -47,6 +47,10 @@ def _path(text: str) -> Path:
     return Path(text).expanduser().absolute()
 
 
+def _optional_path(text: str) -> Path | None:
+    return _path(text) if text else None
+
+
 def _host(text: str) -> str:
     if text != "localhost":
         try:
@@ -149,6 +153,15 @@ class Settings:
         Path, Setting("MARKET_SECRETS_DIR", _path, "{state}/secrets", "Folder of the token files (0700).")
     ]
     prefix: Annotated[str, Setting("MARKET_PREFIX", _prefix, "md", "Start of the names of tables and functions.")]
+    socket_dir: Annotated[
+        Path | None,
+        Setting(
+            "MARKET_SOCKET_DIR",
+            _optional_path,
+            "",
+            "Folder of a second socket of the private PostgreSQL, for readers of other accounts; unset: none.",
+        ),
+    ]
     database_url: Annotated[
         str | None,
         Setting("DATABASE_URL", _optional, "", "URL of another PostgreSQL; unset: the private cluster."),

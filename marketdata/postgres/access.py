@@ -20,14 +20,14 @@ _MAP = "marketdata"
 
 def write_rules(data: Path, account: Account) -> None:
     """Bring both files up to date, each atomically. StateError when the account has no name."""
-    accounts = sorted({_name(account.uid), "root", "postgres"})
+    accounts = sorted({account_name(account.uid), "root", "postgres"})
     lines = [f'{_MAP} "{name}" {SUPERUSER}\n' for name in accounts]
     # The map comes first, because the rules refer to it.
     _replace(data / "pg_ident.conf", "# Written before each start of PostgreSQL.\n" + "".join(lines), account)
     _replace(data / "pg_hba.conf", (ROOT / "etc" / "pg_hba.conf").read_text(encoding="utf-8"), account)
 
 
-def _name(uid: int) -> str:
+def account_name(uid: int) -> str:
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError as error:

@@ -44,24 +44,28 @@ def database(settings: Settings, *, linger: bool = True) -> Iterator[str]:
     if settings.database_url:
         yield settings.database_url
         return
-    with Client(settings.state_dir, linger=linger) as client:
+    with Client(settings.state_dir, socket_dir=settings.socket_dir, linger=linger) as client:
         yield client.conninfo
 
 
 class Client:
-    """Keeps the private cluster of a state directory running until ``close``, which may be called repeatedly."""
+    """Keeps the private cluster of a state directory running until ``close``, which may be called repeatedly.
 
-    def __init__(self, state_dir: Path, *, linger: bool = True) -> None:
+    ``socket_dir`` is the folder of its second socket, if this client has to start it.
+    """
+
+    def __init__(self, state_dir: Path, *, socket_dir: Path | None = None, linger: bool = True) -> None:
         make_private(state_dir)
         self._linger = linger
         self._state_dir = state_dir
+        self._socket_dir = socket_dir
         self.conninfo = conninfo(state_dir)
         # Closing the write end makes the read end readable: that stops the thread.
         self._stop_reader, self._stop_writer = os.pipe()
         self._lock = locks.open_clients_lock(state_dir)
         try:
             _lock_shared(self._lock)
-            owner = wait_for_owner(state_dir)
+            owner = wait_for_owner(state_dir, socket_dir)
         except BaseException:
             os.close(self._stop_reader)
             os.close(self._stop_writer)
@@ -102,7 +106,7 @@ class Client:
         """Start the next owner whenever the current one ends, until the client is closed."""
         while not self._wait_for_end_of(owner):
             try:
-                owner = wait_for_owner(self._state_dir, self._stop_reader)
+                owner = wait_for_owner(self._state_dir, self._socket_dir, self._stop_reader)
             except (errors.MarketError, OSError):
                 # For example a full disk. database.log says why, and requests fail with DatabaseUnavailable meanwhile.
                 owner = 0
@@ -121,7 +125,7 @@ class Client:
                 os.close(process)
 
 
-def wait_for_owner(state_dir: Path, stop: int | None = None) -> int:
+def wait_for_owner(state_dir: Path, socket_dir: Path | None, stop: int | None = None) -> int:
     """Wait for an owner whose PostgreSQL accepts connections, starting one if needed; returns its process id.
 
     Returns 0 as soon as the descriptor ``stop`` becomes readable.
@@ -135,7 +139,7 @@ def wait_for_owner(state_dir: Path, stop: int | None = None) -> int:
                 if started and (status := locks.read_status(lock)).get("error"):
                     raise _error_from(status)
                 locks.write_status(lock)
-                _start_owner(state_dir, lock)
+                _start_owner(state_dir, socket_dir, lock)
                 started = True
             # A killed owner leaves its status behind: the file may show it for a moment after the next owner has the
             # lock.
@@ -152,13 +156,16 @@ def wait_for_owner(state_dir: Path, stop: int | None = None) -> int:
     )
 
 
-def _start_owner(state_dir: Path, lock: int) -> None:
+def _start_owner(state_dir: Path, socket_dir: Path | None, lock: int) -> None:
     """Start a detached owner and pass it the locked descriptor; returns before PostgreSQL is ready."""
     log_path = state_dir / "database.log"
     rotate_log(log_path)
     with log_path.open("ab") as log:
         os.chmod(log_path, 0o600)
-        command = [sys.executable, "-P", "-m", "marketdata.postgres.owner", str(state_dir.resolve()), str(lock)]
+        command = [
+            sys.executable, "-P", "-m", "marketdata.postgres.owner", str(lock), str(state_dir.resolve()),
+            *([] if socket_dir is None else [str(socket_dir)]),
+        ]  # fmt: skip
         # The started process forks and exits: the owner is no child of this process and never becomes its zombie.
         done = subprocess.run(
             command, check=False, stdin=subprocess.DEVNULL, stdout=log, stderr=log, pass_fds=[lock],

@@ -20,7 +20,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from marketdata.errors import StateError, UsageError
+from marketdata.errors import StateError
 from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER, write_rules
 from marketdata.postgres.processes import (
@@ -31,11 +31,17 @@ from marketdata.postgres.processes import (
     signal_and_wait,
 )
 from marketdata.postgres.replacement import ReplacementWatch
+from marketdata.postgres.sockets import (
+    PORT,
+    check_socket_path,
+    check_traversable,
+    prepare_socket_dir,
+    remove_stale_lock,
+    socket_in,
+)
 from marketdata.settings import ROOT
 
 DATABASE = "marketdata"
-PORT = 5432
-SOCKET_PATH_MAX = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
 
 FAST_SHUTDOWN_TIMEOUT = 60.0
 """Seconds for a fast shutdown, which writes a checkpoint, before an immediate one."""
@@ -45,11 +51,15 @@ _LOG_BYTES_MAX = 8 << 20
 
 
 class Cluster:
-    """One private cluster. Call ``prepare`` once, then ``start``, ``is_ready`` and ``stop`` any number of times."""
+    """One private cluster. Call ``prepare`` once, then ``start``, ``is_ready`` and ``stop`` any number of times.
 
-    def __init__(self, state_dir: Path) -> None:
+    ``socket_dir`` is the folder of a second socket.
+    """
+
+    def __init__(self, state_dir: Path, socket_dir: Path | None = None) -> None:
         self._state_dir = state_dir.resolve()
         self.folder = self._state_dir / "cluster"
+        self._socket_dir = socket_dir
         self.data = self.folder / "data"
         self.log = self._state_dir / "database.log"
         self._configuration = self._state_dir / "postgresql.conf"
@@ -76,9 +86,11 @@ class Cluster:
 
         StateError, UsageError or MissingRequirement say what prevents it.
         """
-        check_socket_path(self.folder / f".s.PGSQL.{PORT}")
+        check_socket_path(socket_in(self.folder), "MARKET_STATE_DIR")
         self._account = Account.of_this_process()
         self._make_folder(self._account)
+        if self._socket_dir is not None:
+            prepare_socket_dir(self._socket_dir, self._account)
         self._binaries = binaries.find(data_major=self._data_major(), data=self.data)
         self._replacement_watch = ReplacementWatch(self._binaries)
         if self._data_major() is None:
@@ -94,13 +106,7 @@ class Cluster:
             os.chown(self.folder, account.uid, account.gid, follow_symlinks=False)
             os.chmod(self._state_dir, 0o711)  # so that postgres can traverse it
         os.chmod(self.folder, 0o700)
-        closed = _first_untraversable(self.folder, account)
-        if closed is not None:
-            raise StateError(
-                f"PostgreSQL runs as the account postgres, which cannot traverse {closed} to reach {self.folder}. "
-                f"Allow it (chmod o+x {closed}), or set MARKET_STATE_DIR to another folder",
-                code="untraversable",
-            )
+        check_traversable(self.folder, account, "MARKET_STATE_DIR")
 
     def _data_major(self) -> int | None:
         try:
@@ -164,14 +170,25 @@ class Cluster:
         """
         self._watch().started()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
-        (self.folder / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
+        Path(f"{socket_in(self.folder)}.lock").unlink(missing_ok=True)
+        folders, settings = [self.folder], {}
+        if self._socket_dir is not None:
+            remove_stale_lock(self._socket_dir, self.data)
+            folders.append(self._socket_dir)
+            # The mode of its folder decides who reaches the second socket. The folder of the first one has 0700.
+            settings["unix_socket_permissions"] = "0777"
+        settings |= {
+            "config_file": str(self._configuration),
+            "unix_socket_directories": ", ".join(map(_quoted_item, folders)),
+            "port": str(PORT),
+        }
         with self.log.open("ab") as log:
             os.chmod(self.log, 0o600)
             self._log_offset = log.tell()
             self._postmaster = subprocess.Popen(
                 [
-                    self._found().folder / "postgres", "-D", self.data, "-c", f"config_file={self._configuration}",
-                    "-c", f"unix_socket_directories={_quoted_item(self.folder)}", "-c", f"port={PORT}",
+                    self._found().folder / "postgres", "-D", self.data,
+                    *(part for name, value in settings.items() for part in ("-c", f"{name}={value}")),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._child_options(),
             )  # fmt: skip
@@ -232,21 +249,6 @@ def conninfo(state_dir: Path) -> str:
     return f"host='{host}' port={PORT} user={SUPERUSER} dbname={DATABASE}"
 
 
-def check_socket_path(path: Path) -> None:
-    """UsageError for a UNIX socket path that is too long for the kernel, or that libpq would split into two."""
-    if "," in str(path):
-        raise UsageError(
-            f"the socket path {path} contains a comma, which separates hosts for PostgreSQL's clients: "
-            "set MARKET_STATE_DIR to a path without a comma"
-        )
-    length = len(str(path).encode())
-    if length > SOCKET_PATH_MAX:
-        raise UsageError(
-            f"the socket path {path} has {length} bytes, the kernel allows {SOCKET_PATH_MAX}: "
-            "set MARKET_STATE_DIR to a shorter path"
-        )
-
-
 def rotate_log(log: Path) -> None:
     """Rename a log of more than 8 MiB to ``….log.1``."""
     with contextlib.suppress(FileNotFoundError):
@@ -257,14 +259,3 @@ def rotate_log(log: Path) -> None:
 def _quoted_item(folder: Path) -> str:
     """The path as one quoted item of a PostgreSQL list setting, which splits at commas and strips spaces."""
     return '"' + str(folder).replace('"', '""') + '"'
-
-
-def _first_untraversable(folder: Path, account: Account) -> Path | None:
-    """The outermost folder on the path to ``folder`` that ``account`` cannot traverse; None when it can reach it."""
-    if os.geteuid() != 0:
-        return None  # the account is this process's own, which has just written there
-    folders = [str(each) for each in (*reversed(folder.parents), folder)]
-    script = 'for folder; do [ -x "$folder" ] || { printf %s "$folder"; exit 1; }; done'
-    command = ["sh", "-c", script, "sh", *folders]
-    done = subprocess.run(command, stdout=subprocess.PIPE, cwd="/", check=False, **account.options)
-    return Path(os.fsdecode(done.stdout)) if done.returncode != 0 else None

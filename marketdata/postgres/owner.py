@@ -40,8 +40,10 @@ class Owner:
     signal ends it.
     """
 
-    def __init__(self, state_dir: Path, lock: int, *, on_ready: Callable[[], None] | None = None) -> None:
-        self._cluster = Cluster(state_dir)
+    def __init__(
+        self, state_dir: Path, socket_dir: Path | None, lock: int, *, on_ready: Callable[[], None] | None = None
+    ) -> None:
+        self._cluster = Cluster(state_dir, socket_dir)
         self._lock = lock
         self._clients_lock = locks.open_clients_lock(state_dir)
         self._on_ready = on_ready
@@ -140,7 +142,7 @@ class Owner:
         raise errors.StateError(f"processes {running} of an earlier PostgreSQL did not end; kill them, then try again")
 
 
-def serve(state_dir: Path, *, on_ready: Callable[[], None]) -> None:
+def serve(state_dir: Path, socket_dir: Path | None = None, *, on_ready: Callable[[], None]) -> None:
     """Own the cluster in this process until SIGTERM, SIGINT or SIGHUP.
 
     ``on_ready`` is called each time PostgreSQL accepts connections. StateError (``owned``) when another process owns
@@ -153,15 +155,15 @@ def serve(state_dir: Path, *, on_ready: Callable[[], None]) -> None:
             pid = locks.read_status(lock).get("pid", "(starting)")
             raise errors.StateError(f"process {pid} already owns the database of {state_dir}", code="owned")
         locks.write_status(lock)
-        Owner(state_dir, lock, on_ready=on_ready).run()
+        Owner(state_dir, socket_dir, lock, on_ready=on_ready).run()
     finally:
         os.close(lock)
 
 
-def _main(state_dir: str, lock: str) -> None:
+def _main(lock: str, state_dir: str, socket_dir: str | None = None) -> None:
     if os.fork() == 0:
         try:
-            Owner(Path(state_dir), int(lock)).run()
+            Owner(Path(state_dir), Path(socket_dir) if socket_dir else None, int(lock)).run()
         except errors.MarketError as error:
             sys.exit(f"marketdata-db: {error.detail}")
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from marketdata.errors import MarketError
 from marketdata.postgres.client import Client
 try:
-    with Client(Path(sys.argv[1])) as client:
+    with Client(Path(sys.argv[1]), socket_dir=Path(sys.argv[2]) if sys.argv[2:] else None) as client:
         print("ready", flush=True)
         sys.stdin.read()
 except MarketError as error:
@@ -49,10 +49,15 @@ def python_for(user: int | None) -> str | None:
 class ClientProcess:
     """A process that holds a client until it is asked to end or killed."""
 
-    def __init__(self, state_dir: Path, user: int | None = None, **environment: str) -> None:
+    def __init__(
+        self, state_dir: Path, user: int | None = None, *, socket_dir: Path | None = None, **environment: str
+    ) -> None:
         self._process = subprocess.Popen(
-            [python_for(user) or sys.executable, "-P", "-c", _CLIENT, str(state_dir)], cwd="/", user=user, group=user,
-            extra_groups=None if user is None else [],
+            [
+                python_for(user) or sys.executable, "-P", "-c", _CLIENT, str(state_dir),
+                *([] if socket_dir is None else [str(socket_dir)]),
+            ],
+            cwd="/", user=user, group=user, extra_groups=None if user is None else [],
             env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip

@@ -16,7 +16,8 @@ import pytest
 
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.postgres import binaries, processes
-from marketdata.postgres.cluster import Cluster, check_socket_path
+from marketdata.postgres.cluster import Cluster
+from marketdata.postgres.sockets import check_socket_path
 
 pytestmark = pytest.mark.functional
 
@@ -72,6 +73,8 @@ def test_what_the_cluster_is_like(cluster: Cluster) -> None:
     )
     found = [value(cluster, f"current_setting('{name}')") for name in settings]
     assert found == ["on", "on", "on", "on", "off", "", "UTC"]
+    assert value(cluster, "current_setting('unix_socket_directories')") == f'"{cluster.folder}"'
+    assert value(cluster, "current_setting('unix_socket_permissions')") == "0700"
     assert value(cluster, "'a' < 'B'") is False  # by code point, as C does
     assert value(cluster, "getdatabaseencoding()") == "UTF8"
     assert stat.S_IMODE(cluster.folder.stat().st_mode) == 0o700
@@ -158,11 +161,11 @@ def test_a_parent_that_postgres_cannot_pass_is_named(state_dir: Path) -> None:
 
 
 def test_a_socket_path_that_is_too_long_is_refused(state_dir: Path) -> None:
-    check_socket_path(Path("/" + "x" * 106))
-    with pytest.raises(UsageError, match=r"has 108 bytes.*MARKET_STATE_DIR"):
-        check_socket_path(Path("/" + "x" * 107))
-    with pytest.raises(UsageError, match=r"contains a comma.*MARKET_STATE_DIR"):
-        check_socket_path(Path("/a,b"))
+    check_socket_path(Path("/" + "x" * 106), "MARKET_X")
+    with pytest.raises(UsageError, match=r"has 108 bytes.*MARKET_X"):
+        check_socket_path(Path("/" + "x" * 107), "MARKET_X")
+    with pytest.raises(UsageError, match=r"contains a comma.*MARKET_X"):
+        check_socket_path(Path("/a,b"), "MARKET_X")
     with pytest.raises(UsageError, match="MARKET_STATE_DIR"):
         Cluster(state_dir / ("x" * 100)).prepare()
 
