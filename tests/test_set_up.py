@@ -3,10 +3,8 @@ writes down how it was called. Nothing is downloaded and nothing of this machine
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
-import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -17,6 +15,7 @@ import pytest
 from cardapp.publish.lualatex import FONT_PACKAGES, PACKAGES
 
 ROOT = Path(__file__).resolve().parent.parent
+LOCKS = sorted((ROOT / "etc" / "requirements").glob("*.txt"))
 PLAIN_TOOLS = ("bash", "cat", "chmod", "cp", "env", "flock", "id", "mkdir", "mv", "readlink", "rm", "stat", "true")
 NOBODY = 65534
 FOR_TESTS = (
@@ -35,6 +34,7 @@ case "$*" in
 "-m pip --version") ;;
 *\\"venv\\"*) echo "venv" >>"$STUB_LOG"; rm -rf "${@: -1}"; mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
 "-m pip install "*) echo "pip $*" >>"$STUB_LOG"; [[ -z ${STUB_PIP_FAILS:-} ]] ;;
+"-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$STUB_BIN/npm of node" "$3/bin/npm" ;;
 *repository.pth*) echo "path ${@: -1}" >>"$STUB_LOG" ;;
 *) echo "ran $*" ;;
 esac
@@ -65,7 +65,7 @@ class Machine:
         self.bin = folder / "path"
         self.log_file = folder / "log"
         self.environment = {"PATH": str(self.bin), "STUB_LOG": str(self.log_file), "STUB_BIN": str(self.bin)}
-        for name in ("bin", "etc/chart-library", "marketdata/frontend/static"):
+        for name in ("bin", "etc/chart-library", "etc/requirements", "marketdata/frontend/static"):
             (self.root / name).mkdir(parents=True)
         for name in (
             "bin/cardapp",
@@ -74,8 +74,7 @@ class Machine:
             "etc/chart-library/package.json",
             "etc/chart-library/package-lock.json",
             "etc/setup.sh",
-            "etc/constraints.txt",
-            "setup.cfg",
+            *(f"etc/requirements/{path.name}" for path in LOCKS),
         ):
             shutil.copy(ROOT / name, self.root / name)
         # The places that are looked at beside PATH.
@@ -119,10 +118,10 @@ class Machine:
 
     @property
     def installs(self) -> list[list[str]]:
-        """For each time that pip ran: the parts whose requirements it was given."""
-        wanted = requirements()
+        """For each time that pip ran: the parts whose locks it was given."""
+        locks = f"--requirement {self.root}/etc/requirements/"
         calls = [line for line in self.log if line.startswith("pip ")]
-        return [[part for part, lines in wanted.items() if all(line in call for line in lines)] for call in calls]
+        return [[lock.strip().removesuffix(".txt") for lock in call.split(locks)[1:]] for call in calls]
 
     @property
     def parts(self) -> set[str]:
@@ -135,8 +134,12 @@ class Machine:
         return self.root / "marketdata" / "frontend" / "static" / "vendor"
 
     def change_the_pins(self) -> None:
-        with (self.root / "etc" / "constraints.txt").open("a") as file:
-            file.write("# changed\n")
+        for path in LOCKS:
+            with self.lock(path.stem).open("a") as file:
+                file.write("# changed\n")
+
+    def lock(self, part: str) -> Path:
+        return self.root / "etc" / "requirements" / f"{part}.txt"
 
     def command(self, *arguments: str, launcher: str = "bin/cardapp") -> list[str]:
         return [str(self.bin / "bash"), str(self.root / launcher), *arguments]
@@ -157,21 +160,6 @@ class Machine:
         )  # fmt: skip
 
 
-def requirements() -> dict[str, list[str]]:
-    """The lines of each extra in setup.cfg."""
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    return {part: extra.strip().split("\n") for part, extra in setup["options.extras_require"].items()}
-
-
-def test_every_requirement_is_pinned() -> None:
-    wanted = [line for lines in requirements().values() for line in lines]
-    pins = [line for line in (ROOT / "etc" / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
-    assert all(re.fullmatch(r"[A-Za-z0-9._-]+==[0-9][0-9a-z.]*", pin) for pin in pins), "one exact version to a line"
-    pinned = {pin.partition("==")[0].lower().replace("_", "-") for pin in pins}
-    assert {re.split(r"[\[ <>=]", line)[0].lower() for line in wanted} <= pinned
-
-
 @pytest.fixture
 def machine(tmp_path: Path) -> Machine:
     return Machine(tmp_path)
@@ -183,7 +171,7 @@ def test_a_fresh_machine_is_set_up_and_the_command_runs(machine: Machine) -> Non
     assert done.stdout == "ran -P -m cardapp check a card\n"
     assert machine.log[:2] == ["venv", f"path {machine.root}"]
     assert machine.installs == [["sheets", "card"]]
-    assert f"--constraint {machine.root}/etc/constraints.txt" in machine.log[2]
+    assert "--require-hashes --only-binary :all:" in machine.log[2]
     assert "--no-cache-dir" not in machine.log[2]
     assert machine.parts == {"sheets", "card"}
 
@@ -227,7 +215,7 @@ def test_a_change_that_was_interrupted_is_made_anew_with_all_parts(machine: Mach
     assert machine.parts == {"sheets", "card", "market"}
 
 
-def test_changed_requirements_are_installed_into_the_environment(machine: Machine) -> None:
+def test_changed_locks_are_installed_into_the_environment(machine: Machine) -> None:
     machine.run()
     machine.change_the_pins()
     machine.run()
@@ -235,14 +223,27 @@ def test_changed_requirements_are_installed_into_the_environment(machine: Machin
     assert machine.installs == [["sheets", "card"]] * 2
 
 
-def test_the_requirements_of_another_part_change_nothing(machine: Machine) -> None:
+def test_an_environment_of_an_earlier_release_is_renewed_in_place(machine: Machine) -> None:
+    machine.set_up("market")
     machine.set_up("card")
-    setup = machine.root / "setup.cfg"
-    setup.write_text(setup.read_text().replace("\n    hypothesis\n", "\n    hypothesis >= 6\n"))
+    stamps = machine.root / ".venv" / ".parts"
+    for part in machine.parts:
+        (stamps / part).write_text(f"1\n{machine.root}\nPython 3.11.9\nbottle==0.13.4\nbottle >= 0.13\n")
+    machine.set_up("card")
+    assert machine.log.count("venv") == 1
+    assert machine.installs[-1] == ["sheets", "card", "market"]
+    before = machine.log
+    machine.set_up("market")
+    assert machine.log == before
+
+
+def test_the_lock_of_another_part_changes_nothing(machine: Machine) -> None:
+    machine.set_up("card")
+    machine.lock("test").write_text("# changed\n")
     before = machine.log
     machine.set_up("card")
     assert machine.log == before
-    setup.write_text(setup.read_text().replace("\n    bottle >= 0.13\n", "\n    bottle >= 0.12\n"))
+    machine.lock("sheets").write_text("# changed\n")
     machine.set_up("card")
     assert len(machine.log) == len(before) + 1
 
@@ -300,6 +301,14 @@ def test_without_a_registry_all_but_the_page_is_set_up(machine: Machine) -> None
     assert "the chart library could not be fetched" in done.stderr
     assert list(machine.library.iterdir()) == []
     assert machine.run(launcher="bin/marketdata-db").stderr.splitlines() == ["set-up: fetching the chart library …"]
+    assert (machine.library / "lightweight-charts.mjs").exists()
+
+
+def test_an_npm_that_is_fetched_is_installed_by_its_lock(machine: Machine) -> None:
+    (machine.bin / "npm").rename(machine.bin / "npm of node")
+    machine.set_up("market")
+    assert machine.installs == [["market"], ["npm"]]
+    assert all("--require-hashes --only-binary :all:" in line for line in machine.log if line.startswith("pip "))
     assert (machine.library / "lightweight-charts.mjs").exists()
 
 

@@ -7,6 +7,7 @@ release of the second line runs the tests that the newest one runs.
 from __future__ import annotations
 
 import json
+import re
 import runpy
 import socket
 import subprocess
@@ -44,7 +45,8 @@ OLD_PYDANTIC = "pydantic==2.11.10"
 
 def pins(*without: str) -> list[str]:
     """The pinned packages but those of these names' families."""
-    lines = (ROOT / "etc" / "constraints.txt").read_text().splitlines()
+    lock = (ROOT / "etc" / "requirements" / "test.txt").read_text()
+    lines = re.findall(r"^(\S+==.*) \\$", lock, re.MULTILINE)
     return [line for line in lines if not line.startswith(without)]
 
 

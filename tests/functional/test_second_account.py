@@ -75,8 +75,7 @@ def repository() -> Iterator[Path]:
             (packages / name.parent).mkdir(parents=True, exist_ok=True)
             shutil.copy(source, packages / name)
         (packages / "repository.pth").write_text(f"{root}\n")
-        stamp = '. etc/setup.sh; mkdir "$PARTS"; printf "%s\\n" "$(environment_text)" "$(requirements market)"'
-        subprocess.run(["bash", "-euc", f'{stamp} >"$PARTS/market"'], cwd=root, check=True)
+        subprocess.run(["bash", "-euc", '. etc/setup.sh; mkdir "$PARTS"; stamp market'], cwd=root, check=True)
         subprocess.run([root / ".venv/bin/python", "-m", "compileall", "-q", root], check=True)
         yield root
 

@@ -1,0 +1,133 @@
+"""What pip takes and refuses in a set-up, with the real pip and a folder of small packages in place of an index."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.functional
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Repository:
+    """A repository that has the set-up alone, with a lock for its part ``sheets``; packages are in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root, self.packages = folder / "repository", folder / "packages"
+        self.packages.mkdir()
+        self.lock = self.root / "etc" / "requirements" / "sheets.txt"
+        self.lock.parent.mkdir(parents=True)
+        shutil.copy(ROOT / "etc" / "setup.sh", self.root / "etc")
+        self.environment = {
+            "PATH": f"{Path(sys.executable).resolve().parent}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+            "PIP_CONFIG_FILE": os.devnull,
+            "PIP_NO_INDEX": "1",
+            "PIP_FIND_LINKS": str(self.packages),
+        }
+
+    def add_wheel(self, name: str, version: str, requires: str = "") -> str:
+        """Its line in a lock."""
+        path = self.packages / f"{name}-{version}-py3-none-any.whl"
+        about = f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{requires}"
+        with zipfile.ZipFile(path, "w") as wheel:
+            wheel.writestr(f"{name}.py", f"version = {version!r}\n")
+            wheel.writestr(f"{name}-{version}.dist-info/METADATA", about)
+            wheel.writestr(f"{name}-{version}.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\n")
+            wheel.writestr(f"{name}-{version}.dist-info/RECORD", "")
+        return line(name, version, path)
+
+    def add_sdist(self, name: str, version: str) -> str:
+        """Its line in a lock."""
+        path = self.packages / f"{name}-{version}.tar.gz"
+        script = f"from setuptools import setup\nsetup(name={name!r}, version={version!r}, py_modules=[])\n".encode()
+        entry = tarfile.TarInfo(f"{name}-{version}/setup.py")
+        entry.size = len(script)
+        with tarfile.open(path, "w:gz") as archive:
+            archive.addfile(entry, io.BytesIO(script))
+        return line(name, version, path)
+
+    def set_up(self, text: str, what: str = "set_up sheets") -> subprocess.CompletedProcess[str]:
+        self.lock.write_text(text)
+        return subprocess.run(
+            ["bash", "-euc", f'. "{self.root}/etc/setup.sh"; {what}'],
+            env=self.environment, capture_output=True, text=True, timeout=100, check=False,
+        )  # fmt: skip
+
+    def install(self, text: str) -> subprocess.CompletedProcess[str]:
+        """As the set-up installs, into the finished environment."""
+        return self.set_up(text, 'install_locked "$PYTHON" sheets || give_up_without_packages')
+
+    def version(self, name: str) -> str:
+        """The release that is installed; empty without one."""
+        done = subprocess.run(
+            [self.root / ".venv" / "bin" / "python", "-c", f"import {name}; print({name}.version)"],
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        return done.stdout.strip()
+
+
+def line(name: str, version: str, path: Path) -> str:
+    return f"{name}=={version} --hash=sha256:{hashlib.sha256(path.read_bytes()).hexdigest()}\n"
+
+
+@pytest.fixture(scope="module")
+def repository() -> Iterator[Repository]:
+    with tempfile.TemporaryDirectory(prefix="locked-", dir="/tmp") as folder:
+        yield Repository(Path(folder))
+
+
+@pytest.fixture(scope="module")
+def tiny(repository: Repository) -> str:
+    """The line of a package that is installed."""
+    line = repository.add_wheel("tiny", "1.0")
+    done = repository.set_up(line)
+    assert done.returncode == 0, done.stderr
+    assert repository.version("tiny") == "1.0"
+    return line
+
+
+def test_a_package_that_is_not_the_locked_one_is_refused(repository: Repository, tiny: str) -> None:
+    wanted = tiny.replace("1.0", "1.1")
+    repository.add_wheel("tiny", "1.1")
+    done = repository.set_up(wanted)
+    assert done.returncode == 3
+    assert "DO NOT MATCH THE HASHES" in done.stderr
+    assert "tiny-1.1-py3-none-any.whl" in done.stderr
+    assert f"it refused a file that is not the one named in {repository.lock.parent}.\n" in done.stderr
+    assert repository.version("tiny") == "1.0"
+
+
+@pytest.mark.usefixtures("tiny")
+def test_a_package_without_a_hash_is_refused(repository: Repository) -> None:
+    repository.add_wheel("bare", "1.0")
+    done = repository.install("bare==1.0\n")
+    assert done.returncode == 3
+    assert "Hashes are required" in done.stderr
+    assert repository.version("bare") == ""
+
+
+def test_a_package_that_the_lock_forgot_is_refused(repository: Repository, tiny: str) -> None:
+    repository.add_wheel("forgotten", "1.0")
+    done = repository.install(tiny + repository.add_wheel("needy", "1.0", "Requires-Dist: forgotten\n"))
+    assert done.returncode == 3
+    assert "forgotten" in done.stderr
+    assert repository.version("needy") == repository.version("forgotten") == ""
+
+
+def test_sources_are_not_built(repository: Repository, tiny: str) -> None:
+    done = repository.install(tiny + repository.add_sdist("sources", "1.0"))
+    assert done.returncode == 3
+    assert "No matching distribution found for sources==1.0" in done.stderr
