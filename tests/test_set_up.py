@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,7 @@ case "$*" in
 *\\"venv\\"*) echo "venv" >>"$STUB_LOG"; rm -rf "${@: -1}"; mkdir -p "${@: -1}/bin"; cp "$0" "${@: -1}/bin/python" ;;
 "-m pip install "*) echo "pip $*" >>"$STUB_LOG"; [[ -z ${STUB_PIP_FAILS:-} ]] ;;
 "-m venv "*) mkdir -p "$3/bin"; cp "$0" "$3/bin/python"; cp "$STUB_BIN/npm of node" "$3/bin/npm" ;;
+*"-m pytest --markers"*) exec "$STUB_PYTEST" "$@" ;;
 *repository.pth*) echo "path ${@: -1}" >>"$STUB_LOG" ;;
 *) echo "ran $*" ;;
 esac
@@ -71,6 +73,7 @@ class Machine:
             "bin/cardapp",
             "bin/marketdata-db",
             "bin/start",
+            "bin/test",
             "etc/chart-library/package.json",
             "etc/chart-library/package-lock.json",
             "etc/setup.sh",
@@ -101,6 +104,13 @@ class Machine:
         home.mkdir(parents=True)
         (home / "initdb").write_text("")
         (home / "initdb").chmod(0o755)
+
+    def add_tests(self) -> None:
+        """What the real pytest needs to know its options."""
+        (self.root / "tests").mkdir()
+        for name in ("setup.cfg", "tests/conftest.py"):
+            shutil.copy(ROOT / name, self.root / name)
+        self.environment["STUB_PYTEST"] = sys.executable
 
     def remove(self, name: str) -> None:
         (self.bin / name).unlink()
@@ -678,3 +688,24 @@ def test_start_explains_itself_without_setting_up(machine: Machine) -> None:
     assert done.returncode == 0
     assert "--setup" in done.stdout
     assert machine.log == []
+
+
+@pytest.mark.parametrize(("arguments", "named"), [(("--hepl", "tests"), "--hepl"), (("-x", "-k"), "-k")])
+def test_a_mistyped_argument_of_the_tests_is_wrong_use(
+    machine: Machine, arguments: tuple[str, ...], named: str
+) -> None:
+    """The check is that of the real pytest."""
+    machine.add_tests()
+    done = machine.run(*arguments, launcher="bin/test")
+    assert done.returncode == 2
+    assert named in done.stderr.partition("error: ")[2].splitlines()[0]
+    assert f"bin/test: pytest does not understand these arguments: {' '.join(arguments)}\n" in done.stderr
+    assert "ruff" not in done.stdout
+
+
+def test_right_arguments_of_the_tests_are_passed_on(machine: Machine) -> None:
+    machine.add_tests()
+    done = machine.run("--full", "-k", "some name", launcher="bin/test")
+    assert done.returncode == 0
+    assert done.stdout.startswith("ran -P -m ruff check .\n")
+    assert done.stdout.endswith(" --full -k some name\n")
