@@ -6,7 +6,6 @@ the first digits of that digest, so clones of the repository with different reci
 
 from __future__ import annotations
 
-import configparser
 import hashlib
 import json
 import shutil
@@ -26,9 +25,8 @@ BASE_LABEL = "cardapp.base"
 PYTHON = "/opt/cardapp/.venv/bin/python"
 """The image's Python, with the packages that ``cardapp.container`` needs."""
 CONTAINERFILE = "etc/card-session.Containerfile"
-SET_UP = ("etc/setup.sh", "etc/constraints.txt")
-EXTRAS = ("sheets", "card")
-"""The extras of ``setup.cfg`` that the part ``card`` of the set-up installs."""
+SET_UP = ("etc/setup.sh", "etc/requirements/sheets.txt", "etc/requirements/card.txt")
+"""The set-up, and the packages of its part ``card``."""
 
 ImageState = Literal["missing", "outdated", "current"]
 Announce = Callable[[str], None]
@@ -42,10 +40,7 @@ class Image:
 
     def recipe_digest(self) -> str:
         """SHA-256, in hexadecimal digits, of all that decides the image but the base."""
-        setup = configparser.ConfigParser(interpolation=None)
-        setup.read(self._root / "setup.cfg", encoding="utf-8")
         parts = {name: (self._root / name).read_text("utf-8") for name in (CONTAINERFILE, *SET_UP)}
-        parts |= {extra: setup["options.extras_require"][extra] for extra in EXTRAS}
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def name(self) -> str:
@@ -96,7 +91,7 @@ class Image:
 
     def _build(self, work: ImageWork, base: str, mirror: str | None) -> None:
         context = work.folder / "context"
-        for name in ("setup.cfg", *SET_UP):
+        for name in SET_UP:
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self._root / name, context / name)
         # The name tells which unfinished containers are a build's.
