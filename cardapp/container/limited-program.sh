@@ -5,8 +5,8 @@
 # When the container's memory is used up, the kernel ends this process first.
 echo 1000 >/proc/self/oom_score_adj
 # SIGXCPU at the limit, SIGKILL for a program that ignores it.
-ulimit -Ht $((CARDAPP_PROGRAM_SECONDS + 5))
 ulimit -St "$CARDAPP_PROGRAM_SECONDS"
+ulimit -Ht $((CARDAPP_PROGRAM_SECONDS + 5))
 # The MCP server finds the program's processes by it.
 CARDAPP_PROGRAM=1
 export CARDAPP_PROGRAM

@@ -110,6 +110,7 @@ class PodmanRuntime:
             *(f"--tmpfs={path}:{TEMPORARY}" for path in ("/tmp", "/run")),
             *self._mounts(record, state),
             f"--workdir={WORKSPACE}",
+            "--env=HOME=/tmp",
             f"--env=CARD_STATE_DIR={WORKSPACE}/{STATE_INSIDE}",
             f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/card-api.sock",
             f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
