@@ -41,8 +41,8 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
         raise UsageError(f"{rpc_file} exists, so there is a real source: run bin/marketdata-ingestor")
     with state.alone(settings):
         about = f"the demo source (invented trades): {' and '.join(state.SYMBOLS)}"
-        path = state.outbox_path(settings)
-        ingestor.ingest(state.FILE, partial(state.connected, settings), path, about, settings, is_quiet=options.quiet)
+        connector = partial(partial, state.connected, settings)
+        ingestor.ingest(state.FILE, connector, state.FOLDER, about, settings, is_quiet=options.quiet)
 
 
 def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.errors import StateError
-from marketdata.ingest import cli as ingestor
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
@@ -33,12 +32,8 @@ FILE = RpcFile(
 SYMBOLS = [pool.symbol for pool in FILE.pools]
 
 _CHAIN_FILE = "chain.json"
-_FOLDER = "demo"
+FOLDER = "demo"
 _SEED_BYTES = 32
-
-
-def outbox_path(settings: Settings) -> Path:
-    return ingestor.outbox_path(settings, _FOLDER)
 
 
 @contextmanager
@@ -50,8 +45,9 @@ def alone(settings: Settings) -> Iterator[None]:
         yield
 
 
-def connected(settings: Settings, _stopping: threading.Event) -> DemoNode:
-    return DemoNode(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox_path(settings)))
+def connected(settings: Settings, outbox: Path, _stopping: threading.Event) -> DemoNode:
+    """The chain, as it goes on from what was read into this outbox."""
+    return DemoNode(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox))
 
 
 def remove_outboxes(settings: Settings) -> None:
@@ -82,7 +78,7 @@ def _highest_read(outbox: Path) -> int:
 
 
 def _folder(settings: Settings) -> Path:
-    return settings.state_dir / _FOLDER
+    return settings.state_dir / FOLDER
 
 
 def _blocks(path: Path) -> Blocks:

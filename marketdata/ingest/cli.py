@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import argparse
 import logging
+import signal
 import sys
 import threading
 import time
-from contextlib import closing
+from collections.abc import Callable
+from contextlib import closing, suppress
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.errors import StateError
+from marketdata.errors import MarketError, StateError, Stopped
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
@@ -27,6 +29,10 @@ ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them th
 
 _CHECK_TRIES = 3
 """Someone waits for the result of a check, and can repeat it."""
+_READY_S = 5.0
+"""So long the API may take to say which table it writes to; a signal ends the process only after it."""
+
+_log = logging.getLogger("marketdata.ingestor")
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -45,30 +51,71 @@ def add_quiet(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.ingest.lease import locked
-
     file = rpc_file(settings)
-    path = outbox_path(settings)
-    secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
-    with locked(path.with_suffix(".lock")):
-        about = f"{file.chain}: {len(file.pools)} pools"
-        ingest(file, partial(_connected, file), path, about, settings, is_quiet=options.quiet)
+    about = f"{file.chain}: {len(file.pools)} pools"
+    ingest(file, lambda _outbox: partial(_connected, file), "ingestor", about, settings, is_quiet=options.quiet)
 
 
-def ingest(file: RpcFile, connect: Connect, path: Path, about: str, settings: Settings, *, is_quiet: bool) -> None:
-    """Through the outbox at ``path``; the caller holds its lock. The first line printed says what is ingested."""
+def ingest(
+    file: RpcFile,
+    connector: Callable[[Path], Connect],
+    folder: str,
+    about: str,
+    settings: Settings,
+    *,
+    is_quiet: bool,
+) -> None:
+    """Until a signal ends it. ``folder`` of the state directory has the outboxes, one for each table; ``connector`` is
+    called with the path of one. The first line printed says what is ingested."""
     from marketdata.ingest import loop
-    from marketdata.ingest.outbox import Outbox
+    from marketdata.ingest.destination import AnotherTable
 
     logging.basicConfig(
         level=logging.WARNING if is_quiet else logging.INFO,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
         stream=sys.stderr,
     )
-    api = api_client(settings)
-    with closing(Outbox(path)) as outbox:
-        print(f"{about}, into {api.url}, through {path}", flush=True)
-        loop.run(file, connect, outbox, api, settings.ticks_table, settings.ingestor_metrics_port)
+    secretfile.make_folder(settings.state_dir / folder, "MARKET_STATE_DIR")
+    api_client(settings).close()  # says at once what is wrong with the token
+    loop.block_signals()
+    while (table := _table(settings)) is not None:
+        try:
+            _ingest_into(table, file, connector, folder, about, settings)
+            return
+        except AnotherTable as error:
+            if settings.ticks_table is not None:
+                raise
+            _log.warning("another version is the current one now: %s", error.detail)
+
+
+def _table(settings: Settings) -> str | None:
+    """The table to ingest into; None when a signal ends the process before the API says which one it is."""
+    from marketdata.ingest import loop
+    from marketdata.ingest.destination import find_table
+
+    def wait(error: MarketError, seconds: float) -> None:
+        _log.warning("%s; trying again in %.1f s", error.detail, seconds)
+        if signal.sigtimedwait(loop.STOP_SIGNALS, seconds) is not None:
+            raise Stopped("the process ends")
+
+    with suppress(Stopped), closing(api_client(settings, _READY_S)) as api:
+        return find_table(settings, api, wait)
+    return None
+
+
+def _ingest_into(
+    table: str, file: RpcFile, connector: Callable[[Path], Connect], folder: str, about: str, settings: Settings
+) -> None:
+    from marketdata.ingest import loop
+    from marketdata.ingest.destination import outbox_path
+    from marketdata.ingest.lease import locked
+    from marketdata.ingest.outbox import Outbox
+
+    path = outbox_path(settings, table, folder)
+    with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
+        api = api_client(settings)
+        print(f"{about}, into {table} at {api.url}, through {path}", flush=True)
+        loop.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
 def _connected(file: RpcFile, stopping: threading.Event) -> Node:
@@ -108,21 +155,27 @@ def _check(_options: argparse.Namespace, settings: Settings) -> None:
 def _list(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest.outbox import Outbox
 
-    with closing(Outbox(_existing_outbox(settings))) as outbox:
-        letters = outbox.dead_letters()
+    count = 0
+    for path in _existing_outboxes(settings):
+        with closing(Outbox(path)) as outbox:
+            letters = outbox.dead_letters()
+        count += len(letters)
+        if letters:
+            print(f"{path}:")
         for each in letters:
             print(f"{each.id}  {datetime.fromtimestamp(each.at, UTC):%Y-%m-%d %H:%M:%S}  {each.code}: {each.detail}")
             print(f"    {each.body}")
-    print(f"{len(letters)} dead letters")
+    print(f"{count} dead letters")
 
 
 def _retry(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest.outbox import Outbox
 
-    with closing(Outbox(_existing_outbox(settings))) as outbox:
-        print(
-            f"{outbox.retry_dead_letters()} dead letters are in the outbox again; the ingestor sends them when it runs"
-        )
+    count = 0
+    for path in _existing_outboxes(settings):
+        with closing(Outbox(path)) as outbox:
+            count += outbox.retry_dead_letters()
+    print(f"{count} dead letters are in the outbox again; the ingestor sends them when it runs")
 
 
 def rpc_file(settings: Settings) -> RpcFile:
@@ -133,9 +186,9 @@ def rpc_file(settings: Settings) -> RpcFile:
     )
 
 
-def api_client(settings: Settings) -> ApiClient:
-    """A client with the write token, which must be usable now."""
-    from marketdata.ingest.api_client import ApiClient
+def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:
+    """A client with the write token, which must be usable now. ``timeout`` is in seconds."""
+    from marketdata.ingest.api_client import TIMEOUT, ApiClient
 
     token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
 
@@ -143,16 +196,13 @@ def api_client(settings: Settings) -> ApiClient:
         return secretfile.read_token(token_file, scope="write").token
 
     token()  # says at once what is wrong with it
-    return ApiClient(settings.api_upstream, token)
+    return ApiClient(settings.api_upstream, token, timeout or TIMEOUT)
 
 
-def outbox_path(settings: Settings, folder: str = "ingestor") -> Path:
-    """Each table of ticks has its own outbox; ``current`` is that of an ingestor that no table was named for."""
-    return settings.state_dir / folder / f"{settings.ticks_table or f'{settings.prefix}-current'}.sqlite"
+def _existing_outboxes(settings: Settings) -> list[Path]:
+    from marketdata.ingest.destination import FOLDER, outboxes
 
-
-def _existing_outbox(settings: Settings) -> Path:
-    path = outbox_path(settings)
-    if not path.exists():
-        raise StateError(f"{path} does not exist: no ingestor ran with these settings")
-    return path
+    found = outboxes(settings)
+    if not found:
+        raise StateError(f"{settings.state_dir / FOLDER} has no outbox: no ingestor ran with these settings")
+    return found

@@ -16,8 +16,9 @@ from threading import Event
 from time import monotonic
 
 from marketdata import secretfile
-from marketdata.errors import AlreadyRunning, StateError, UsageError
+from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.destination import served_table
 from marketdata.ingest.outbox import Outbox
 
 TTL = 30
@@ -73,10 +74,10 @@ def holder_of(outbox: Outbox) -> str:
 class Lease:
     """The lease of the table that the API writes to. It is named after the table, which ``GET /ready`` tells.
 
-    The table has to be that of the outbox, and ``ticks_table`` if it is set: UsageError otherwise.
+    The table has to be ``ticks_table`` (AnotherTable otherwise), and that of the outbox (UsageError).
     """
 
-    def __init__(self, api: ApiClient, outbox: Outbox, ticks_table: str | None) -> None:
+    def __init__(self, api: ApiClient, outbox: Outbox, ticks_table: str) -> None:
         self._api = api
         self._outbox = outbox
         self._holder = holder_of(outbox)
@@ -111,17 +112,3 @@ class Lease:
             body = json.dumps({"holder": self._holder}).encode()
             self._api.request("DELETE", f"/v1/lease/ingestor-{self._table}", body)
             self._table, self._renew_at = None, 0.0
-
-
-def served_table(api: ApiClient, expected: str | None) -> str:
-    """The table that the API writes to. UsageError if another one is ``expected``, ApiUnavailable if it cannot say."""
-    answer = api.request("GET", "/ready")
-    table = answer.body.get("ticks_table") if isinstance(answer.body, dict) else None
-    if answer.status != 200 or not isinstance(table, str):
-        raise ApiUnavailable(f"{api.url} is not ready: {answer.detail}")
-    if expected not in (None, table):
-        raise UsageError(
-            f"TICKS_TABLE is {expected}, but the API at {api.url} writes to {table}: "
-            "set API_UPSTREAM to the API of that version"
-        )
-    return table

@@ -27,6 +27,8 @@ from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_FAILED = signal.SIGUSR1
+"""From a worker that cannot go on. Another signal than those above, so that neither is taken for the other."""
 
 OUTBOX_MOST = 200_000
 """Items in the outbox above which nothing is read until the API has taken some."""
@@ -104,9 +106,7 @@ class Worker:
 class Ingestor:
     """Reads and delivers from ``start`` until ``stop``, which may be called repeatedly."""
 
-    def __init__(
-        self, file: RpcFile, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str | None
-    ) -> None:
+    def __init__(self, file: RpcFile, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str) -> None:
         self._file = file
         self._outbox = outbox
         self._api = api
@@ -166,6 +166,7 @@ class Ingestor:
             if not isinstance(self.error, AlreadyRunning):
                 with suppress(MarketError):
                     self._drain(deadline)
+                with suppress(MarketError):
                     self._lease.release()
             self._api.close()
             self._delivery_outbox.close()
@@ -178,7 +179,7 @@ class Ingestor:
 
     def _fail(self, error: MarketError) -> None:
         self.error = error
-        os.kill(os.getpid(), signal.SIGTERM)  # the main thread waits for it
+        os.kill(os.getpid(), _FAILED)  # the main thread waits for it
 
     def _read(self) -> float:
         if self.follower is None:
@@ -203,17 +204,21 @@ class Ingestor:
         return 0.0 if self.delivery.step() else _IDLE_S
 
 
+def block_signals() -> None:
+    """As in the API: before the first thread starts, to be taken by sigwait."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, (*STOP_SIGNALS, _FAILED))
+
+
 def run(
     file: RpcFile,
     connect: Connect,
     outbox: Outbox,
     api: ApiClient,
-    ticks_table: str | None,
+    ticks_table: str,
     metrics_port: int | None,
 ) -> None:
-    """Ingest until SIGTERM, SIGINT or SIGHUP; raises what ended it otherwise."""
-    # As in the API: blocked before the first thread starts, and taken by sigwait.
-    signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    """Ingest until SIGTERM, SIGINT or SIGHUP, which :func:`block_signals` has blocked; raises what ended it
+    otherwise."""
     ingestor = Ingestor(file, connect, outbox, api, ticks_table)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
@@ -222,6 +227,8 @@ def run(
             stack.callback(server.stop)
             _log.info("metrics: %s", server.address)
         ingestor.start()
-        signal.sigwait(STOP_SIGNALS)
+        # One of an earlier run may still be pending: its workers had both failed.
+        while signal.sigwait((*STOP_SIGNALS, _FAILED)) == _FAILED and ingestor.error is None:
+            pass
     if ingestor.error is not None:
         raise ingestor.error

@@ -139,7 +139,7 @@ class Past(Market):
 
     def finished(self) -> list[tuple[int, int]]:
         """The ranges that the state file has of the first pool; none while it is not there."""
-        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._folder / "md-current.sqlite")) as state:
+        with suppress(sqlite3.OperationalError), closing(sqlite3.connect(self._folder / "md_ticks_v1.sqlite")) as state:
             rows = state.execute(
                 "SELECT first, last FROM backfilled WHERE symbol = ?", (f"TEST:{self.pools[0].name}",)
             ).fetchall()

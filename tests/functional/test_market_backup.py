@@ -179,7 +179,7 @@ def test_database_and_outbox_are_one_moment(api: ApiProcess, state_dir: Path, el
     from marketdata.ingest.outbox import Outbox
 
     (state_dir / "ingestor").mkdir()
-    outgoing = Outgoing(api, state_dir / "ingestor" / "md-current.sqlite")
+    outgoing = Outgoing(api, state_dir / "ingestor" / "md_ticks_v1.sqlite")
     outgoing.start()
     try:
         for number in range(3):
@@ -189,7 +189,7 @@ def test_database_and_outbox_are_one_moment(api: ApiProcess, state_dir: Path, el
             assert (done.returncode, done.stderr) == (0, "")
             done = command(target, "restore", folder)
             assert (done.returncode, done.stderr) == (0, "")
-            with closing(Outbox(target / "ingestor" / "md-current.sqlite")) as outbox:
+            with closing(Outbox(target / "ingestor" / "md_ticks_v1.sqlite")) as outbox:
                 (entered,) = outbox.rows("SELECT seq FROM sqlite_sequence WHERE name = 'items'")[0]
                 held = {json.loads(each.body)["id"] for each in outbox.first(10_000)}
             client = subprocess.run(

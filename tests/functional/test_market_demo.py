@@ -55,7 +55,7 @@ class Ingestor:
         self.head = 0
         self.outbox = Outbox(api.state_dir / "demo-test.sqlite")
         self.client = ApiClient(f"http://127.0.0.1:{api.port}", lambda: api.token("alg"))
-        self.lease = Lease(self.client, self.outbox, None)
+        self.lease = Lease(self.client, self.outbox, "md_ticks_v1")
         self.delivery = Delivery(self.outbox, self.client, self.lease)
         node = DemoNode(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
         self.follower = Follower(node, state.FILE, Place(self.outbox))
@@ -148,7 +148,7 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
             refused = reset()
             assert refused.returncode == 4
             assert "another" in refused.stderr
-            chain = state.connected(settings, threading.Event()).headers([0])
+            chain = state.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0])
         done = reset()
         assert (done.returncode, done.stderr) == (0, "")
         assert "removed" in done.stdout
@@ -163,4 +163,4 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
         assert [each["code"] for each in answer["rejected"]] == ["retracted"]
         assert answer["accepted"] == 1
         with state.alone(settings):
-            assert state.connected(settings, threading.Event()).headers([0]) != chain
+            assert state.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0]) != chain

@@ -87,7 +87,8 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
 def test_of_two_at_the_same_instant_one_runs(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     # On another machine: the same table, but neither the lock nor the outbox.
-    elsewhere = {"TICKS_TABLE": "md_ticks_v1"}
+    state = market.api.state_dir
+    elsewhere = {"MARKET_STATE_DIR": str(state / "elsewhere"), "MARKET_SECRETS_DIR": str(state / "secrets")}
     said = {"here": r"another ingestor, process [0-9]+, holds", "there": r" holds the lease ingestor-md_ticks_v1"}
     for place, settings in (("here", {}), ("there", elsewhere)) * loops(quick=1, full=10):
         both = [market.ingestor.begin(), market.ingestor.begin(**settings)]

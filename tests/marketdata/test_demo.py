@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import closing, nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +17,7 @@ from marketdata import cli
 from marketdata.demo import cli as demo
 from marketdata.demo import state
 from marketdata.errors import AlreadyRunning, StateError
+from marketdata.ingest import destination
 from marketdata.ingest.outbox import Outbox
 from marketdata.ingest.place import Place
 from marketdata.settings import Settings, load
@@ -29,14 +31,18 @@ def settings(state_dir: Callable[..., object]) -> Settings:
     return load({"MARKET_STATE_DIR": str(state_dir)})
 
 
+def outbox_path(settings: Settings) -> Path:
+    return destination.outbox_path(settings, "md_ticks_v1", state.FOLDER)
+
+
 def first_block(settings: Settings) -> Header:
     with state.alone(settings):
-        return state.connected(settings, threading.Event()).headers([0])[0]
+        return state.connected(settings, outbox_path(settings), threading.Event()).headers([0])[0]
 
 
 def connected_at(settings: Settings, monkeypatch: pytest.MonkeyPatch, now: float) -> DemoNode:
     monkeypatch.setattr(time, "time", lambda: now)
-    return state.connected(settings, threading.Event())
+    return state.connected(settings, outbox_path(settings), threading.Event())
 
 
 def test_a_restart_goes_on_with_the_chain_and_its_removal_ends_it(settings: Settings) -> None:
@@ -61,7 +67,7 @@ def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     first = first_block(settings)
-    with closing(Outbox(state.outbox_path(settings))) as outbox:
+    with closing(Outbox(outbox_path(settings))) as outbox:
         Place(outbox).enter(state.FILE.pools)
 
     def interrupted(*_: object) -> None:
@@ -76,14 +82,14 @@ def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
     with pytest.raises(KeyboardInterrupt):
         options.run(options, settings)
     assert first_block(settings) == first
-    assert not state.outbox_path(settings).exists()
+    assert not outbox_path(settings).exists()
 
 
 def test_a_clock_that_was_ahead(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read then is known after a restart."""
     first_block(settings)
     now = time.time()
-    with closing(Outbox(state.outbox_path(settings))) as outbox:
+    with closing(Outbox(outbox_path(settings))) as outbox:
         place = Place(outbox)
         place.enter(state.FILE.pools)
         ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number

@@ -6,12 +6,15 @@ import argparse
 import gc
 import signal
 import sys
+import threading
+from contextlib import closing
 from functools import partial
+from time import monotonic
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
 from marketdata.errors import StateError, UsageError
-from marketdata.ingest.cli import api_client, outbox_path, rpc_file
+from marketdata.ingest.cli import api_client, rpc_file
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
@@ -42,6 +45,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.ingest.backfill.progress import Progress
     from marketdata.ingest.backfill.work import Backfill
+    from marketdata.ingest.destination import outbox_path
     from marketdata.ingest.lease import locked
     from marketdata.ingest.outbox import Outbox
 
@@ -51,13 +55,14 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     file = rpc_file(settings)
     # Decoding makes many objects and no cycles: looking for these at every 700th one takes a tenth of the time.
     gc.set_threshold(_COLLECT_AT)
-    path = outbox_path(settings)
+    table = _table(settings)
+    path = outbox_path(settings, table)
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
     # As in the API: blocked before the first thread starts, and taken by sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
-        work = Backfill(file, path, partial(api_client, settings), settings.ticks_table, first, last)
+        work = Backfill(file, path, partial(api_client, settings), table, first, last)
         progress = Progress(work, file.chain, sys.stderr)
         work.start()
         try:
@@ -73,6 +78,23 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
             raise work.error
         raise StateError(f"{work.error.detail}{_goes_on(work)}", code=work.error.code) from work.error
     print(progress.summary(), flush=True)
+
+
+def _table(settings: Settings) -> str:
+    """The table to store in. Waits for the API no longer than the work itself does."""
+    from marketdata.ingest.api_client import ApiUnavailable
+    from marketdata.ingest.backfill.work import RETRY_S
+    from marketdata.ingest.destination import find_table
+
+    until = monotonic() + RETRY_S
+
+    def wait(error: ApiUnavailable, seconds: float) -> None:
+        if monotonic() + seconds > until:
+            raise error
+        threading.Event().wait(seconds)
+
+    with closing(api_client(settings)) as api:
+        return find_table(settings, api, wait)
 
 
 def _wait(work: Backfill, progress: Progress) -> int | None:

@@ -12,7 +12,7 @@ from marketdata.errors import MarketError, ProviderError, Stopped
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.backfill.state import Refusal
 from marketdata.ingest.delivery import BATCH, send
-from marketdata.ingest.lease import served_table
+from marketdata.ingest.destination import served_table
 from marketdata.ingest.outbox import after_restore, encoded, finality
 from marketdata.source.evm import Header
 
@@ -66,9 +66,9 @@ class Storing:
         self._api = api
         self._limit = limit
 
-    def served_table(self, expected: str | None) -> str:
-        """The table that the API writes to; UsageError when another one is expected."""
-        return self._limit.retry(lambda: served_table(self._api, expected))
+    def require_table(self, expected: str) -> None:
+        """AnotherTable when the API writes to another table."""
+        self._limit.retry(lambda: served_table(self._api, expected))
 
     def ticks(self, items: Sequence[str]) -> Stored:
         """Store ticks, which are JSON."""

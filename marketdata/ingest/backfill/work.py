@@ -54,17 +54,17 @@ class Counts:
 
 class Backfill:
     """Works from ``start`` until it is ``finished``, or until ``stop``, which may be called repeatedly. ``path`` is
-    that of the outbox, and ``connect`` makes a client of the API. ``first`` and ``last`` are the blocks to read; None
-    leaves the choice to each pool."""
+    that of the outbox, and ``connect`` makes a client of the API, which has to write to ``ticks_table``. ``first`` and
+    ``last`` are the blocks to read; None leaves the choice to each pool."""
 
     def __init__(
-        self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str | None,
+        self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str,
         first: int | None = None, last: int | None = None, *, retry_s: float = RETRY_S,
     ) -> None:  # fmt: skip
         self._file = file
         self._path = path
         self._api = connect()
-        self._expected_table = ticks_table
+        self._table = ticks_table
         self._first, self._last = first, last
         self._limit = RetryLimit(retry_s)
         self._storing = Storing(self._api, self._limit)
@@ -128,8 +128,8 @@ class Backfill:
         final = min(final, head.number - 1)
         for pool in self._file.pools:
             check.require(self._node, pool)
-        table = self._storing.served_table(self._expected_table)
-        state = Backfilled(outbox, table, self._file.pools)
+        self._storing.require_table(self._table)
+        state = Backfilled(outbox, self._table, self._file.pools)
         place = Place(outbox)
         left = {}
         for pool in self._file.pools:

@@ -32,7 +32,7 @@ class NoChain:
 def ingestor(tmp_path: Path) -> Iterator[Ingestor]:
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
         api = ApiClient("http://127.0.0.1:9", lambda: "md_token")
-        found = Ingestor(FILE, lambda _: cast("Any", NoChain()), outbox, api, None)
+        found = Ingestor(FILE, lambda _: cast("Any", NoChain()), outbox, api, "md_ticks_v1")
         yield found
         found._delivery_outbox.close()  # which is for stop() to do; but this one was never started
 
