@@ -100,7 +100,9 @@ def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentPar
         "--replay", action="store_true", help="also replay every snapshot in a temporary debugger session"
     )
     check.add_argument(
-        "--profile", help="with --replay: the session's profile, a section of etc/card-session.ini (default: local)"
+        "--profile",
+        default=os.environ.get("CARD_SESSION_PROFILE"),
+        help="with --replay: a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
     )
     check.set_defaults(run=_check)
 

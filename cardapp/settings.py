@@ -126,6 +126,13 @@ class Settings:
     evidence_max_bytes: Annotated[
         int, Setting("CARD_EVIDENCE_MAX_BYTES", _bytes, str(10 * 1024 * 1024), "Largest evidence image, in bytes.")
     ]
+    session_profile: Annotated[
+        str,
+        Setting(
+            "CARD_SESSION_PROFILE", str, "local", "Profile of a session that is started: a section of card-session.ini."
+        ),
+    ]
+    """Read by ``card-session start`` and ``cardapp check``; the service itself starts no session."""
     log: Annotated[str, Setting("CARD_LOG", _log_form, "off", "Log of requests on standard error: off, text or json.")]
 
     @property

@@ -181,7 +181,9 @@ def parser() -> argparse.ArgumentParser:
     start = commands.add_parser("start", help="start a session on a card; choose it if no other session is chosen")
     start.add_argument("--name", help="the session's name (default: the card's id)")
     start.add_argument(
-        "--profile", default=DEFAULT_PROFILE, help="a section of etc/card-session.ini (default: %(default)s)"
+        "--profile",
+        default=os.environ.get("CARD_SESSION_PROFILE") or DEFAULT_PROFILE,
+        help="a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
     )
     start.add_argument("--select", action="store_true", help="choose it even if another session is chosen")
     start.add_argument(

@@ -109,10 +109,10 @@ class PodmanRuntime:
             "--ulimit=core=0:0",
             *(f"--tmpfs={path}:{TEMPORARY}" for path in ("/tmp", "/run")),
             *self._mounts(record, state),
+            *self._api_socket(state),
             f"--workdir={WORKSPACE}",
             "--env=HOME=/tmp",
             f"--env=CARD_STATE_DIR={WORKSPACE}/{STATE_INSIDE}",
-            f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/card-api.sock",
             f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
             f"--env={DIRECTORY_VARIABLE}={self._directory.path}",
         ]
@@ -129,6 +129,13 @@ class PodmanRuntime:
             _mount(self._directory.run, str(self._directory.run), "rw"),
             _mount(self._directory.work, str(self._directory.work), "rw"),
         ]
+
+    def _api_socket(self, state: Path) -> list[str]:
+        """Where the API's socket is inside, and the mount of its folder if that is not the state directory."""
+        socket = Path(self._podman.environ.get("CARD_API_SOCKET") or state / "card-api.sock").absolute()
+        if socket.parent.resolve() == state:
+            return [f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/{socket.name}"]
+        return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
 
     def _name(self) -> str:
         """A name that no session of another state directory has."""
