@@ -18,7 +18,7 @@ from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
-from cardapp.output import run_printing
+from cardapp.output import ProgressBar, run_printing
 from cardapp.publish import card_check, layouts
 from cardapp.publish.card_check import Finding
 from cardapp.settings import declared, load, unknown_names
@@ -177,11 +177,18 @@ def _check(options: argparse.Namespace) -> int:
 
 
 def _replay(loaded: LoadedCard, catalog: Catalog, profile: str | None) -> int:
-    bar = _ProgressBar(len(catalog.snapshots))
+    bar = ProgressBar(len(catalog.snapshots))
+
+    def report(key: str, finding: Finding | None) -> None:
+        bar.advance(key)
+        if finding is not None:
+            bar.wipe()
+            _print_finding(finding)
+
     try:
-        findings = card_check.replay_all(loaded, catalog, profile, bar.advance)
+        findings = card_check.replay_all(loaded, catalog, profile, report)
     finally:
-        bar.close()
+        bar.wipe()
     if findings:
         print(f"{len(findings)} of {len(catalog.snapshots)} snapshots failed")
         return FAILED
@@ -195,33 +202,6 @@ def _print_success(text: str) -> int:
 
 def _print_finding(finding: Finding) -> None:
     print(f"  {finding.key or 'card'}: {finding.code}: {finding.message}")
-
-
-class _ProgressBar:
-    """A progress bar on a terminal. When standard output is no terminal, only the findings are printed."""
-
-    _WIDTH = 30
-
-    def __init__(self, total: int) -> None:
-        self._total = total
-        self._done = 0
-        self._shown = sys.stdout.isatty()
-
-    def advance(self, key: str, finding: Finding | None) -> None:
-        self._done += 1
-        self._wipe()
-        if finding is not None:
-            _print_finding(finding)
-        if self._shown:
-            full = self._WIDTH * self._done // self._total
-            print(f"[{'#' * full:<{self._WIDTH}}] {self._done}/{self._total} {key}"[:100], end="", flush=True)
-
-    def close(self) -> None:
-        self._wipe()
-
-    def _wipe(self) -> None:
-        if self._shown:
-            print("\r\033[K", end="", flush=True)
 
 
 # -- emit ----------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Printing to a pipe whose reader may close it early, as ``head`` does."""
+"""What commands print: to a pipe whose reader may close it early, as ``head`` does, and a progress bar."""
 
 from __future__ import annotations
 
@@ -38,3 +38,27 @@ def _is_closed(pipe: int) -> bool:
     poll = select.poll()
     poll.register(pipe, 0)
     return any(event & select.POLLERR for _pipe, event in poll.poll(0))
+
+
+class ProgressBar:
+    """A progress bar on a terminal; nothing when standard output is no terminal."""
+
+    _WIDTH = 30
+
+    def __init__(self, total: int) -> None:
+        self._total = total
+        self._done = 0
+        self._shown = sys.stdout.isatty()
+
+    def advance(self, label: str) -> None:
+        """Count one more as done; ``label`` names it."""
+        self._done += 1
+        if self._shown:
+            full = self._WIDTH * self._done // self._total
+            text = f"[{'#' * full:<{self._WIDTH}}] {self._done}/{self._total} {label}"[:100]
+            print(f"\r\033[K{text}", end="", flush=True)
+
+    def wipe(self) -> None:
+        """Remove the bar, so that a line can be printed in its place."""
+        if self._shown:
+            print("\r\033[K", end="", flush=True)

@@ -27,7 +27,7 @@ class AnotherTable(UsageError):
 
 
 def served_table(api: ApiClient, expected: str | None = None) -> str:
-    """The table that the API writes to. AnotherTable if it is not the ``expected`` one, ApiUnavailable without answer."""
+    """The table that the API writes to. AnotherTable if it is not ``expected``, ApiUnavailable without answer."""
     answer = api.request("GET", "/ready")
     table = answer.body.get("ticks_table") if isinstance(answer.body, dict) else None
     if answer.status != 200 or not isinstance(table, str):
