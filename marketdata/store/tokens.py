@@ -154,5 +154,6 @@ def touch(conn: Connection[Any], identities: Sequence[str]) -> None:
 
 
 def _unknown(identity: str) -> NotFound:
-    detail = f"there is no token with the id {identity[:80]!r}; the list of tokens shows their ids"
+    where = "bin/marketdata-token list (GET /v1/admin/tokens) shows the ids"
+    detail = f"there is no token with the id {identity[:80]!r}: {where}"
     return NotFound(detail, code="unknown_token")

@@ -580,7 +580,7 @@ def test_revoking_names_the_files_that_held_the_token(command: Command, fresh: S
     [
         (("token", "revoke", "77"), 1, "there is no token"),
         (("token", "create", "--name", "me", "--scope", "all"), 2, "--scope"),
-        (("token", "revoke", "me"), 1, "the list of tokens shows their ids"),
+        (("token", "revoke", "me"), 1, "'me': bin/marketdata-token list (GET /v1/admin/tokens) shows the ids"),
         ((*CREATE, "--days", "-1"), 2, "--days"),
         ((*CREATE, "--days", "abc"), 2, "must be a number of days"),
         (("token", "create", "--name", "", "--scope", "read"), 2, "must be one line of 1 to 100 characters"),
