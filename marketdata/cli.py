@@ -19,7 +19,15 @@ from typing import TypeAlias
 from marketdata import __version__
 from marketdata.backup import cli as backup
 from marketdata.demo import cli as demo
-from marketdata.errors import AlreadyRunning, MarketError, MissingRequirement, StateError, UsageError
+from marketdata.errors import (
+    DATABASE_ERRORS,
+    AlreadyRunning,
+    MarketError,
+    MissingRequirement,
+    StateError,
+    UsageError,
+    reason,
+)
 from marketdata.frontend import cli as frontend
 from marketdata.ingest import cli as ingestor
 from marketdata.ingest.backfill import cli as backfill
@@ -67,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if sys.stdout is not None:  # None when the shell closed it (``>&-``)
             sys.stdout.flush()  # raises BrokenPipeError here instead of at the interpreter's exit
     except MarketError as error:
-        _warn(f"{options.prog}: {error.detail}")
+        _warn(f"{options.prog}: {_described(error)}")
         return _exit_code(error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -76,6 +84,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 128 + signal.SIGPIPE
     return SUCCESS
+
+
+def _described(error: MarketError) -> str:
+    """The message, and what the driver reported where a database caused the error."""
+    why = reason(error) if isinstance(error, DATABASE_ERRORS) else error.detail
+    return error.detail if why == error.detail else f"{error.detail} ({why})"
 
 
 def _exit_code(error: MarketError) -> int:

@@ -168,6 +168,28 @@ class DatabaseDefect(MarketError):
     code = "database_defect"
 
 
+DATABASE_ERRORS = (DatabaseUnavailable, TooSlow, VersionMissing, DatabaseDefect)
+"""Those whose cause may be an error of the driver."""
+
+_ATTEMPT = "- host: "
+"""Begins a line of the driver's error when it tried several hosts."""
+
+
+def reason(error: MarketError) -> str:
+    """What the driver reported, else the detail. For operators: it names the database's host, and no client gets it.
+
+    Without DETAIL and CONTEXT, which may hold stored values. libpq puts no password into its errors.
+    """
+    cause: BaseException | None = error
+    while isinstance(cause, MarketError):
+        cause = cause.__cause__
+    if cause is None:
+        return error.detail
+    lines = str(cause).strip().splitlines() or [type(cause).__name__]
+    attempts = [line.removeprefix("- ") for line in lines if line.startswith(_ATTEMPT)]
+    return "; ".join(attempts or lines[:1])
+
+
 # -- the provider of a chain -----------------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable
 from time import monotonic
 
-from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing
+from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing, reason
 
 PERIOD_SECONDS = 5.0
 """Of each kind of failure one line is logged in this time: during an outage every request fails."""
@@ -33,7 +33,7 @@ class FailureLog:
         """Log and count ``error``, if the database caused it, as the failure of the request ``what``."""
         if not isinstance(error, _KINDS):
             return
-        code, state, reason = described(error)
+        code, state, why = described(error)
         kind = (code, state)
         self._count(*kind)
         others = self._turn(kind)
@@ -43,7 +43,7 @@ class FailureLog:
                 what,
                 code,
                 state,
-                reason,
+                why,
                 f" ({others} more of this kind since the last line)" if others else "",
             )
 
@@ -59,10 +59,9 @@ class FailureLog:
 
 
 def described(error: MarketError) -> tuple[str, str, str]:
-    """Code, SQLSTATE and the driver's reason, without DETAIL and CONTEXT, which may hold stored values."""
+    """Code, SQLSTATE and the driver's reason."""
     cause: BaseException | None = error
     while isinstance(cause, MarketError):
         cause = cause.__cause__
     state = getattr(cause, "sqlstate", None) or NO_SQLSTATE
-    reason = str(cause).strip().partition("\n")[0] if cause is not None else error.detail
-    return error.code, state, reason
+    return error.code, state, reason(error)

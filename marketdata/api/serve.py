@@ -26,9 +26,9 @@ from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
 from marketdata.api.symbol_counters import symbol_counters
-from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing
+from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.settings import Settings
-from marketdata.store.pool import Pool
+from marketdata.store.pool import Pool, server
 from marketdata.store.tokens import finder
 
 _M_ARENA_MAX = -8  # malloc.h of glibc
@@ -48,6 +48,7 @@ class Service:
         if url is None:
             raise UsageError("DATABASE_URL is not set, and the private cluster was not started")
         self._settings = settings
+        self._url = url
         self._health = Health(url, settings)
         self._pool = Pool(url, application_name="marketdata-api", answers=self._health.primary.is_answering)
         self._reads = self._replica_pool() or self._pool
@@ -108,8 +109,10 @@ class Service:
         Without a database, or without any version yet, the service starts nevertheless and ``GET /ready`` says so.
         """
         try:
-            self._find_version()
+            has_database = self._find_version()
             self._health.start()
+            if not has_database:
+                self._log_missing_database()
             self.services.graphql.start()
             self._ingestion.start()
             self._live.start()
@@ -130,15 +133,23 @@ class Service:
         self._pool.close()
         self._reads.close()
 
-    def _find_version(self) -> None:
+    def _find_version(self) -> bool:
+        """Whether the database answers."""
         try:
             self._served.version()
-        except DatabaseUnavailable as error:
-            _log.warning("started without the database: %s", error.detail)
+        except DatabaseUnavailable:
+            return False
         except VersionMissing as error:
             if self._served.is_named:
                 raise
             _log.warning("started without a version to serve: %s", error.detail)
+        return True
+
+    def _log_missing_database(self) -> None:
+        self._health.primary.wait_for_first()
+        # The check has the reason; the pool knows only that no connection was made.
+        if (error := self._health.primary.error()) is not None:
+            _log.warning("started without the database (%s): %s", server(self._url), reason(error))
 
     def _backlog(self) -> int:
         return self._listener.backlog()

@@ -133,7 +133,8 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
         try:
             opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
         except psycopg.errors.ConnectionTimeout as error:
-            raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from error
+            named = psycopg.errors.ConnectionTimeout(f"{server(conninfo)}: {error}")  # of a single host it names none
+            raise e.DatabaseStalled("the database does not react: no connection within connect_timeout") from named
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
                 raise e.DatabaseUnavailable(
@@ -297,6 +298,13 @@ def _completed(conninfo: str, application_name: str) -> str:
             "postgresql://user@host/database"
         ) from error
     return make_conninfo("", **{**CONNECTING, "fallback_application_name": application_name, **given})
+
+
+def server(conninfo: str) -> str:
+    """Host and port of a sound connection string, for messages to operators."""
+    given = conninfo_to_dict(conninfo)
+    host = given.get("host") or given.get("hostaddr") or "of libpq's default"
+    return f"host {host}, port {given.get('port') or 5432}"
 
 
 def _is_cut(connection: Connection) -> bool:

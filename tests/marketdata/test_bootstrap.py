@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -16,6 +17,7 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from marketdata import secretfile, token
 from marketdata.bootstrap import first_start
@@ -602,7 +604,40 @@ def test_wrong_use_ends_with_its_code_and_reason(
 def test_a_refused_connection_is_reported_without_the_password(command: Command) -> None:
     done = command("init", DATABASE_URL="postgresql://me:secret@127.0.0.1:1/none")
     assert done.returncode == 1
-    assert "no connection to the database: check that it runs, and DATABASE_URL" in done.stderr
+    assert done.stderr == (
+        "bin/marketdata-init: no connection to the database: check that it runs, and DATABASE_URL "
+        '(connection failed: connection to server at "127.0.0.1", port 1 failed: Connection refused)\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("host", "reasons"),
+    [
+        ("host.invalid", ["failed to resolve host 'host.invalid'"]),
+        ("127.0.0.1:1,127.0.0.1:2", ["port 1 failed: Connection refused", "port 2 failed: Connection refused"]),
+    ],
+)
+def test_each_host_that_fails_is_named(command: Command, host: str, reasons: list[str]) -> None:
+    done = command("init", DATABASE_URL=f"postgresql://me:secret@{host}/none")
+    assert done.returncode == 1
+    assert len(done.stderr.splitlines()) == 1
+    assert all(each in done.stderr for each in reasons)
+    assert "secret" not in done.stderr
+
+
+def test_a_refused_login_is_reported_with_its_reason(command: Command, postgres: str) -> None:
+    done = command("init", DATABASE_URL=make_conninfo(postgres, user="a_stranger", password="secret"))
+    assert done.returncode == 1
+    assert 'failed: FATAL:  role "a_stranger" does not exist)' in done.stderr
+    assert "secret" not in done.stderr
+
+
+def test_a_host_that_does_not_react_is_named(command: Command) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # the kernel accepts the connection, and nobody answers
+        port = listening.getsockname()[1]
+        done = command("init", DATABASE_URL=f"postgresql://me:secret@127.0.0.1:{port}/none?connect_timeout=2")
+    assert done.returncode == 1
+    assert f"(host 127.0.0.1, port {port}: connection timeout expired)" in done.stderr
     assert "secret" not in done.stderr
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 import time
@@ -12,6 +13,8 @@ import pytest
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
+from marketdata.api.serve import Service
+from marketdata.settings import Settings
 from tests.marketdata.api.conftest import Api
 
 START = 1_700_000_040
@@ -40,6 +43,22 @@ def test_health_and_readiness(api: Api) -> None:
         "replica": None,
         "graphql": None,
     }
+
+
+def test_a_start_without_the_database_is_logged_with_its_host_and_the_reason(
+    service_settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    url = "postgresql://me:secret@127.0.0.1:1/none"
+    running = Service(dataclasses.replace(service_settings, database_url=url))
+    running._pool._pool.timeout = 0.1
+    try:
+        running.start()
+    finally:
+        running.stop()
+    (said,) = [each for each in caplog.messages if each.startswith("started without")]
+    assert said.startswith("started without the database (host 127.0.0.1, port 1): ")
+    assert said.endswith('connection to server at "127.0.0.1", port 1 failed: Connection refused')
+    assert "secret" not in caplog.text
 
 
 def test_metrics_are_well_formed(api: Api) -> None:
