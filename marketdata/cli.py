@@ -36,7 +36,7 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
-from marketdata.tasks import aliases, graphql, tokens, versions
+from marketdata.tasks import aliases, graphql, reader, tokens, versions
 from marketdata.tasks.connection import init, initialised
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
@@ -120,6 +120,7 @@ def _parser() -> argparse.ArgumentParser:
     tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
     aliases.add_commands(_command(commands, "alias", aliases.list_all, aliases.ABOUT, _DATABASE))
     _command(commands, "graphql", graphql.graphql, graphql.ABOUT, (*_DATABASE, *_FOLDERS, *_VERSION))
+    reader.add_commands(_command(commands, "reader", init, reader.ABOUT, (*_DATABASE, *_FOLDERS)))
     ingestor.add_commands(
         _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
     )

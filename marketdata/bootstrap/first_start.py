@@ -8,7 +8,7 @@ import os
 from pathlib import Path
 
 from marketdata import secretfile, token
-from marketdata.bootstrap import rotation
+from marketdata.bootstrap import reader_password, rotation
 from marketdata.bootstrap.database import Say, initialise
 from marketdata.bootstrap.version import make_version, upgrade_versions
 from marketdata.errors import StateError
@@ -30,7 +30,10 @@ def prepare(connection: Connection, settings: Settings, say: Say) -> None:
 
 
 def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
-    """Create ``read.json`` and ``alg.json``, each with a new token, where they do not exist; check those that do."""
+    """Create ``read.json`` and ``alg.json``, each with a new token, where they do not exist; check those that do.
+
+    What an interrupted change of a token or of the reader's password left is completed first.
+    """
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -41,6 +44,7 @@ def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)  # of two starts at once the second finds the files of the first
         rotation.finish(connection, folder, say)
+        reader_password.finish(connection, folder, say)
         for name, scope in _TOKEN_FILES:
             path = folder / name
             if path.exists():

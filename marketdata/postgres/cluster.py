@@ -39,7 +39,7 @@ from marketdata.postgres.sockets import (
     remove_stale_lock,
     socket_in,
 )
-from marketdata.settings import ROOT
+from marketdata.settings import ROOT, Settings
 
 DATABASE = "marketdata"
 
@@ -245,8 +245,18 @@ class Cluster:
 
 def conninfo(state_dir: Path) -> str:
     """The libpq connection string of the private cluster of ``state_dir``."""
-    host = str(state_dir.resolve() / "cluster").replace("\\", "\\\\").replace("'", "\\'")
-    return f"host='{host}' port={PORT} user={SUPERUSER} dbname={DATABASE}"
+    return f"host={_quoted_value(state_dir.resolve() / 'cluster')} port={PORT} user={SUPERUSER} dbname={DATABASE}"
+
+
+def reader_conninfo(settings: Settings, role: str, passfile: Path) -> str:
+    """The libpq connection string with which other accounts connect, where they can reach a socket."""
+    folder = settings.socket_dir or settings.state_dir.resolve() / "cluster"
+    return f"host={_quoted_value(folder)} port={PORT} user={role} dbname={DATABASE} passfile={_quoted_value(passfile)}"
+
+
+def _quoted_value(path: Path) -> str:
+    """The path as a value in a libpq connection string."""
+    return "'" + str(path).replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def rotate_log(log: Path) -> None:

@@ -6,6 +6,8 @@ import json
 import os
 import re
 import subprocess
+import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -15,6 +17,7 @@ import pytest
 
 from marketdata import token
 from marketdata.api.app import ROUTES
+from marketdata.postgres import binaries
 from marketdata.settings import load
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 from tests.functional.session_process import eventually
@@ -47,6 +50,24 @@ def test_every_example_of_the_readme(api: ApiProcess) -> None:
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert '"accepted": 4' in done.stdout
+    check_sql_examples(environment)
+
+
+def check_sql_examples(environment: dict[str, str]) -> None:
+    """psql, as the reader, prints what the README shows."""
+    psql = binaries.find(data_major=None, data=Path("psql")).folder / "psql"
+    if not psql.exists():  # a PostgreSQL from a Python package has none
+        return
+    changed = subprocess.run(
+        [sys.executable, "-P", "-m", "marketdata", "reader", "passwd"], cwd=ROOT, env=environment, capture_output=True,
+        text=True, check=True,
+    )  # fmt: skip
+    reader = changed.stdout.splitlines()[-1].removeprefix('psql "').removesuffix('"')
+    examples = re.findall(r"^    marketdata=> (SELECT .*;)\n((?:    .+\n)+)", README, re.MULTILINE)
+    assert len(examples) == 2
+    for statement, output in examples:
+        done = subprocess.run([psql, "-X", reader, "-c", statement], capture_output=True, text=True, check=True)
+        assert [line.rstrip() for line in done.stdout.splitlines() if line] == textwrap.dedent(output).splitlines()
 
 
 def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:

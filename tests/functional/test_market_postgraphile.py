@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -20,9 +21,8 @@ from typing import Any, NamedTuple
 
 import psycopg
 import pytest
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.rows import dict_row
-from psycopg.sql import quote
 
 from marketdata.interval import SECOND
 from marketdata.postgres.client import Client
@@ -37,7 +37,6 @@ pytestmark = [pytest.mark.functional, pytest.mark.full]
 ROOT = Path(__file__).resolve().parents[2]
 SERVER = Path(__file__).with_name("postgraphile_server.mjs")
 POSTGRAPHILE = "postgraphile@5.1.5"
-PASSWORD = "the-reader's-password"
 SECONDS = 60.0
 EXACT = "123456789012345678901234567890.123456789012345678901234567891"
 CANDLE = ("symbol", "bucket", "open", "high", "low", "close", "volume", "quote", "n", "vwap", "closed", "finalized")
@@ -57,17 +56,19 @@ def market() -> Iterator[Market]:
         folder = Path(name)
         with Client(folder, linger=False) as client:
             for n in (1, 2):
-                make_version(folder, n)
+                command(folder, "version", str(n))
                 fill(client.conninfo, n)
-            let_reader_log_in(client.conninfo)
-            yield Market(client.conninfo, make_conninfo(client.conninfo, user="marketdata_reader", password=PASSWORD))
+            command(folder, "reader", "passwd")
+            passfile = folder / "secrets" / "reader.pgpass"
+            yield Market(
+                client.conninfo, make_conninfo(client.conninfo, user="marketdata_reader", passfile=str(passfile))
+            )
 
 
-def make_version(folder: Path, n: int) -> None:
-    command = [sys.executable, "-P", "-m", "marketdata", "version", str(n)]
-    subprocess.run(
-        command, cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(folder)}, check=True, stdout=subprocess.DEVNULL
-    )
+def command(folder: Path, *arguments: str) -> None:
+    environment = os.environ | {"MARKET_STATE_DIR": str(folder)}
+    line = [sys.executable, "-P", "-m", "marketdata", *arguments]
+    subprocess.run(line, cwd=ROOT, env=environment, check=True, stdout=subprocess.DEVNULL)
 
 
 def fill(conninfo: str, n: int) -> None:
@@ -80,11 +81,6 @@ def fill(conninfo: str, n: int) -> None:
         ticks.ingest(connection, Version.of("md", n), [*found, tick("T:EXACT", "1", START, EXACT, "1e-30")])
 
 
-def let_reader_log_in(conninfo: str) -> None:
-    with psycopg.connect(conninfo, autocommit=True) as connection:
-        connection.execute(f"ALTER ROLE marketdata_reader LOGIN PASSWORD {quote(PASSWORD)}")
-
-
 @pytest.fixture(scope="module")
 def graphql(market: Market) -> Iterator[Callable[..., dict[str, Any]]]:
     """``graphql(query, **variables)`` is PostGraphile's answer: ``data`` and ``errors``."""
@@ -93,9 +89,9 @@ def graphql(market: Market) -> Iterator[Callable[..., dict[str, Any]]]:
         npm_install((NODE, POSTGRAPHILE), folder)
         shutil.copy(SERVER, folder)
         node = folder / "node_modules" / NODE.partition("@")[0] / "bin" / "node"
-        with psycopg.connect(market.reader) as connection:
-            socket_folder = connection.info.host
-        settings = {"PGHOST": socket_folder, "PGUSER": "marketdata_reader", "PGPASSWORD": PASSWORD}
+        parameters = conninfo_to_dict(market.reader)
+        password = Path(str(parameters["passfile"])).read_text().strip().rpartition(":")[2]
+        settings = {"PGHOST": str(parameters["host"]), "PGUSER": "marketdata_reader", "PGPASSWORD": password}
         process = subprocess.Popen(
             [node, folder / SERVER.name],
             env=os.environ | settings | {"PGDATABASE": "marketdata", "GRAPHILE_ENV": "production"},
@@ -202,7 +198,7 @@ def test_the_reader_writes_nothing(graphql: Callable[..., dict[str, Any]], marke
 
 def test_the_statements_of_the_readme_work_for_the_reader(market: Market) -> None:
     readme = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
-    statements = [line.strip() for line in readme.splitlines() if line.startswith("    SELECT ")]
+    statements = re.findall(r"^    marketdata=> (SELECT .*;)$", readme, re.MULTILINE)
     assert len(statements) == 2
     for statement in statements:
         with psycopg.connect(market.reader) as connection:

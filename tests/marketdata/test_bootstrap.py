@@ -20,7 +20,7 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata import secretfile, token
-from marketdata.bootstrap import first_start
+from marketdata.bootstrap import first_start, reader_password
 from marketdata.bootstrap.database import initialise
 from marketdata.bootstrap.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
@@ -175,6 +175,16 @@ def test_a_login_that_may_not_create_roles_gets_an_explanation(
         said: list[str] = []
         initialise(connection, said.append)
     assert said[1].startswith("role another_reader: not created")
+
+
+def test_a_login_that_may_not_change_roles_leaves_the_reader_as_it_is(fresh: Settings) -> None:
+    init(fresh)
+    with connect(url(fresh)) as connection:
+        connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
+        connection.execute("SET ROLE plain")
+        with pytest.raises(StateError, match=r"marketdata_reader was not changed: .*Set DATABASE_URL to a login"):
+            reader_password.change(connection, fresh.secrets_dir)
+    assert list(fresh.secrets_dir.iterdir()) == []
 
 
 def test_versions_stand_side_by_side_and_the_first_is_current(fresh: Settings) -> None:

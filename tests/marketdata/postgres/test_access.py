@@ -4,80 +4,164 @@ from __future__ import annotations
 
 import os
 import pwd
+import stat
 import tempfile
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from marketdata.errors import StateError
 from marketdata.postgres.access import write_rules
+from marketdata.postgres.client import database
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import Account
+from marketdata.settings import load
 from tests.functional.other_accounts import NOBODY, SOMEBODY, logins, needs_root
+from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched, kill, python_for
 
 pytestmark = pytest.mark.functional
 
 OF_AN_EARLIER_RELEASE = "local all all trust\nhost all all 127.0.0.1/32 reject\nlocal replication all trust\n"
+OWNER, READER, PASSWORD = "marketdata", "marketdata_reader", "secret"
+ACCOUNT = Account.of_this_process()
 
 
-def start(cluster: Cluster) -> None:
-    cluster.prepare()
-    cluster.start()
-    while not cluster.is_ready():
-        assert cluster.postmaster.poll() is None, cluster.recent_log()
-        threading.Event().wait(0.02)
+class Market(NamedTuple):
+    """A running cluster that an earlier release made. Every account can reach its second socket."""
+
+    state_dir: Path
+    second: Path
+
+    @property
+    def first(self) -> Path:
+        return self.state_dir / "cluster"
 
 
 @pytest.fixture(scope="module")
-def cluster() -> Iterator[Cluster]:
-    """A running cluster that an earlier release made, and whose socket every account can reach."""
-    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
-        cluster = Cluster(Path(folder))
-        cluster.prepare()
-        (cluster.data / "pg_hba.conf").write_text(OF_AN_EARLIER_RELEASE)
-        (cluster.data / "pg_ident.conf").write_text("")
-        try:
-            start(cluster)
-            cluster.folder.parent.chmod(0o711)
-            cluster.folder.chmod(0o711)
-            (cluster.folder / ".s.PGSQL.5432").chmod(0o777)
-            yield cluster
-        finally:
-            cluster.stop()
+def place() -> Iterator[Path]:
+    """A folder that every account can pass, and that the account of PostgreSQL may write."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as name:
+        os.chown(name, ACCOUNT.uid, ACCOUNT.gid)
+        os.chmod(name, 0o711)
+        yield Path(name)
+
+
+@pytest.fixture(scope="module")
+def market(place: Path) -> Iterator[Market]:
+    market = Market(place / "state", place / "second")
+    market.state_dir.mkdir()
+    made = Cluster(market.state_dir)
+    made.prepare()
+    (made.data / "pg_hba.conf").write_text(OF_AN_EARLIER_RELEASE)
+    (made.data / "pg_ident.conf").write_text("")
+    settings = load({"MARKET_STATE_DIR": str(market.state_dir), "MARKET_SOCKET_DIR": str(market.second)})
+    with database(settings, linger=False) as conninfo:
+        with psycopg.connect(conninfo, autocommit=True) as connection:
+            connection.execute(f"CREATE ROLE {READER} LOGIN PASSWORD '{PASSWORD}'")
+        yield market
+    assert list(market.second.iterdir()) == []
+
+
+def answers(uid: int, folder: Path, *roles: str, **more: str) -> list[str]:
+    """For each role, the role or the error, at the socket in this folder."""
+    found = logins(uid, make_conninfo(host=str(folder), dbname="marketdata", connect_timeout=5, **more), roles)
+    assert len(found) == len(roles)
+    return found
+
+
+def uid_of(name: str) -> int:
+    return pwd.getpwnam(name).pw_uid
+
+
+def test_each_socket_is_as_open_as_its_folder(market: Market) -> None:
+    assert stat.S_IMODE(market.first.stat().st_mode) == 0o700
+    assert stat.S_IMODE(market.second.stat().st_mode) == 0o755
+    assert (market.second.stat().st_uid, market.second.stat().st_gid) == (ACCOUNT.uid, ACCOUNT.gid)
 
 
 @needs_root
 @pytest.mark.parametrize("uid", [NOBODY, SOMEBODY])
-def test_another_account_has_no_role(cluster: Cluster, uid: int) -> None:
-    answers = logins(uid, cluster.conninfo, ("marketdata", "postgres", "marketdata_reader"))
-    assert len(answers) == 3
-    for answer in answers:
-        assert "FATAL: " in answer or "no password supplied" in answer
+def test_another_account_is_not_the_owner(market: Market, uid: int) -> None:
+    for answer in answers(uid, market.second, OWNER, "postgres"):
+        assert "FATAL: " in answer
+
+
+@needs_root
+def test_another_account_is_the_reader_with_the_password(market: Market) -> None:
+    assert answers(SOMEBODY, market.second, READER, password=PASSWORD) == [READER]
+    assert "password authentication failed" in answers(SOMEBODY, market.second, READER, password="guessed")[0]
+    assert "no password supplied" in answers(SOMEBODY, market.second, READER)[0]
+    assert "Permission denied" in answers(SOMEBODY, market.first, READER, password=PASSWORD)[0]
 
 
 @needs_root
 @pytest.mark.parametrize("name", ["root", "postgres"])
-def test_root_and_postgres_are_the_owner(cluster: Cluster, name: str) -> None:
-    owner, other = logins(pwd.getpwnam(name).pw_uid, cluster.conninfo, ("marketdata", "postgres"))
-    assert owner == "marketdata"
+def test_root_and_postgres_are_the_owner(market: Market, name: str) -> None:
+    owner, other = answers(uid_of(name), market.first, OWNER, "postgres")
+    assert owner == OWNER
     assert "no pg_hba.conf entry" in other
 
 
-def test_the_account_that_it_runs_as_is_the_owner_in_every_database(cluster: Cluster) -> None:
-    for database in ("marketdata", "postgres"):
-        with psycopg.connect(cluster.conninfo, dbname=database) as connection:
-            assert connection.execute("SELECT current_user").fetchone() == ("marketdata",)
+def test_the_account_that_it_runs_as_is_the_owner_in_every_database(market: Market) -> None:
+    for name in ("marketdata", "postgres"):
+        with psycopg.connect(host=str(market.second), user=OWNER, dbname=name) as connection:
+            assert connection.execute("SELECT current_user").fetchone() == (OWNER,)
 
 
-def test_the_reader_cannot_log_in_without_a_password(cluster: Cluster) -> None:
-    with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
-        connection.execute("CREATE ROLE marketdata_reader LOGIN")
-    for more in ({}, {"password": ""}, {"password": "guessed"}, {"dbname": "postgres", "password": "guessed"}):
-        with pytest.raises(psycopg.OperationalError, match=r"no password supplied|authentication failed|no pg_hba"):
-            psycopg.connect(cluster.conninfo, user="marketdata_reader", **more)
+def test_the_owner_that_takes_over_opens_both_sockets(market: Market) -> None:
+    watched = Watched(market.state_dir)
+    before = watched.status()
+    for name in ("postgres", "pid"):
+        kill(before[name])
+    for folder in (market.second, market.first):
+        for _ in range(SECONDS * 10):  # the cluster's client starts another owner
+            with suppress(psycopg.OperationalError), psycopg.connect(host=str(folder), user=OWNER):
+                break
+            threading.Event().wait(0.1)
+        else:
+            pytest.fail(f"nothing answers in {folder}")
+    assert watched.status()["pid"] != before["pid"]
+
+
+@needs_root
+@pytest.mark.full
+def test_the_cluster_of_a_user_admits_that_user_root_and_postgres(state_dir: Path, place: Path) -> None:
+    if python_for(NOBODY) is None:
+        pytest.skip("the account nobody cannot reach this repository, or no Python that is new enough")
+    os.chown(state_dir, NOBODY, NOBODY)
+    (folder := place / "of-nobody").mkdir()
+    os.chown(folder, NOBODY, NOBODY)
+    client = ClientProcess(state_dir, NOBODY, socket_dir=folder)
+    try:
+        assert client.answer() == "ready"
+        running = Watched(state_dir).processes()
+        for name in ("nobody", "root", "postgres"):
+            assert answers(uid_of(name), folder, OWNER) == [OWNER]
+        assert "Peer authentication failed" in answers(uid_of("daemon"), folder, OWNER)[0]
+    finally:
+        client.leave()
+    Watched(state_dir).assert_gone(running)
+
+
+@pytest.mark.full
+def test_two_clusters_do_not_share_a_folder(market: Market, place: Path) -> None:
+    (other := place / "other").mkdir()
+    cluster = Cluster(other, market.second)
+    cluster.prepare()
+    cluster.start()
+    try:
+        assert cluster.postmaster.wait(SECONDS) == 1
+        assert "lock file" in cluster.recent_log()
+    finally:
+        cluster.stop()
+    with psycopg.connect(host=str(market.second), user=OWNER):
+        pass
 
 
 def test_the_rules_are_complete_or_as_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
