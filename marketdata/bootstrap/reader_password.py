@@ -14,8 +14,9 @@ from psycopg import sql
 
 from marketdata import secretfile
 from marketdata.bootstrap import rotation
-from marketdata.bootstrap.database import READER, Say
+from marketdata.bootstrap.database import Say
 from marketdata.errors import StateError
+from marketdata.graphql.engine import READER
 from marketdata.store.pool import Connection
 
 PASSFILE = "reader.pgpass"

@@ -19,7 +19,7 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 def _passwd(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.bootstrap import reader_password
-    from marketdata.bootstrap.database import READER
+    from marketdata.graphql.engine import READER
 
     with initialised(settings) as connection:
         path = reader_password.change(connection, settings.secrets_dir)
