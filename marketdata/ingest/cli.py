@@ -82,10 +82,10 @@ def ingest(
         try:
             _ingest_into(table, file, connector, folder, about, settings)
             return
-        except AnotherTable as error:
+        except AnotherTable:
             if settings.ticks_table is not None:
                 raise
-            _log.warning("another version is the current one now: %s", error.detail)
+            _log.warning("the API no longer writes to %s: another version has become the current one", table)
 
 
 def _table(settings: Settings) -> str | None:
