@@ -34,6 +34,9 @@ from marketdata.store.tokens import finder
 _M_ARENA_MAX = -8  # malloc.h of glibc
 _ARENAS = 2
 
+_STOP_SECONDS = 0.2
+"""Time for a part of the service to stop when those before it have taken all there was."""
+
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger("marketdata.api")
@@ -123,15 +126,16 @@ class Service:
             raise
 
     def stop(self, timeout: float = 5.0) -> None:
-        """Stop accepting, finish the running requests, store the queued ticks, and close all connections."""
-        self._listener.stop(timeout)
-        self._ingestion.stop(timeout)
-        self._revocation_listener.stop(timeout)
-        self._live.stop(timeout)
-        self.services.graphql.stop(timeout)
-        self._health.stop(timeout)
-        self._pool.close()
-        self._reads.close()
+        """Stop accepting, finish the running requests, store the queued ticks, and close all connections.
+
+        All of it together takes little longer than ``timeout`` seconds. What waits for a database that does not react
+        is given up then."""
+        deadline = monotonic() + timeout
+        first = (self._listener, self._ingestion, self._revocation_listener, self._live)
+        for each in (*first, self.services.graphql, self._health):
+            each.stop(max(deadline - monotonic(), _STOP_SECONDS))
+        for pool in (self._pool, self._reads):
+            pool.close(max(deadline - monotonic(), _STOP_SECONDS))
 
     def _find_version(self) -> bool:
         """Whether the database answers."""

@@ -22,7 +22,7 @@ from typing import Any
 from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.cluster import conninfo, rotate_log
-from marketdata.postgres.processes import is_running, signal_and_wait, wait_readable
+from marketdata.postgres.processes import continue_stopped, is_running, signal_and_wait, wait_readable
 from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 
@@ -190,6 +190,7 @@ def _end_owner(state_dir: Path) -> None:
             if status.get("stays"):
                 return
             if "pid" in status:  # an owner that was started just now writes its status within moments
+                continue_stopped([status["pid"]])
                 signal_and_wait([status["pid"]], signal.SIGTERM, START_TIMEOUT)
             wait_readable([], _POLL_SECONDS)
     finally:

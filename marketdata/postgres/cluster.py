@@ -18,6 +18,7 @@ import shutil
 import signal
 import subprocess
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 from marketdata.errors import StateError
@@ -25,6 +26,7 @@ from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER, write_rules
 from marketdata.postgres.processes import (
     Account,
+    continue_stopped,
     end_with_parent,
     find_by_name,
     has_working_directory,
@@ -46,6 +48,9 @@ DATABASE = "marketdata"
 FAST_SHUTDOWN_TIMEOUT = 60.0
 """Seconds for a fast shutdown, which writes a checkpoint, before an immediate one."""
 IMMEDIATE_SHUTDOWN_TIMEOUT = 10.0
+HELD_SECONDS = 2.0
+"""How long a shutdown waits for a stopped process that does not continue, since a debugger holds it."""
+_LOOK_SECONDS = 0.2
 
 _LOG_BYTES_MAX = 8 << 20
 
@@ -214,12 +219,27 @@ class Cluster:
             ):
                 if self._postmaster.poll() is None:
                     self._postmaster.send_signal(number)
-                    with contextlib.suppress(subprocess.TimeoutExpired):
-                        self._postmaster.wait(timeout)
+                    self._wait_for_end(timeout)
             if self._postmaster.poll() is None:
                 self._postmaster.kill()
-                self._postmaster.wait()
+                # A debugger that holds it keeps its parent from seeing its end.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._postmaster.wait(HELD_SECONDS)
         signal_and_wait(self.processes(), signal.SIGKILL, IMMEDIATE_SHUTDOWN_TIMEOUT)
+
+    def _wait_for_end(self, timeout: float) -> None:
+        """Wait up to ``timeout`` seconds for the end of the postmaster; less when a process cannot be continued."""
+        deadline, held_since = monotonic() + timeout, None
+        while (now := monotonic()) < deadline:
+            if not continue_stopped(self.processes()):
+                held_since = None
+            elif held_since is None:
+                held_since = now
+            elif now - held_since >= HELD_SECONDS:
+                return
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.postmaster.wait(min(_LOOK_SECONDS, deadline - now))
+                return
 
     def recent_log(self) -> str:
         """What PostgreSQL logged since ``start``, at most the last 2000 bytes."""

@@ -19,7 +19,7 @@ from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.client import make_private
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.processes import signal_and_wait
+from marketdata.postgres.processes import continue_stopped, signal_and_wait
 
 LINGER_SECONDS = 2.0
 """How long the cluster runs on after its last client, so that consecutive commands share one start."""
@@ -136,6 +136,7 @@ class Owner:
         for number, timeout in ((signal.SIGINT, OLD_CLUSTER_TIMEOUT), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
             deadline = monotonic() + timeout
             while (running := self._cluster.processes()) and monotonic() < deadline:
+                continue_stopped(running)
                 signal_and_wait(running, number, deadline - monotonic())
             if not running:
                 return

@@ -89,6 +89,24 @@ def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float)
     return running
 
 
+def continue_stopped(pids: Sequence[int]) -> list[int]:
+    """Continue the processes that a signal has stopped: one that is stopped handles no signal but SIGKILL. Returns
+    those that stay stopped, since a debugger holds them."""
+    stopped = [pid for pid in pids if _state(pid) in ("T", "t")]
+    for pid in stopped:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)
+    return [pid for pid in stopped if _state(pid) in ("T", "t")]
+
+
+def _state(pid: int) -> str:
+    """The state of a process as in proc(5); empty when it has ended."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (OSError, IndexError):
+        return ""
+
+
 def end_with_parent() -> Callable[[], None]:
     """A ``preexec_fn``: the child gets SIGINT when this process dies, and starts with no signal blocked or ignored.
 

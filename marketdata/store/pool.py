@@ -236,9 +236,10 @@ class Pool:
         """The statistics of psycopg_pool: ``pool_size``, ``pool_available``, ``requests_waiting`` and others."""
         return self._pool.get_stats()
 
-    def close(self) -> None:
-        self._loans.close()
-        self._pool.close()
+    def close(self, timeout: float = 5.0) -> None:
+        """Close the connections, and wait up to ``timeout`` seconds for the threads of the pool."""
+        self._loans.close(timeout)
+        self._pool.close(timeout)
 
 
 class _Loan:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import itertools
 import os
 import signal
+import tempfile
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPException
 from pathlib import Path
+from time import monotonic
 from typing import Any
 
 import pytest
@@ -29,6 +31,7 @@ SYMBOL = "STALL:A"
 CHART = f"/v1/chart?symbol={SYMBOL}&interval=1m"
 CLIENTS = 60  # more than the listener has workers
 ANSWER_SECONDS = 2.0  # within which health and readiness are answered at every moment
+PATIENCE = 15.0  # within which bin/start expects a service to end
 DEADLINE = 30.0  # within which every request is answered, also on a busy machine
 
 
@@ -46,7 +49,8 @@ class Stopped:
 
     def go_on(self) -> None:
         for pid in self._pids:
-            os.kill(pid, signal.SIGCONT)
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGCONT)
         self._pids.clear()
 
 
@@ -164,3 +168,45 @@ def waiting(connection: Any) -> int:
 def read_ticks(api: ApiProcess) -> tuple[int, Any]:
     with closing(Client(api.port, api.token("read"))) as client:
         return client("GET", f"/v1/ticks?symbol={SYMBOL}&limit=1")
+
+
+def test_it_ends_in_time(api: ApiProcess, load: Load) -> None:
+    """While requests wait. Its database continues, and shuts down as always."""
+    until(lambda: len(load.acknowledged) > 20, 60)
+    assert_ends_in_time(api, Stopped(api.state_dir))
+    load.stop()
+    log = (api.state_dir / "database.log").read_text().splitlines()
+    assert "database system is shut down" in log[-1]
+    api.start()
+    with connect(conninfo(api.state_dir)) as connection:
+        stored = {each.id for each in stored_ticks(connection, Version.of("md", 1), SYMBOL)}
+    assert set(load.acknowledged) <= stored
+
+
+@pytest.mark.full
+def test_it_ends_in_time_when_the_database_is_another_one(api: ApiProcess) -> None:
+    """And when nothing makes that one continue."""
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        other = ApiProcess(
+            Path(folder), DATABASE_URL=conninfo(api.state_dir), MARKET_SECRETS_DIR=f"{api.state_dir}/secrets"
+        )
+        other.start()
+        stopped = Stopped(api.state_dir)
+        try:
+            with ThreadPoolExecutor(1) as threads:
+                waiting = threads.submit(read_ticks, other)
+                assert_ends_in_time(other, None)
+                with suppress(OSError, HTTPException):  # its connection is closed
+                    waiting.result(DEADLINE)
+        finally:
+            stopped.go_on()
+
+
+def assert_ends_in_time(api: ApiProcess, stopped: Stopped | None) -> None:
+    began = monotonic()
+    try:
+        assert api.stop() == 0
+        assert monotonic() - began < PATIENCE
+    finally:
+        if stopped is not None:
+            stopped.go_on()

@@ -10,13 +10,14 @@ import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from time import monotonic
 
 import psycopg
 import pytest
 
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.postgres import binaries, processes
-from marketdata.postgres.cluster import Cluster
+from marketdata.postgres.cluster import HELD_SECONDS, Cluster
 from marketdata.postgres.sockets import check_socket_path
 
 pytestmark = pytest.mark.functional
@@ -95,6 +96,41 @@ def test_it_ends_though_the_shell_around_ignores_the_signal(cluster: Cluster) ->
         cluster.postmaster.wait(timeout=60)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_stopped_processes_are_continued_to_shut_down(cluster: Cluster) -> None:
+    start(cluster)
+    for pid in cluster.processes():
+        os.kill(pid, signal.SIGSTOP)
+    began = monotonic()
+    cluster.stop()
+    assert monotonic() - began < HELD_SECONDS
+    assert "database system is shut down" in cluster.recent_log()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("which", ["postmaster", "backend"])
+def test_a_process_that_a_debugger_holds_does_not_delay_the_end(cluster: Cluster, which: str) -> None:
+    """It is killed; the next start recovers."""
+    start(cluster)
+    with psycopg.connect(cluster.conninfo, autocommit=True) as connection:
+        connection.execute("CREATE TABLE kept AS SELECT 1 AS n")
+        pid = cluster.postmaster.pid if which == "postmaster" else connection.info.backend_pid
+        command = ["gdb", "-nx", "-q", "-p", str(pid)]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        ) as gdb:
+            try:
+                while " (tracing stop)" not in Path(f"/proc/{pid}/status").read_text():
+                    threading.Event().wait(0.02)
+                began = monotonic()
+                cluster.stop()
+                assert monotonic() - began < 12
+            finally:
+                gdb.kill()
+    cluster.postmaster.wait(timeout=60)
+    start(cluster)
+    assert value(cluster, "(SELECT n FROM kept)") == 1
 
 
 def test_variables_of_the_shell_do_not_reach_it(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
