@@ -8,13 +8,13 @@ import subprocess
 from pathlib import Path
 
 from cardapp.container.image_work import ImageWork
-from cardapp.container.podman import SYSTEM_PATH, PodmanFailed
+from cardapp.container.podman import SYSTEM_PATH
 from cardapp.errors import MissingRequirement
 
 RELEASE = "trixie"
 BASE = f"localhost/debian:{RELEASE}"
 # In namespaces of its own: what debootstrap mounts and starts ends with it, also when it is killed.
-NAMESPACES = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
+NAMESPACES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 # debootstrap copies the name servers and the name of this machine, and writes the mirror into sources.list. Its test
 # that devices can be made fails in a user namespace; it makes it in no container of this name.
 MAKE_ROOT = """
@@ -25,6 +25,7 @@ debootstrap --variant=minbase "$release" "$folder/root" "$mirror"
 cd "$folder/root"
 rm -f etc/resolv.conf etc/hostname etc/apt/sources.list
 rm -rf var/cache/apt/* var/lib/apt/lists/* var/log/* dev/*
+rm -rf usr/share/doc/* usr/share/info/* usr/share/locale/* usr/share/man/*
 tar -cf "$folder/base.tar" .
 """
 
@@ -36,9 +37,7 @@ def provide(work: ImageWork) -> str:
     :raises StepFailed: debootstrap or the import failed.
     """
     mirror = find_mirror(work)
-    try:
-        work.podman.run("image", "exists", BASE)
-    except PodmanFailed:
+    if not work.has_image(BASE):
         _make(work, mirror)
     return mirror
 

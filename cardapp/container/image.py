@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from cardapp.container import debian_base, package_servers
-from cardapp.container.image_work import BASE, ImageWork
+from cardapp.container.image_work import BASE, ImageWork, StepFailed
 from cardapp.container.podman import Podman
 from cardapp.container.profile import ROOT
 
@@ -67,13 +67,16 @@ class Image:
         """
         if self._is_built(podman, base):
             return False
-        with ImageWork(podman, announce) as work:
-            # Another command may have built it while this one waited.
-            if self._is_built(podman, base):
-                return False
-            work.prepare()
-            mirror = None if base else debian_base.provide(work)
-            self._build(work, base or debian_base.BASE, mirror)
+        try:
+            with ImageWork(podman, announce) as work:
+                # Another command may have built it while this one waited.
+                if self._is_built(podman, base):
+                    return False
+                work.prepare()
+                mirror = None if base else debian_base.provide(work)
+                self._build(work, base or debian_base.BASE, mirror)
+        except OSError as error:
+            raise StepFailed(f"the image cannot be built: {error}; TMPDIR names the folder for its files") from error
         return True
 
     def _is_built(self, podman: Podman, base: str | None) -> bool:
@@ -85,7 +88,7 @@ class Image:
         digest, name = self.recipe_digest(), self.name()
         for image in images:
             labels = image.get("Labels") or {}
-            if name in image.get("Names", ()) and labels.get(RECIPE_LABEL) == digest:
+            if name in (image.get("Names") or ()) and labels.get(RECIPE_LABEL) == digest:
                 return labels
         return None
 
@@ -94,7 +97,6 @@ class Image:
         for name in SET_UP:
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self._root / name, context / name)
-        # The name tells which unfinished containers are a build's.
         work.tag_base(base)
         settings = package_servers.write(work.folder / "settings", mirror, work.environ)
         work.run(
@@ -107,6 +109,8 @@ class Image:
                 "--tag", self.name(), "--tag", LATEST, context,
             ),
         )  # fmt: skip
+        # An image of this recipe on another base has lost its name.
+        work.podman.run("image", "prune", "--force", f"--filter=label={RECIPE_LABEL}")
 
 
 def _images(podman: Podman) -> list[dict[str, Any]]:

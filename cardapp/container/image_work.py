@@ -10,20 +10,28 @@ import contextlib
 import fcntl
 import json
 import os
+import pwd
 import subprocess
 from collections import deque
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 from cardapp import private
 from cardapp.container.podman import Podman, PodmanFailed
-from cardapp.errors import CardAppError
+from cardapp.errors import CardAppError, MissingRequirement
 
 BASE = "localhost/card-session-base:latest"
 """A second name of the base during a build. podman names the containers of a build by it."""
 UNFINISHED = "card-session-base-working-container"
 LAST_LINES = 15
+USER_IDS = 65536
+"""As many as a Debian uses: it has the users 0 to 65534."""
+VFS = (
+    "podman copies the whole image for each container here (storage driver vfs), so a start takes long. To change it, "
+    'write driver = "overlay" below [storage] into ~/.config/containers/storage.conf and run podman system reset; it '
+    "removes all your containers and images"
+)
 
 
 class StepFailed(CardAppError):
@@ -38,8 +46,16 @@ class ImageWork:
     def __init__(self, podman: Podman, announce: Callable[[str], None]) -> None:
         self.podman = podman
         self.folder = Path(podman.environ.get("TMPDIR") or "/var/tmp") / f"card-session-image-{os.geteuid()}"
+        info = podman.info()
+        self._runtime = str(info["host"]["ociRuntime"]["path"])
         # podman keeps the files of a build in TMPDIR. In this folder the next build finds those of a killed one.
         self.environ = podman.environ | {"TMPDIR": str(self.folder / "tmp")}
+        if os.geteuid() != 0:
+            _check_user_ids(info)
+            # Where XDG_RUNTIME_DIR is not set, podman would look for its running state in the new TMPDIR.
+            self.environ["XDG_RUNTIME_DIR"] = str(Path(info["host"]["remoteSocket"]["path"]).parent.parent)
+        if info["store"]["graphDriverName"] == "vfs":
+            announce(VFS)
         self.announce = announce
         self._lock = -1
 
@@ -80,8 +96,8 @@ class ImageWork:
     def _remove_leftovers(self) -> None:
         for folder in self.folder.glob("tmp/buildah*"):
             # Its processes outlive a killed podman. If they have ended, the runtime does not know the container.
-            with contextlib.suppress(subprocess.CalledProcessError):
-                self._run_in_namespace(self._runtime(), "delete", "--force", f"buildah-{folder.name}")
+            with contextlib.suppress(StepFailed):
+                self._run_in_namespace(self._runtime, "delete", "--force", f"buildah-{folder.name}")
         listed = self.podman.run("ps", "--all", "--external", "--format=json", f"--filter=name={UNFINISHED}")
         for container in json.loads(listed.stdout or "[]"):
             self.podman.run("rm", "--force", container["Id"])
@@ -90,21 +106,31 @@ class ImageWork:
         for path in self.folder.iterdir():
             self._run_in_namespace("rm", "-rf", "--one-file-system", str(path))
 
-    def _runtime(self) -> str:
-        return self.podman.run("info", "--format={{.Host.OCIRuntime.Path}}").stdout.strip()
-
     def _run_in_namespace(self, *command: str) -> None:
         """Files of a Debian root belong to further user ids, which only root and podman's user namespace have."""
-        subprocess.run(
-            self.in_namespace(*command), env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, check=True
-        )
+        done = subprocess.run(
+            self.in_namespace(*command), env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True,
+            errors="replace", check=False,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise StepFailed(
+                f"what an earlier build left cannot be removed: {' '.join(command)}: {done.stderr.strip()}"
+            )
 
     def in_namespace(self, *command: str) -> list[str]:
         """``command`` as it runs with all user ids of this user."""
         return list(command) if os.geteuid() == 0 else self.podman.command("unshare", *command)
 
+    def has_image(self, name: str) -> bool:
+        with contextlib.suppress(PodmanFailed):
+            self.podman.run("image", "exists", name)
+            return True
+        return False
+
     def tag_base(self, base: str) -> None:
         """Give the base the name :data:`BASE`, after which podman names the unfinished containers of a build."""
+        if not self.has_image(base):
+            self.run(f"fetching {base}", self.podman.command("pull", base))
         self.podman.run("tag", base, BASE)
 
     def run(self, step: str, command: Sequence[str]) -> None:
@@ -130,3 +156,15 @@ class ImageWork:
             with log.open(encoding="utf-8", errors="replace") as lines:
                 last = "".join(deque(lines, LAST_LINES)).rstrip()
             raise StepFailed(f"{step} failed with exit code {code}; the end of its output:\n{last}")
+
+
+def _check_user_ids(info: dict[str, Any]) -> None:
+    """:raises MissingRequirement: this user has no ids for the users in a container."""
+    if sum(each["size"] for each in info["host"]["idMappings"]["uidmap"] or []) >= USER_IDS:
+        return
+    name = pwd.getpwuid(os.geteuid()).pw_name
+    raise MissingRequirement(
+        f"{name} has no user ids for containers: /etc/subuid and /etc/subgid have no range of {USER_IDS} for it, or "
+        "newuidmap is missing (Debian: apt-get install uidmap). root adds a range that no other user has: usermod "
+        f"--add-subuids 100000-165535 --add-subgids 100000-165535 {name}; then run podman system migrate"
+    )

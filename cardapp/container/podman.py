@@ -8,12 +8,14 @@ both versions are mounted, crun refuses ("cgroups in hybrid mode"), and runc doe
 
 from __future__ import annotations
 
+import json
 import os
 import resource
 import shutil
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from cardapp.errors import CardAppError, MissingRequirement
 
@@ -22,6 +24,8 @@ STARTING = ("run", "create", "build")
 """The commands that start a process with limits of its own; ``exec`` uses those of its container."""
 UNIFIED_GROUPS = Path("/sys/fs/cgroup/unified/cgroup.procs")
 LARGEST_PID = Path("/proc/sys/kernel/pid_max")
+HYBRID = "cgroups in hybrid mode not supported"
+RUNC_MISSING = "; runc supports it (Debian: apt-get install runc)"
 DEFAULT_FILES = 1048576
 """podman's default limit of open files."""
 SYSTEM_PATH = "/usr/local/sbin:/usr/sbin:/sbin"
@@ -51,7 +55,7 @@ class Podman:
         program = shutil.which("podman", path=self.environ.get("PATH"))
         if program is None:
             raise MissingRequirement(
-                "podman is not on PATH; install it (Debian: apt-get install podman debootstrap uidmap slirp4netns)"
+                "podman is not on PATH; install it (Debian: apt-get install podman debootstrap uidmap)"
             )
         first, *rest = map(str, arguments)
         return [program, *self._options, first, *(self._limits if first in STARTING else []), *rest]
@@ -72,8 +76,14 @@ class Podman:
             raise PodmanFailed(f"podman {arguments[0]} did not end within {timeout:.0f} s and was killed") from error
         if done.returncode != 0:
             said = done.stderr.strip() or f"exit code {done.returncode}"
-            raise PodmanFailed(f"podman {arguments[0]} failed: {said.removeprefix('Error: ')}")
+            remedy = RUNC_MISSING if HYBRID in said and not self._options else ""
+            raise PodmanFailed(f"podman {arguments[0]} failed: {said.removeprefix('Error: ')}{remedy}")
         return done
+
+    def info(self) -> dict[str, Any]:
+        """What ``podman info`` tells of this machine and its storage."""
+        found: dict[str, Any] = json.loads(self.run("info", "--format=json").stdout)
+        return found
 
 
 def _runtime_options(environ: Mapping[str, str]) -> list[str]:
