@@ -11,14 +11,36 @@ from playwright.sync_api import Browser
 
 from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
+from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 
 
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "runtime" in metafunc.fixturenames and metafunc.definition.get_closest_marker("each_runtime"):
+        runtimes = RUNTIMES if metafunc.config.getoption("full") else (LOCAL,)
+        metafunc.parametrize("runtime", runtimes, indirect=True, scope="module")
+
+
+@pytest.fixture(scope="session")
+def podman_image() -> None:
+    """The image of sessions in containers."""
+    image_or_skip()
+
+
+@pytest.fixture(scope="module")
+def runtime(request: pytest.FixtureRequest) -> str:
+    """The runtime of the test's sessions, which is also their profile's name."""
+    name: str = getattr(request, "param", LOCAL)
+    if name == PODMAN:
+        request.getfixturevalue("podman_image")
+    return name
+
+
 @pytest.fixture
-def tool(state_dir: Path) -> Iterator[SessionTool]:
+def tool(state_dir: Path, runtime: str) -> Iterator[SessionTool]:
     """``card-session`` over a fresh state directory; whatever was started is stopped."""
-    found = SessionTool(state_dir)
+    found = SessionTool(state_dir, runtime)
     yield found
     found.stop_all()
 
@@ -38,9 +60,9 @@ def session(tool: SessionTool, card: TestCard) -> Iterator[RunningSession]:
 
 
 @pytest.fixture(scope="module")
-def stage() -> Iterator[Stage]:
+def stage(runtime: str) -> Iterator[Stage]:
     """The application and a session on the card of ``make_card``; a module's tests share it."""
-    with running_stage(make_card) as stage:
+    with running_stage(make_card, runtime) as stage:
         yield stage
 
 

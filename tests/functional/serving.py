@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import http.client
 import json
-import os
 import socket
 import struct
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -26,6 +23,8 @@ from typing import Any
 from cardapp import settings
 from cardapp.serve import Service
 from cardapp.session.link import SessionLink
+from tests.functional.runtimes import LOCAL
+from tests.functional.session_process import RunningSession, SessionTool
 
 PROGRAM = """\
 #include <stdio.h>
@@ -201,25 +200,17 @@ class Api:
         return self.request("POST", path, body)
 
 
-class Sessions:
-    """The session tool, as a program, for one state directory."""
-
-    def __init__(self, state: Path) -> None:
-        self.state = state
-        self._environment = dict(os.environ) | {"CARD_STATE_DIR": str(state)}
-
-    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-P", "-m", "cardapp.container", *arguments]
-        return subprocess.run(
-            command, env=self._environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
-        )
+class Sessions(SessionTool):
+    """The session tool with what the tests of the whole application need of it."""
 
     def start(self, card: Path, name: str = "s") -> None:
-        ended = self.run("start", "--name", name, str(card))
-        assert ended.returncode == 0, ended.stderr
+        self.must("start", "--name", name, str(card))
 
     def stop(self, name: str = "s") -> None:
         self.run("stop", name)
+
+    def session(self, name: str = "s") -> RunningSession:
+        return RunningSession.of(self, name)
 
     @property
     def socket(self) -> Path:
@@ -229,10 +220,10 @@ class Sessions:
 class Stage:
     """A card, its session and the service over one state directory; ``close`` ends all."""
 
-    def __init__(self, state: Path, card: Path, **environment: str) -> None:
+    def __init__(self, state: Path, card: Path, runtime: str = LOCAL, **environment: str) -> None:
         self.state = state
         self.card = card
-        self.sessions = Sessions(state)
+        self.sessions = Sessions(state, runtime)
         self.environment = {"CARD_STATE_DIR": str(state), "CARD_SOURCE": str(card), "CARD_API_PORT": "0", **environment}
         self.service = Service(settings.load(self.environment))
         self.service.start()
@@ -271,10 +262,10 @@ class Stage:
 
 
 @contextmanager
-def running_stage(prepare: Callable[[Path], Path]) -> Iterator[Stage]:
+def running_stage(prepare: Callable[[Path], Path], runtime: str = LOCAL) -> Iterator[Stage]:
     """The application and a session on the card that ``prepare`` writes into the folder it is given."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", prepare(Path(folder) / "card"))
+        stage = Stage(Path(folder) / "state", prepare(Path(folder) / "card"), runtime)
         try:
             stage.sessions.start(stage.card)
             yield stage

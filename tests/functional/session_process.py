@@ -14,7 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
+from cardapp.container.podman import Podman
 from cardapp.mcp.client import McpClient, ToolResult
+from tests.functional.runtimes import LOCAL, PODMAN
 
 TARGET = Path(__file__).with_name("target")
 RECIPE = {
@@ -106,16 +108,23 @@ def at(text: str, hits: int = 1) -> dict[str, Any]:
 
 
 class SessionTool:
-    """``card-session`` as a program, for one state directory."""
+    """``card-session`` as a program, for one state directory. Sessions are started with ``profile``."""
 
-    def __init__(self, state: Path) -> None:
+    def __init__(self, state: Path, profile: str = LOCAL) -> None:
         self.state = state
+        self.profile = profile
         self.environment = dict(os.environ) | {"CARD_STATE_DIR": str(state)}
+
+    def command(self, *arguments: str) -> list[str]:
+        """The command line; a start without ``--profile`` gets the profile of this tool."""
+        if arguments[:1] == ("start",) and "--profile" not in arguments:
+            arguments = ("start", "--profile", self.profile, *arguments[1:])
+        return [sys.executable, "-P", "-m", "cardapp.container", *arguments]
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         # Reading its output to the end hangs for good if the session kept a descriptor of it.
         return subprocess.run(
-            [sys.executable, "-P", "-m", "cardapp.container", *arguments],
+            self.command(*arguments),
             env=self.environment | environment,
             capture_output=True,
             text=True,
@@ -236,6 +245,9 @@ class RunningSession:
 
     def tmux(self, *arguments: str) -> str:
         command = ["tmux", "-S", str(self.path / "run" / "tmux.sock"), *arguments]
+        record = self.record()
+        if record["runtime"] == PODMAN:  # a client of tmux must be of the server's release
+            command = Podman().command("exec", record["container_id"], *command)
         return subprocess.run(command, capture_output=True, text=True, timeout=20, check=False).stdout
 
     def screen(self) -> str:
@@ -243,8 +255,7 @@ class RunningSession:
 
     def processes(self) -> dict[int, str]:
         """Every process of this session: what carries its mark, or names its directory."""
-        record = json.loads((self.path / "session.json").read_text())
-        return processes_of(record["container_id"], self.path)
+        return processes_of(self.record()["container_id"], self.path)
 
     def pid(self, program: str) -> int:
         """The one process of the session whose command is ``program``.
@@ -259,7 +270,16 @@ class RunningSession:
         return found[0]
 
     def host_pid(self) -> int:
-        return int(json.loads((self.path / "session.json").read_text())["host"]["pid"])
+        """The process of the MCP server."""
+        return int(self.record()["host"]["pid"])
+
+    def record(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((self.path / "session.json").read_text())
+        return found
+
+    def outside(self, path: str) -> str:
+        """The path at which this process finds what the session's processes have at ``path``."""
+        return f"/proc/{self.host_pid()}/root{path}"
 
 
 def _is_embedded(pid: int) -> bool:

@@ -11,7 +11,7 @@ import pytest
 from cardapp.neovim import NeovimConnection
 from tests.functional.serving import Stage, position, until
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 PROMPT = ':echo "a\\nb\\nc\\nd"<CR>'
 
@@ -123,7 +123,7 @@ def test_a_key_in_neovim_does_what_the_table_says(calm: Stage, key: str, kind: s
 
 
 def test_a_killed_neovim_is_reported_and_a_reset_restarts_it(calm: Stage) -> None:
-    os.kill(lua(calm, "return vim.fn.getpid()"), signal.SIGKILL)
+    os.kill(calm.sessions.session().pid("nvim"), signal.SIGKILL)
     until(lambda: state(calm)["available"] is False)
     assert "bin/card-session reset" in state(calm)["reason"]
     gone = calm.tcp.post("/api/editor/input", {"text": "x"})

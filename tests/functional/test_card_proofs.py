@@ -6,7 +6,6 @@ import json
 import random
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -14,18 +13,18 @@ from cardapp.card.catalog import Catalog
 from tests.functional.card_proofs import CARDS, RECORDED, card_session, digest, replayed
 from tests.functional.session_process import SessionTool
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 
 @pytest.mark.parametrize("name", CARDS)
 def test_random_replays_prove_what_was_recorded_on_another_release(
-    state_dir: Path, name: str, loops: Callable[..., int]
+    tool: SessionTool, name: str, loops: Callable[..., int]
 ) -> None:
     recorded = json.loads(RECORDED.read_text())[name]
     chosen, laps = random.Random(name), loops(quick=20, full=250)
     fallbacks: Counter[str] = Counter()
     methods: Counter[str] = Counter()
-    with card_session(SessionTool(state_dir), name) as (session, card):
+    with card_session(tool, name) as (session, card):
         snapshots = Catalog(card).snapshots
         assert recorded.keys() == snapshots.keys()
         for key in chosen.choices(sorted(snapshots)[:: 4 if laps < 100 else 1], k=laps):

@@ -9,7 +9,6 @@ import json
 import os
 import signal
 import socket
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -21,9 +20,8 @@ import pytest
 
 from cardapp.session import replay
 from tests.functional.serving import Answer, Background, Stage, make_card, position, until
-from tests.functional.session_process import RunningSession, SessionTool
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 QUICK = "t1/b1/p1/quick/first"
 AGAIN = "t1/b1/p1/quick/second"
@@ -33,22 +31,15 @@ BEYOND = "t1/b1/p1/beyond/only"
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Stage]:
+def shared(stage: Stage) -> Stage:
     """One session for the tests that leave it as it was."""
-    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        state = Path(folder) / "state"
-        stage = Stage(state, make_card(Path(folder) / "card"))
-        try:
-            stage.sessions.start(stage.card)
-            yield stage
-        finally:
-            stage.close()
+    return stage
 
 
 @pytest.fixture
-def own(request: pytest.FixtureRequest, state_dir: Path) -> Iterator[Stage]:
+def own(request: pytest.FixtureRequest, state_dir: Path, runtime: str) -> Iterator[Stage]:
     """A session that the test may break. A parameter is the time to the step slow, in hundredths of a second."""
-    stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=getattr(request, "param", 150)))
+    stage = Stage(state_dir / "state", make_card(state_dir / "card", slow=getattr(request, "param", 150)), runtime)
     try:
         stage.sessions.start(stage.card)
         yield stage
@@ -187,7 +178,7 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
     seen: list[dict[str, Any]] = []
     noted = replay.observed
     monkeypatch.setattr(replay, "observed", observed)
-    session = RunningSession.of(SessionTool(shared.state), "s")
+    session = shared.sessions.session()
     shared.tcp.post("/api/editor/reset")
     for key in (QUICK, AGAIN):
         shared.tcp.post("/api/checkpoint/activate", shared.activation(key))
@@ -204,12 +195,12 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
     assert answer.json["observed"] == seen[3]
 
 
-def test_health_counts_the_stops_that_got_no_checkpoint(state_dir: Path) -> None:
+def test_health_counts_the_stops_that_got_no_checkpoint(state_dir: Path, runtime: str) -> None:
     """A fork would share the open file with the program."""
     card = make_card(state_dir / "card")
     source = card / "src" / "main.c"
     source.write_text(source.read_text().replace("    n = 1;", '    n = fopen("/proc/self/stat", "r") != NULL;'))
-    stage = Stage(state_dir / "state", card)
+    stage = Stage(state_dir / "state", card, runtime)
     try:
         stage.sessions.start(stage.card)
         for key in (QUICK, AGAIN, QUICK):
@@ -364,8 +355,7 @@ def test_the_socket_is_closed_and_rebound_at_the_same_path(own: Stage) -> None:
 
 def test_the_session_server_is_killed_during_the_replay(own: Stage) -> None:
     running, before = start_slow(own)
-    pid = int(own.tcp.get("/api/session")["binding"]["instance"].split(":")[1])
-    os.kill(pid, signal.SIGKILL)
+    os.kill(own.sessions.session().host_pid(), signal.SIGKILL)
     assert_rejected(own, running, before, "mcp_socket_changed", "container_changed")
     assert own.sessions.run("reset").returncode == 0
     own.tcp.put("/api/navigation/current", position("quick"))
@@ -421,8 +411,10 @@ def test_a_sync_follows_the_greatest_generation(own: Stage) -> None:
         pytest.param("flood", 504, "replay_timeout", marks=pytest.mark.full),
     ],
 )
-def test_a_target_that_ends_badly_leaves_a_usable_session(state_dir: Path, ending: str, status: int, code: str) -> None:
-    stage = Stage(state_dir / "state", make_card(state_dir / "card", ending=ending), CARD_REPLAY_TIMEOUT="4")
+def test_a_target_that_ends_badly_leaves_a_usable_session(
+    state_dir: Path, runtime: str, ending: str, status: int, code: str
+) -> None:
+    stage = Stage(state_dir / "state", make_card(state_dir / "card", ending=ending), runtime, CARD_REPLAY_TIMEOUT="4")
     try:
         stage.sessions.start(stage.card)
         assert_problem(stage.tcp.post("/api/checkpoint/activate", stage.activation(BEYOND)), status, code)

@@ -14,7 +14,7 @@ from tests.functional.neovim_process import neovim_with_ui
 from tests.functional.serving import Stage, make_card, position, until
 from tests.functional.test_keys import LOAD, ask, lua, press, screen
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 SLOW = "t1/b1/p1/slow/only"
 NUMBERED = ["Probe", "1 Task", "1.1 Block", "1.1.1 Phase", "1.1.1.2 Step slow"]
@@ -29,10 +29,10 @@ return {}
 
 
 @pytest.fixture(scope="module")
-def stage(tmp_path_factory: pytest.TempPathFactory, loops: Callable[..., int]) -> Iterator[Stage]:
+def stage(tmp_path_factory: pytest.TempPathFactory, runtime: str, loops: Callable[..., int]) -> Iterator[Stage]:
     """A session on a card whose slow step takes 5 s with --full, else 2 s."""
     folder = Path(tmp_path_factory.mktemp("card"))
-    stage = Stage(folder / "state", make_card(folder / "card", slow=loops(quick=200, full=500)))
+    stage = Stage(folder / "state", make_card(folder / "card", slow=loops(quick=200, full=500)), runtime)
     try:
         stage.sessions.start(stage.card)
         yield stage

@@ -21,7 +21,7 @@ from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
 from tests.functional.test_websockets import EDITOR, HANDSHAKE, connect, received
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 FLOOD = """
 local pages = ...

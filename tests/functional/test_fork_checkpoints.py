@@ -21,7 +21,7 @@ from tests.functional.card_proofs import replayed as card_replay
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, at, eventually, processes_of
 from tests.functional.test_session_replay import shown
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 FIRST = at("mark(1); /* before */")
 LATER = at("/* after */")
@@ -29,9 +29,9 @@ MARKED = at("/* marked */", 4)
 
 
 @pytest.fixture(scope="module")
-def tool() -> Iterator[SessionTool]:
+def tool(runtime: str) -> Iterator[SessionTool]:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        made = SessionTool(Path(state))
+        made = SessionTool(Path(state), runtime)
         yield made
         made.stop_all()
 
@@ -66,7 +66,7 @@ def handles(session: RunningSession) -> set[int]:
 
 def within(session: RunningSession, expression: str) -> str:
     """The value of a Python expression inside gdb; ``replays`` is the plugin's object."""
-    output = session.path / "expression-value"
+    output = session.path / "run" / "expression-value"
     output.unlink(missing_ok=True)
     found = "replays = next(each for each in gc.get_objects() if type(each).__name__ == 'Replays')"
     session.gdb(f"python import gc; {found}; print({expression}, file=open('{output}', 'w'), flush=True)")

@@ -18,7 +18,7 @@ from mcp.client.stdio import stdio_client
 
 from tests.functional.serving import PROGRAM, Sessions, make_card
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 PEER = runpy.run_path(str(Path(__file__).resolve().parent.parent / "cardapp" / "mcp" / "sdk_server.py"))
 PATIENCE = 30.0
@@ -26,9 +26,9 @@ LINE = next(number for number, line in enumerate(PROGRAM.splitlines(), 1) if "/*
 
 
 @pytest.fixture(scope="module")
-def sessions() -> Iterator[Sessions]:
+def sessions(runtime: str) -> Iterator[Sessions]:
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        started = Sessions(Path(folder) / "state")
+        started = Sessions(Path(folder) / "state", runtime)
         try:
             started.start(make_card(Path(folder) / "card"))
             yield started

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.mcp.client import McpClient
+from tests.functional.runtimes import LOCAL, PODMAN, container_state, containers_of
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
@@ -23,7 +24,7 @@ from tests.functional.session_process import (
     processes_of,
 )
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 
 def choice(tool: SessionTool) -> dict[str, str]:
@@ -31,7 +32,7 @@ def choice(tool: SessionTool) -> dict[str, str]:
     return found
 
 
-def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard) -> None:
+def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCard, runtime: str) -> None:
     output = tool.must("start", str(card.folder))
     path = tool.state / "sessions" / "probe"
     client = McpClient.connect(str(path / "run" / "mcp.sock"), timeout=5)
@@ -41,13 +42,24 @@ def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCar
     assert binding["card"]["uuid"] == card.document["uuid"]
     assert binding["card_source"] == str(card.folder / "card_source.json")
     assert binding["source_directory"] == str(path / "work" / "probe")
-    assert (binding["profile"], binding["target"], binding["runtime"]) == ("local", "probe", "local")
+    assert (binding["profile"], binding["target"], binding["runtime"]) == (runtime, "probe", runtime)
     assert binding["editor"] == {"socket": str(path / "run" / "nvim.sock"), "available": True, "reason": None}
     assert binding["debugger"] == {"available": True, "reason": None}
-    boot, pid, started = binding["instance"].split(":")
-    assert boot == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    assert Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19] == started
+    assert binding["instance"] == (instance_of_container if runtime == PODMAN else instance_of_server)(path)
     assert choice(tool) == {"name": "probe", "socket": str(path / "run" / "mcp.sock")}
+
+
+def instance_of_server(path: Path) -> str:
+    pid = json.loads((path / "session.json").read_text())["host"]["pid"]
+    boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    return f"{boot}:{pid}:" + Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
+
+
+def instance_of_container(path: Path) -> str:
+    """The MCP server may end and start again while the container, with Neovim and gdb, goes on."""
+    state = container_state(json.loads((path / "session.json").read_text())["container_id"])
+    assert state is not None
+    return f"{state['StartedAt']}:{state['Pid']}"
 
 
 def test_everything_is_for_its_owner_alone(session: RunningSession) -> None:
@@ -78,15 +90,15 @@ def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(session: Runni
     assert "--name" in done.stderr
 
 
-def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession) -> None:
+def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession, runtime: str) -> None:
     output = session.tool.must("start", "--name", "second", str(session.card.folder))
     assert "card-session select second" in output
     assert choice(session.tool)["name"] == "s"
     session.tool.must("select", "second")
     assert choice(session.tool)["name"] == "second"
     rows = [line.split() for line in session.tool.must("list").splitlines()]
-    assert ["*", "second", "probe", "local", "running", "up", "up", "none"] in rows
-    assert ["s", "probe", "local", "running", "up", "up", "none"] in rows
+    assert ["*", "second", "probe", runtime, "running", "up", "up", "none"] in rows
+    assert ["s", "probe", runtime, "running", "up", "up", "none"] in rows
     session.tool.must("stop", "second")
     assert not (session.tool.state / "mcp-choice.json").exists()
     session.tool.must("start", "--name", "third", str(session.card.folder))
@@ -147,15 +159,19 @@ def test_a_card_that_is_none_is_refused(tool: SessionTool, tmp_path: Path) -> No
     assert "card_source.json" in done.stderr
 
 
-def test_missing_programs_are_named_all_at_once(tool: SessionTool, card: TestCard, tmp_path: Path) -> None:
+def test_missing_programs_are_named_all_at_once(
+    tool: SessionTool, card: TestCard, tmp_path: Path, runtime: str
+) -> None:
     few = tmp_path / "bin"
     few.mkdir()
     for name in ("gcc", "make"):
         (few / name).symlink_to(f"/usr/bin/{name}")
     done = tool.run("start", str(card.folder), PATH=str(few))
     assert done.returncode == 3
-    assert "nvim, gdb, tmux" in done.stderr
-    assert "apt-get install neovim gdb tmux" in done.stderr
+    # Neovim, gdb and tmux of a session in a container are in its image.
+    assert ("podman is not on PATH" if runtime == PODMAN else "nvim, gdb, tmux") in done.stderr
+    assert f"apt-get install {'podman' if runtime == PODMAN else 'neovim gdb tmux'}" in done.stderr
+    assert not list(tool.state.glob("sessions/*/session.json"))
 
 
 def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestCard) -> None:
@@ -181,17 +197,19 @@ def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, str
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard) -> None:
+def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard, runtime: str) -> None:
     (card.sources / "Makefile").write_text("all:\n\techo $$$$ > building; exec sleep 1000\n")
-    command = [sys.executable, "-P", "-m", "cardapp.container", "start", str(card.folder)]
+    command = tool.command("start", str(card.folder))
     with subprocess.Popen(command, env=tool.environment, stderr=subprocess.PIPE) as process:
         builds = tool.state / "sessions" / "probe" / "work" / "probe" / "building"
         builder = int(eventually(lambda: builds.exists() and builds.read_text().strip()))
         process.send_signal(signal.SIGINT)
         output = process.communicate(timeout=60)[1]
     assert (process.returncode, output) == (128 + signal.SIGINT, b"")
-    eventually(lambda: not alive(builder))
+    if runtime == LOCAL:  # in a container, with which it ends, it has another process number
+        eventually(lambda: not alive(builder))
     assert not list(tool.state.glob("sessions/*/session.json"))
+    assert containers_of(tool.state / "sessions" / "probe") == []
 
 
 def test_a_path_too_long_for_a_socket_is_refused(card: TestCard, state_dir: Path) -> None:
@@ -220,7 +238,8 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
     output = session.tool.must("stop", "s")
     assert str(session.path / "work" / "probe") in output
     assert processes_of(record["container_id"], session.path) == {}
-    assert not list(session.path.glob("*.sock"))
+    assert not list(session.path.rglob("*.sock"))
+    assert containers_of(session.path) == []
     assert not (session.tool.state / "mcp-choice.json").exists()
     assert session.tool.run("stop", "s").returncode == 2
 

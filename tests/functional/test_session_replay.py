@@ -24,14 +24,14 @@ from tests.functional.session_process import (
     line_of,
 )
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 
 @pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+def shared(tmp_path_factory: pytest.TempPathFactory, runtime: str) -> Iterator[RunningSession]:
     """One session for all tests that leave it usable."""
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as state:
-        tool = SessionTool(Path(state))
+        tool = SessionTool(Path(state), runtime)
         running = RunningSession(tool, TestCard(tmp_path_factory.mktemp("card") / "card"))
         yield running
         running.stop()
@@ -201,7 +201,7 @@ def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession
     record = f'*stopped,frame={{fullname="{session.path}/work/probe/target.c",line="{line}"}}\n'
     channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"
     half = len(record) // 2
-    with open(session.editor(f"{channels}[0].pty"), "w", encoding="utf-8") as terminal:
+    with open(session.outside(session.editor(f"{channels}[0].pty")), "w", encoding="utf-8") as terminal:
         for piece in (record[:half], record[half:]):
             terminal.write(piece)
             terminal.flush()

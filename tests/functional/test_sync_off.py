@@ -14,9 +14,8 @@ import pytest
 
 from cardapp.session import sync_monitor
 from tests.functional.serving import Background, Stage, position, until
-from tests.functional.session_process import RunningSession, SessionTool
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 QUICK = "t1/b1/p1/quick/first"
 SLOW = "t1/b1/p1/slow/only"
@@ -50,30 +49,26 @@ def off(stage: Stage) -> dict[str, Any]:
     return event
 
 
-def session_of(stage: Stage) -> RunningSession:
-    return RunningSession.of(SessionTool(stage.state), "s")
-
-
 def reset(stage: Stage) -> None:
     assert stage.sessions.run("reset").returncode == 0
 
 
 def kill_the_program(stage: Stage) -> None:
-    session_of(stage).gdb("python import os; os.kill(gdb.selected_inferior().pid, 9)")
+    stage.sessions.session().gdb("python import os; os.kill(gdb.selected_inferior().pid, 9)")
 
 
 def kill_the_server(stage: Stage) -> None:
-    os.kill(int(stage.tcp.get("/api/session")["binding"]["instance"].split(":")[1]), signal.SIGKILL)
+    os.kill(stage.sessions.session().host_pid(), signal.SIGKILL)
 
 
 @pytest.mark.parametrize(
     ("move", "reason"),
     [
         (reset, "target_reset"),
-        (lambda stage: session_of(stage).gdb("continue"), "target_ran_on"),
-        (lambda stage: session_of(stage).gdb("set var n = 7"), "target_ran_on"),
+        (lambda stage: stage.sessions.session().gdb("continue"), "target_ran_on"),
+        (lambda stage: stage.sessions.session().gdb("set var n = 7"), "target_ran_on"),
         (kill_the_program, "target_reset"),
-        (lambda stage: session_of(stage).gdb("quit"), "debugger_lost"),
+        (lambda stage: stage.sessions.session().gdb("quit"), "debugger_lost"),
     ],
     ids=["reset", "continue", "set", "kill", "quit"],
 )

@@ -8,7 +8,7 @@ import pytest
 
 from tests.functional.serving import Api, Stage, position
 
-pytestmark = pytest.mark.functional
+pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
 
 ITEM = "t1.b1.p1.quick"
 
