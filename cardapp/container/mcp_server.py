@@ -57,6 +57,8 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
                     # Without its record no command could find and stop this session.
                     logging.getLogger(__name__).warning("%s was removed; the session ends", directory.record)
                     session.end_programs()
+                    if instance.container is not None:
+                        os.kill(1, signal.SIGTERM)  # the container's first process
                     return
         finally:
             watch.stop(5.0)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 import pytest
 
 from cardapp.mcp.client import ToolResult
-from tests.functional.runtimes import PODMAN
+from tests.functional.runtimes import PODMAN, container_state, podman
 from tests.functional.session_process import RunningSession, at, eventually, line_of, processes_of
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
@@ -249,9 +249,14 @@ def test_a_stop_line_shows_after_a_restart(session: RunningSession) -> None:
     assert session.editor("line('.')") == str(line_of("/* marked */"))
 
 
-def test_a_session_whose_directory_is_removed_ends(session: RunningSession) -> None:
+def test_a_session_whose_directory_is_removed_ends(session: RunningSession, runtime: str) -> None:
     """Nobody could find it any more to stop it."""
     mark, path = container_id(session), session.path
     session.close()
     shutil.rmtree(path)
     eventually(lambda: not processes_of(mark, path))
+    if runtime == PODMAN:
+        try:
+            eventually(lambda: (container_state(mark) or {}).get("Status") == "exited")
+        finally:
+            podman("rm", "--force", mark)
