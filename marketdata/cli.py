@@ -113,7 +113,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     _command(commands, "api", _api, _ABOUT_API, _API)
-    _command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir"))
+    backup.add_upgrade_commands(_command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir")))
     _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
     _add_versions(commands)
     _add_backup(commands)

@@ -1,15 +1,17 @@
-"""The command lines of ``bin/marketdata-backup`` and ``bin/marketdata-restore``."""
+"""The command lines of ``bin/marketdata-backup`` and ``-restore``, and of ``bin/marketdata-db`` with an action."""
 
 from __future__ import annotations
 
 import argparse
+import signal
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import __version__
-from marketdata.errors import StateError
+from marketdata.errors import StateError, UsageError
 from marketdata.postgres.client import database
 from marketdata.settings import Settings
 from marketdata.tasks.connection import say
@@ -28,6 +30,39 @@ _TABLE = """
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", metavar="FOLDER", type=Path, help="the folder of the backup")
+
+
+def add_upgrade_commands(parser: argparse.ArgumentParser) -> None:
+    """The actions of ``bin/marketdata-db``, which without one runs PostgreSQL."""
+    actions = parser.add_subparsers(metavar="ACTION", help="default: run PostgreSQL in the foreground")
+    actions.add_parser(
+        "upgrade",
+        help="convert the database to the newest PostgreSQL that is installed; the former one is kept",
+    ).set_defaults(run=upgrade)
+    actions.add_parser("revert", help="go back to the database that an upgrade kept").set_defaults(run=revert)
+
+
+def upgrade(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.backup import major_upgrade
+
+    _alone(settings, major_upgrade.upgrade)
+
+
+def revert(_options: argparse.Namespace, settings: Settings) -> None:
+    from marketdata.backup import major_upgrade
+
+    _alone(settings, major_upgrade.revert)
+
+
+def _alone(settings: Settings, action: Callable[[Path, Callable[[str], None]], None]) -> None:
+    if settings.database_url:
+        raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to upgrade")
+    signal.signal(signal.SIGTERM, _exit)  # removes what was made, as Ctrl-C does
+    action(settings.state_dir, say)
+
+
+def _exit(number: int, _frame: object) -> None:
+    raise SystemExit(128 + number)
 
 
 def backup(options: argparse.Namespace, settings: Settings) -> None:

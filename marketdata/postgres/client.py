@@ -64,7 +64,7 @@ class Client:
         self._stop_reader, self._stop_writer = os.pipe()
         self._lock = locks.open_clients_lock(state_dir)
         try:
-            _lock_shared(self._lock)
+            _lock_shared(self._lock, state_dir)
             owner = wait_for_owner(state_dir, socket_dir)
         except BaseException:
             os.close(self._stop_reader)
@@ -197,15 +197,31 @@ def _end_owner(state_dir: Path) -> None:
         os.close(lock)
 
 
-def _lock_shared(clients_lock: int) -> None:
+def _lock_shared(clients_lock: int, state_dir: Path) -> None:
     """Lock ``clients.lock`` shared. An owner that shuts down holds it exclusively until PostgreSQL has ended."""
     deadline = monotonic() + START_TIMEOUT
     while not locks.acquire(clients_lock, locks.SHARED):
+        refuse_while_converted(state_dir)
         if monotonic() > deadline:
             raise errors.StateError(
                 f"the private database has been shutting down for {START_TIMEOUT:.0f} s; try again later"
             )
         wait_readable([], _POLL_SECONDS)
+
+
+def refuse_while_converted(state_dir: Path) -> None:
+    """StateError while a command has the database to itself (``exclusive.py``)."""
+    lock = locks.open_owner_lock(state_dir)
+    try:
+        status = locks.read_status(lock)
+    finally:
+        os.close(lock)
+    if (command := status.get("exclusive")) and is_running(status["pid"]):
+        raise errors.StateError(
+            f"{command} (process {status['pid']}) has the database of {state_dir} to itself; try again when it has "
+            "ended",
+            code="exclusive",
+        )
 
 
 def make_private(state_dir: Path) -> None:

@@ -1,5 +1,5 @@
 """The private PostgreSQL cluster of a state directory: create, start, check and stop. Used only by the owner process
-(``owner.py``), from its main thread.
+(``owner.py``) and by a command that is alone (``exclusive.py``), from the main thread.
 
     <state>/cluster/            0700, owned by the account that PostgreSQL runs as; holds the UNIX socket
     <state>/cluster/data/       the data directory; access.py writes who may log in
@@ -167,8 +167,8 @@ class Cluster:
         """The process ids of every PostgreSQL that uses the data directory, which is then its working directory."""
         return [pid for pid in find_by_name("postgres") if has_working_directory(pid, self.data)]
 
-    def start(self) -> None:
-        """Start the postmaster; ``processes`` must be empty.
+    def start(self, *settings: str) -> None:
+        """Start the postmaster, with these ``name=value`` settings; ``processes`` must be empty.
 
         A ``postmaster.pid`` is then stale and is removed. PostgreSQL refuses to start when another process of the same
         account has that process id by now, as happens after a reboot.
@@ -176,13 +176,13 @@ class Cluster:
         self._watch().started()
         (self.data / "postmaster.pid").unlink(missing_ok=True)
         Path(f"{socket_in(self.folder)}.lock").unlink(missing_ok=True)
-        folders, settings = [self.folder], {}
+        folders, configured = [self.folder], {}
         if self._socket_dir is not None:
             remove_stale_lock(self._socket_dir, self.data)
             folders.append(self._socket_dir)
             # The mode of its folder decides who reaches the second socket. The folder of the first one has 0700.
-            settings["unix_socket_permissions"] = "0777"
-        settings |= {
+            configured["unix_socket_permissions"] = "0777"
+        configured |= {
             "config_file": str(self._configuration),
             "unix_socket_directories": ", ".join(map(_quoted_item, folders)),
             "port": str(PORT),
@@ -193,7 +193,8 @@ class Cluster:
             self._postmaster = subprocess.Popen(
                 [
                     self._found().folder / "postgres", "-D", self.data,
-                    *(part for name, value in settings.items() for part in ("-c", f"{name}={value}")),
+                    *(part for name, value in configured.items() for part in ("-c", f"{name}={value}")),
+                    *(f"--{setting}" for setting in settings),
                 ],
                 stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True, **self._child_options(),
             )  # fmt: skip

@@ -9,6 +9,9 @@ Both are locked with flock, so the kernel releases a lock when its process ends,
                   passes the locked descriptor to it, so there is never a second owner. The content is the owner's
                   status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's process
                   id, once it accepts connections); or ``error``, ``code`` and ``detail`` after a failure.
+
+A command that needs the database for itself holds both exclusively (``exclusive.py``). The status is then its ``pid``
+and ``exclusive``, its name.
 """
 
 from __future__ import annotations
@@ -45,6 +48,18 @@ def acquire(file: int, mode: int) -> bool:
 
 def release(file: int) -> None:
     fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def holders(file: int) -> list[int]:
+    """The process ids of the others that hold the lock of the file, as far as this process can see them."""
+    inode = os.fstat(file).st_ino
+    found = []
+    with open("/proc/locks", encoding="ascii") as entries:
+        for entry in entries:  # like "3: FLOCK  ADVISORY  READ 1234 fe:00:131 0 EOF"
+            fields = entry.split()
+            if "FLOCK" in fields and fields[-3].rpartition(":")[2] == str(inode):
+                found.append(int(fields[-4]))
+    return sorted({pid for pid in found if pid > 0 and pid != os.getpid()})
 
 
 def read_status(file: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from time import monotonic
 
 from marketdata import errors
 from marketdata.postgres import locks
-from marketdata.postgres.client import make_private
+from marketdata.postgres.client import make_private, refuse_while_converted
 from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.processes import continue_stopped, signal_and_wait
 
@@ -57,7 +57,7 @@ class Owner:
         try:
             self._write_status()
             self._cluster.prepare()
-            self._end_old_processes()
+            end_old_processes(self._cluster)
             self._cluster.start()
             self._supervise()
         except errors.MarketError as error:
@@ -118,7 +118,7 @@ class Owner:
                 code="database_failed",
             )
         sys.stderr.write(f"marketdata-db: PostgreSQL ended with status {status}; starting it again\n")
-        self._end_old_processes()
+        end_old_processes(self._cluster)
         self._cluster.start()
 
     def _restart_replaced(self) -> None:
@@ -128,19 +128,20 @@ class Owner:
         self._cluster.stop()
         self._cluster.start()
 
-    def _end_old_processes(self) -> None:
-        """Wait until no process of an earlier PostgreSQL uses the data directory; only then is postmaster.pid stale.
 
-        The postmaster of a killed owner is already shutting down; backends of a killed postmaster exit within moments.
-        """
-        for number, timeout in ((signal.SIGINT, OLD_CLUSTER_TIMEOUT), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
-            deadline = monotonic() + timeout
-            while (running := self._cluster.processes()) and monotonic() < deadline:
-                continue_stopped(running)
-                signal_and_wait(running, number, deadline - monotonic())
-            if not running:
-                return
-        raise errors.StateError(f"processes {running} of an earlier PostgreSQL did not end; kill them, then try again")
+def end_old_processes(cluster: Cluster) -> None:
+    """Wait until no process of an earlier PostgreSQL uses the data directory; only then is postmaster.pid stale.
+
+    The postmaster of a killed owner is already shutting down; backends of a killed postmaster exit within moments.
+    """
+    for number, timeout in ((signal.SIGINT, OLD_CLUSTER_TIMEOUT), (signal.SIGQUIT, 10.0), (signal.SIGKILL, 10.0)):
+        deadline = monotonic() + timeout
+        while (running := cluster.processes()) and monotonic() < deadline:
+            continue_stopped(running)
+            signal_and_wait(running, number, deadline - monotonic())
+        if not running:
+            return
+    raise errors.StateError(f"processes {running} of an earlier PostgreSQL did not end; kill them, then try again")
 
 
 def serve(state_dir: Path, socket_dir: Path | None = None, *, on_ready: Callable[[], None]) -> None:
@@ -153,6 +154,7 @@ def serve(state_dir: Path, socket_dir: Path | None = None, *, on_ready: Callable
     lock = locks.open_owner_lock(state_dir)
     try:
         if not locks.acquire(lock, locks.EXCLUSIVE):
+            refuse_while_converted(state_dir)
             pid = locks.read_status(lock).get("pid", "(starting)")
             raise errors.StateError(f"process {pid} already owns the database of {state_dir}", code="owned")
         locks.write_status(lock)

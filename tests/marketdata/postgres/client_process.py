@@ -58,7 +58,7 @@ class ClientProcess:
                 *([] if socket_dir is None else [str(socket_dir)]),
             ],
             cwd="/", user=user, group=user, extra_groups=None if user is None else [],
-            env=os.environ | {"PYTHONPATH": str(ROOT)} | environment,
+            env=os.environ | {"PYTHONPATH": f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"} | environment,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 

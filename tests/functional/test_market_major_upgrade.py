@@ -1,0 +1,266 @@
+"""A major upgrade of the private PostgreSQL by its one command, on the real programs of two major versions."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from marketdata.postgres.client import Client as DatabaseClient
+from marketdata.postgres.cluster import Cluster
+from tests.functional import postgresql_wheels
+from tests.functional.market_process import ROOT, ApiProcess, Client
+from tests.functional.test_market_backup import bodies, command, fill, tick
+
+pytestmark = [pytest.mark.functional, pytest.mark.full]
+
+SECONDS = 120
+PAIRS = ((15, 16), (15, 17), (15, 18), (16, 17), (17, 18))
+STAGES = ("dumping", "restoring", "comparing", "switching")
+
+# The n-th call of a function of the command is the last: the process is killed before it or after it.
+KILLED = """
+import importlib, os, sys
+module, name, count, when = sys.argv[1:5]
+holder = importlib.import_module(module)
+*path, name = name.split(".")
+for part in path:
+    holder = getattr(holder, part)
+real, calls = getattr(holder, name), []
+def last(*arguments, **named):
+    calls.append(1)
+    chosen = len(calls) == int(count)
+    if chosen and when == "before":
+        os.kill(os.getpid(), 9)
+    result = real(*arguments, **named)
+    if chosen:
+        os.kill(os.getpid(), 9)
+    return result
+setattr(holder, name, last)
+from marketdata.cli import main
+sys.exit(main(["db", "upgrade"]))
+"""
+UPGRADE = "marketdata.backup.major_upgrade"
+POINTS = (
+    (UPGRADE, "check_exchange", 1, "after"),
+    (UPGRADE, "programs.run", 1, "before"),  # pg_dumpall
+    (UPGRADE, "_dump", 1, "after"),
+    ("pathlib", "Path.rename", 1, "before"),  # of the new cluster that initdb has made
+    (UPGRADE, "programs.run", 5, "after"),  # pg_restore of the first database
+    (UPGRADE, "_restore", 1, "after"),
+    (UPGRADE, "contents.compare", 1, "after"),
+    (UPGRADE, "shutil.copyfile", 2, "after"),
+    (UPGRADE, "exchange", 1, "before"),
+    (UPGRADE, "exchange", 1, "after"),
+    ("pathlib", "Path.rename", 2, "after"),  # of the former cluster
+)
+
+
+class Old:
+    """A state directory of an older PostgreSQL, and a newer one beside it."""
+
+    def __init__(self, state_dir: Path, before: dict[str, str], both: dict[str, str], majors: tuple[int, int]) -> None:
+        self.state_dir = state_dir
+        self.before = before
+        self.both = both
+        self.old, self.new = majors
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        return command(self.state_dir, *arguments, **self.both)
+
+    def upgraded(self) -> str:
+        done = self.run("db", "upgrade")
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    def serving(self, **environment: str) -> ApiProcess:
+        api = ApiProcess(self.state_dir, **environment or self.both)
+        api.start()
+        return api
+
+    def major(self, folder: str = "cluster") -> int:
+        return int((self.state_dir / folder / "data" / "PG_VERSION").read_text())
+
+    def asked(self, query: str) -> Any:
+        with DatabaseClient(self.state_dir, linger=False) as client, psycopg.connect(client.conninfo) as connection:
+            return connection.execute(query).fetchall()  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def chosen() -> Iterator[Callable[..., dict[str, str]]]:
+    """``chosen(programs…)`` is the environment in which only these programs are found."""
+    with tempfile.TemporaryDirectory(prefix="chosen-", dir="/tmp") as folder:
+        Path(folder).chmod(0o755)
+
+        def choose(*programs: Path) -> dict[str, str]:
+            place = Path(tempfile.mkdtemp(dir=folder))
+            place.chmod(0o755)
+            return postgresql_wheels.only(place, *programs)
+
+        yield choose
+
+
+@pytest.fixture
+def made(
+    state_dir: Path,
+    postgresqls: dict[int, Path],
+    chosen: Callable[..., dict[str, str]],
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Old:
+    """A state directory that the older PostgreSQL of the parameter made."""
+    majors: tuple[int, int] = getattr(request, "param", (15, 17))
+    if missing := set(majors) - postgresqls.keys():
+        pytest.skip(f"not run: there is no PostgreSQL {missing} in this system, nor in a wheel")
+    before, both = chosen(postgresqls[majors[0]]), chosen(*(postgresqls[major] for major in majors))
+    monkeypatch.setenv("PYTHONPATH", both["PYTHONPATH"])  # for the owners that this process starts
+    return Old(state_dir, before, both, majors)
+
+
+@pytest.fixture
+def old(made: Old) -> Iterator[Old]:
+    """The same with two versions, an alias, a revoked token, and settings and roles of an administrator."""
+    api = made.serving(**made.before)
+    with closing(Client(api.port, api.token("alg"))) as write:
+        fill(write)
+    for arguments in (
+        ("version", "2"),
+        ("alias", "add", "BACKUP:ALIAS", "BACKUP:A-B"),
+        ("token", "create", "--name", "gone", "--scope", "read"),
+        ("token", "revoke", "3"),
+    ):
+        done = command(made.state_dir, *arguments, **made.before)
+        assert done.returncode == 0, done.stderr
+    with psycopg.connect(Cluster(made.state_dir).conninfo, autocommit=True) as connection:
+        for statement in (
+            "ALTER ROLE marketdata_reader LOGIN PASSWORD 'a password'",
+            "ALTER ROLE marketdata_reader SET work_mem = '7MB'",
+            "CREATE ROLE analyst NOINHERIT IN ROLE marketdata_reader",
+            "ALTER DATABASE marketdata SET marketdata.note = 'kept'",
+            "CREATE DATABASE other",
+            "ALTER SYSTEM SET maintenance_work_mem = '77MB'",
+        ):
+            connection.execute(statement)  # type: ignore[arg-type]
+    assert api.stop() == 0
+    with (made.state_dir / "cluster" / "data" / "pg_hba.conf").open("a") as hba:
+        hba.write("# a line of the administrator\n")
+    yield made
+    assert Cluster(made.state_dir).processes() == []
+    assert Cluster(made.state_dir / "upgrade").processes() == []
+
+
+def check(old: Old, answers: dict[str, Any], major: int) -> None:
+    """The API, on a PostgreSQL of this major version, gives the answers and takes a tick; it is stopped at the end."""
+    api = old.serving()
+    try:
+        assert bodies(api, api.token("read")) == answers
+        assert old.major() == major
+    finally:
+        assert api.stop() == 0
+
+
+def answers_of(old: Old) -> dict[str, Any]:
+    api = old.serving()
+    try:
+        return bodies(api, api.token("read"))
+    finally:
+        assert api.stop() == 0
+
+
+@pytest.mark.parametrize("made", PAIRS, indirect=True, ids=lambda pair: "to".join(map(str, pair)))
+def test_everything_is_kept(old: Old) -> None:
+    answers = answers_of(old)
+    assert old.major() == old.old  # a newer PostgreSQL that is only installed changes nothing
+    roles = "SELECT rolname, rolcanlogin, rolinherit, rolpassword FROM pg_authid WHERE rolname !~ '^pg_' ORDER BY 1"
+    tokens = "SELECT * FROM api_tokens ORDER BY id"
+    granted = "SELECT has_table_privilege('marketdata_reader', 'md_ticks_v2', 'SELECT')"
+    before = [old.asked(query) for query in (roles, tokens, granted)]
+
+    said = old.upgraded()
+    assert f"switching to PostgreSQL {old.new}" in said
+    assert f"rm -r {old.state_dir}/cluster.previous" in said
+    assert (old.major(), old.major("cluster.previous")) == (old.new, old.old)
+    assert not (old.state_dir / "upgrade").exists()
+    assert [old.asked(query) for query in (roles, tokens, granted)] == before
+    check(old, answers, old.new)
+    assert old.asked("SELECT current_setting('marketdata.note'), current_setting('maintenance_work_mem')") == [
+        ("kept", "77MB")
+    ]
+    assert old.asked("SELECT setconfig FROM pg_db_role_setting WHERE setrole = 'marketdata_reader'::regrole") == [
+        (["work_mem=7MB"],)
+    ]
+    assert old.asked("SELECT 1 FROM pg_database WHERE datname = 'other'") == [(1,)]
+    assert (old.state_dir / "cluster/data/pg_hba.conf").read_text().endswith("# a line of the administrator\n")
+    assert "nothing to do" in old.upgraded()
+
+    api = old.serving()
+    with closing(Client(api.port, api.token("alg"))) as write:
+        assert write("POST", "/v1/ingest/tick", tick(9000))[0] == 201
+    assert api.stop() == 0
+    newer = answers_of(old)
+    assert newer != answers
+    reverted = old.run("db", "revert")
+    assert (reverted.returncode, reverted.stderr) == (0, "")
+    assert f"What was written since the switch is in {old.state_dir}/cluster.previous" in reverted.stdout
+    check(old, answers, old.old)
+    refused = old.run("db", "upgrade")
+    assert (refused.returncode, "cluster.previous still holds a former database" in refused.stderr) == (1, True)
+    assert old.run("db", "revert").returncode == 0
+    check(old, newer, old.new)
+
+
+@pytest.mark.parametrize("point", POINTS, ids=lambda point: "-".join(map(str, point[1:])))
+def test_a_kill_at_any_point_is_repaired(old: Old, point: tuple[str, str, int, str]) -> None:
+    answers = answers_of(old)
+    killed = subprocess.run(
+        [sys.executable, "-P", "-c", KILLED, *map(str, point)],
+        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(old.state_dir)} | old.both,
+        capture_output=True, text=True, timeout=SECONDS, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    repaired(old, answers, killed.stdout)
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_a_kill_at_any_time_is_repaired(old: Old, stage: str, loops: Callable[..., int]) -> None:
+    answers = answers_of(old)
+    delay = random.uniform(0, 1)
+    with subprocess.Popen(
+        [sys.executable, "-P", "-m", "marketdata", "db", "upgrade"],
+        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(old.state_dir)} | old.both,
+        stdout=subprocess.PIPE, text=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith(stage):
+                break
+        threading.Event().wait(delay)
+        process.kill()
+    repaired(old, answers, f"{stage} and {delay} s")
+
+
+def repaired(old: Old, answers: dict[str, Any], where: str) -> None:
+    """What a killed upgrade left behind serves, takes a tick, and is upgraded by the same command with that tick."""
+    api = old.serving()
+    try:
+        assert bodies(api, api.token("read")) == answers, where
+        with closing(Client(api.port, api.token("alg"))) as write:
+            assert write("POST", "/v1/ingest/tick", tick(9000))[0] == 201
+        more = bodies(api, api.token("read"))
+    finally:
+        assert api.stop() == 0
+    old.upgraded()
+    assert (old.major(), old.major("cluster.previous")) == (old.new, old.old), where
+    assert not (old.state_dir / "upgrade").exists()
+    check(old, more, old.new)

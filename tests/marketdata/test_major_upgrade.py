@@ -1,0 +1,141 @@
+"""The parts of a major upgrade that need no second PostgreSQL; ``tests/functional`` has the whole."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from marketdata.backup import contents, major_upgrade
+from marketdata.bootstrap.version import make_version
+from marketdata.errors import StateError
+from marketdata.interval import SECOND
+from marketdata.settings import Settings
+from marketdata.store import ticks
+from marketdata.store.pool import Connection, connect
+from tests.marketdata.conftest import Command
+from tests.marketdata.store.conftest import START, tick
+
+NOBODY = 65534
+
+
+class Filled(NamedTuple):
+    """A database with ticks, and what it holds."""
+
+    connection: Connection
+    contents: Callable[[], dict[str, str]]
+
+
+@pytest.fixture
+def filled(fresh: Settings, command: Command, monkeypatch: pytest.MonkeyPatch) -> Iterator[Filled]:
+    url = fresh.database_url or ""
+    assert command("init").returncode == 0
+    with connect(url) as connection:
+        version = make_version(connection, fresh, 1, lambda _text: None)
+        ticks.ingest(connection, version, [tick("A", str(number), START + number * SECOND, "5") for number in range(9)])
+        # The cluster of the tests has databases of other tests.
+        monkeypatch.setattr(contents, "databases", lambda _url: [connection.info.dbname])
+        now = datetime.now(UTC)
+        yield Filled(connection, lambda: contents.contents(url, now))
+
+
+@pytest.mark.parametrize(
+    ("change", "parts"),
+    [
+        ("UPDATE md_rollups_v1 SET high = high + 1 WHERE res = 86400", ("table", "1d candles")),
+        ("INSERT INTO md_retracted_v1 VALUES (1, 'A', '0x1')", ("table",)),
+        ("SELECT setval('api_tokens_id_seq', 99)", ("sequence",)),
+        ("ALTER ROLE marketdata_reader CONNECTION LIMIT 3", ("role",)),
+        (
+            'CREATE OR REPLACE FUNCTION md_candles_v1(symbol text, bucket text, "from" timestamptz DEFAULT NULL, '
+            "\"to\" timestamptz DEFAULT NULL, max_rows integer DEFAULT 500, fill text DEFAULT 'none', "
+            "shift_minutes integer DEFAULT 0, current text DEFAULT 'include') RETURNS SETOF md_candle_v1 "
+            "LANGUAGE sql STABLE AS 'SELECT NULL::md_candle_v1 WHERE false'",
+            ("1m candles", "5m candles", "1d candles"),
+        ),
+    ],
+)
+def test_a_change_is_a_difference(filled: Filled, change: str, parts: tuple[str, ...]) -> None:
+    before = filled.contents()
+    assert contents.differences(before, filled.contents()) == []
+    assert any(part.endswith("table public.md_ticks_v1") and "9 rows" in text for part, text in before.items())
+    try:
+        with filled.connection.transaction():
+            filled.connection.execute(change)  # type: ignore[arg-type]
+        found = contents.differences(before, filled.contents())
+    finally:
+        filled.connection.execute("ALTER ROLE marketdata_reader CONNECTION LIMIT -1")
+    assert len(found) == len(parts)
+    assert all(any(part in line for line in found) for part in parts), found
+
+
+def folder(state_dir: Path, name: str, major: int) -> Path:
+    data = state_dir / name / "data"
+    data.mkdir(parents=True)
+    (data / "PG_VERSION").write_text(f"{major}\n")
+    return data
+
+
+def test_what_a_killed_upgrade_left_is_removed_or_named(state_dir: Path) -> None:
+    said: list[str] = []
+    folder(state_dir, "cluster", 15)
+    folder(state_dir, "upgrade/cluster", 17)
+    (state_dir / "upgrade" / "dump").mkdir()
+    major_upgrade._settle(state_dir, said.append)
+    assert [path.name for path in state_dir.iterdir()] == ["cluster"]
+
+    shutil.rmtree(state_dir / "cluster")
+    folder(state_dir, "cluster", 17)
+    folder(state_dir, "upgrade/cluster", 15)
+    major_upgrade._settle(state_dir, said.append)
+    assert (state_dir / "cluster.previous" / "data" / "PG_VERSION").read_text() == "15\n"
+    assert not (state_dir / "upgrade").exists()
+    (line,) = said
+    assert line.startswith(
+        f"{state_dir}/cluster.previous: the former database (PostgreSQL 15); bin/marketdata-db revert"
+    )
+
+    folder(state_dir, "upgrade/cluster", 16)
+    with pytest.raises(StateError, match="are both former databases: remove the one that you do not need"):
+        major_upgrade._settle(state_dir, said.append)
+    assert (state_dir / "upgrade" / "cluster").exists()
+
+
+def test_too_little_room_is_said_before_anything_is_made(
+    database: str, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    usage = shutil.disk_usage(state_dir)
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage._replace(free=200 << 20))
+    with pytest.raises(StateError, match=r"needs up to [\d,]+ MB in .*, 210 MB are free: make room, then try again"):
+        major_upgrade._check_space(database, state_dir, said.append)
+    monkeypatch.undo()
+    major_upgrade._check_space(database, state_dir, said.append)
+    assert len(said) == 1
+
+
+def test_what_cannot_be_upgraded_is_refused(command: Command, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for action in ("upgrade", "revert"):
+        done = command("db", action)
+        assert (done.returncode, "DATABASE_URL is set" in done.stderr) == (2, True)
+    monkeypatch.delenv("DATABASE_URL")
+    done = command("db", "upgrade")
+    assert (done.returncode, f"{state_dir}/cluster does not exist" in done.stderr) == (1, True)
+    assert list(state_dir.iterdir()) == []
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files to another account")
+def test_the_database_of_another_account_is_left_to_it(
+    command: Command, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("DATABASE_URL")
+    (state_dir / "cluster").mkdir()
+    os.chown(state_dir / "cluster", NOBODY, NOBODY)
+    done = command("db", "upgrade")
+    assert (done.returncode, "belongs to the account nobody: run this as this account" in done.stderr) == (1, True)
+    assert [path.name for path in state_dir.iterdir()] == ["cluster"]
