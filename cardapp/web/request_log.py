@@ -1,5 +1,7 @@
 """The log of requests: a line for each answer, with an id that the client gets as ``X-Request-Id``. Off by default.
 
+A WebSocket has its line when it ends, with status 101, the bytes that were sent, and how long it was open.
+
 It is on when the level of its logger is INFO. Each task checks that before it builds its answer.
 """
 
@@ -7,14 +9,22 @@ from __future__ import annotations
 
 import json
 import logging
+import socket
 import sys
+from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from secrets import token_hex
 from time import monotonic
 from typing import Any
 
+from cardapp.web.hand_over import HandOver
+
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"
+VARIABLE = "cardapp.request_id"
+"""Of the WSGI environment, while the log is on."""
+_ATTRIBUTE = "request_id"
 
 _TARGET_MAX = 500
 
@@ -50,49 +60,93 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {"time": at.replace("+00:00", "Z"), **record.__dict__["answered"]}
 
 
+def identify(request: Any) -> str:
+    """The id of a request; empty while the log is off. The parser keeps it, since a request may fail before its task
+    begins."""
+    if not is_on():
+        return ""
+    if not hasattr(request, _ATTRIBUTE):
+        setattr(request, _ATTRIBUTE, token_hex(8))
+    return str(getattr(request, _ATTRIBUTE))
+
+
 class Logged:
-    """Part of a task of waitress, before its own class: notes the answer when it is sent. A WebSocket is not noted."""
+    """Part of a task of waitress, before its own class: logs the answer when it is sent, a WebSocket when it ends."""
 
     request: Any
     channel: Any
     status: Any
     response_headers: Any
     content_bytes_written: Any
+    wrote_header: Any
     _began = 0.0
-    _id = ""
 
     def start(self) -> None:
         self._began = monotonic()
         super().start()  # type: ignore[misc]
 
-    def add_id(self) -> None:
-        """Before the head is built."""
-        if is_on() and not self._id:
-            self._id = token_hex(8)
-            self.response_headers.append((FIELD, self._id))
+    def get_environment(self) -> dict[str, Any]:
+        environ: dict[str, Any] = super().get_environment()  # type: ignore[misc]
+        if identity := identify(self.request):
+            environ[VARIABLE] = identity
+        return environ
+
+    def execute(self) -> None:
+        try:
+            super().execute()  # type: ignore[misc]
+        except HandOver as upgrade:
+            if is_on():
+                upgrade.take = partial(self._hand_over, upgrade.take)
+            raise
+
+    def _hand_over(self, take: Callable[[socket.socket], None], connection: socket.socket) -> None:
+        self.status = "101 Switching Protocols"
+        take(_WebSocket(connection, partial(self._note, self._answered())))
 
     def build_response_header(self) -> bytes:
-        self.add_id()
+        if identity := identify(self.request):
+            self.response_headers.append((FIELD, identity))
         return bytes(super().build_response_header())  # type: ignore[misc]
 
     def finish(self) -> None:
         super().finish()  # type: ignore[misc]
-        if self._id:
-            _log.info("%s", self._id, extra={"answered": self._answered()})
+        if is_on() and self.wrote_header:
+            self._note(self._answered(), self.content_bytes_written)
+
+    def _note(self, answered: dict[str, Any], size: int) -> None:
+        answered |= {"bytes": size, "ms": round((monotonic() - self._began) * 1000, 1)}
+        _log.info("%s", answered["id"], extra={"answered": answered})
 
     def _answered(self) -> dict[str, Any]:
         address = getattr(self.channel, "addr", None)
         query = getattr(self.request, "query", "")
         target = getattr(self.request, "path", "") + (f"?{query}" if query else "")
         return {
-            "id": self._id,
+            "id": identify(self.request),
             "peer": address[0] if isinstance(address, tuple) else "unix",
             "method": _printable(getattr(self.request, "command", "")),
             "target": _printable(target),
             "status": int(self.status[:3]),
-            "bytes": self.content_bytes_written,
-            "ms": round((monotonic() - self._began) * 1000, 1),
         }
+
+
+class _WebSocket(socket.socket):
+    """The connection of a WebSocket. ``ended`` is called with the number of bytes that were sent when it is closed."""
+
+    def __init__(self, accepted: socket.socket, ended: Callable[[int], None]) -> None:
+        super().__init__(accepted.family, accepted.type, accepted.proto, accepted.detach())
+        self._ended: Callable[[int], None] | None = ended
+        self._sent = 0
+
+    def sendall(self, *arguments: Any) -> None:
+        super().sendall(*arguments)
+        self._sent += len(arguments[0])
+
+    def close(self) -> None:
+        super().close()
+        ended, self._ended = self._ended, None
+        if ended is not None:
+            ended(self._sent)
 
 
 def _printable(text: str) -> str:

@@ -36,9 +36,9 @@ from cardapp.web.chunked_coding import ChunkedDecoder
 from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
 from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
 from cardapp.web.gate import head_of, secured
+from cardapp.web.hand_over import HandOver
 from cardapp.web.peer import MakeError
 from cardapp.web.request_log import Logged
-from cardapp.web.websocket import HandOver
 
 RECEIVE_BYTES, _ACCEPTED_AT_ONCE = 64 * 1024, 64
 

@@ -29,6 +29,8 @@ from cardapp.web.failures import (
     problem_of,
     send,
 )
+from cardapp.web.hand_over import HandOver
+from cardapp.web.request_log import FIELD, VARIABLE
 
 CONNECTIONS = 256
 """The limit of open connections. Each has two threads or more."""
@@ -61,17 +63,6 @@ class Endpoint:
     path: str
     subprotocol: str
     handle: Callable[[Connection], None]
-
-
-class HandOver(BaseException):
-    """Raised by the application instead of a response: the listener then calls ``take`` with the request's socket.
-
-    It is a BaseException, so that no error handler in between turns it into a response.
-    """
-
-    def __init__(self, take: Callable[[socket.socket], None]) -> None:
-        super().__init__()
-        self.take = take
 
 
 class WebSockets:
@@ -166,7 +157,8 @@ class _Connection:
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         # Without this header no compression is negotiated: on loopback it costs more time than it saves.
         head = {name: value for name, value in environ.items() if name != "HTTP_SEC_WEBSOCKET_EXTENSIONS"}
-        head["werkzeug.socket"] = guarded = _GuardedSocket(sock)
+        identity = environ.get(VARIABLE)
+        head["werkzeug.socket"] = guarded = _GuardedSocket(sock, f"{FIELD}: {identity}\r\n" if identity else "")
         self._server = Server(
             head, subprotocols=[subprotocol], max_message_size=MESSAGE_BYTES, ping_interval=PING_SECONDS,
             receive_bytes=64 * 1024, thread_class=_ReaderThread,
@@ -210,21 +202,24 @@ class _ReaderThread(threading.Thread):
 
 
 class _GuardedSocket:
-    """What ``simple_websocket`` lacks: whole frames, and a limit of the messages that wait.
+    """What ``simple_websocket`` lacks: whole frames, a limit of the messages that wait, and ``fields`` of the response
+    to the handshake, which is sent first.
 
     It calls ``send`` from two threads: one sends messages, the other pongs and close frames. ``socket.send`` may send
     only a part, so their frames could mix. And it keeps any number of messages until they are taken.
     """
 
-    def __init__(self, sock: socket.socket) -> None:
+    def __init__(self, sock: socket.socket, fields: str) -> None:
         self._sock = sock
+        self._fields = fields.encode()
         self._lock = threading.Lock()
         self.waiting: Sequence[str | bytes] = ()
         """The messages that the handler has not taken yet."""
 
     def send(self, data: bytes) -> int:
         with self._lock:
-            self._sock.sendall(data)
+            fields, self._fields = self._fields, b""
+            self._sock.sendall(data.replace(b"\r\n", b"\r\n" + fields, 1) if fields else data)
         return len(data)
 
     def recv(self, size: int) -> bytes:

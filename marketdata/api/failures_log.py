@@ -11,7 +11,8 @@ from time import monotonic
 from marketdata.errors import DatabaseUnavailable, MarketError, TooSlow, VersionMissing, reason
 
 PERIOD_SECONDS = 5.0
-"""Of each kind of failure one line is logged in this time: during an outage every request fails."""
+"""Of each kind of failure one line is logged in this time: during an outage every request fails. While the log of
+requests is on, each of them has a line in any case."""
 NO_SQLSTATE = "none"
 """Stands for a failure that PostgreSQL did not report, like a lost connection."""
 
@@ -29,14 +30,15 @@ class FailureLog:
         self._logged_at: dict[tuple[str, str], float] = {}
         self._unlogged: defaultdict[tuple[str, str], int] = defaultdict(int)
 
-    def note(self, what: str, error: Exception) -> None:
-        """Log and count ``error``, if the database caused it, as the failure of the request ``what``."""
+    def note(self, what: str, error: Exception, *, is_limited: bool = True) -> None:
+        """Log and count ``error``, if the database caused it, as the failure of the request ``what``. With
+        ``is_limited`` at most one line of its kind is logged in ``PERIOD_SECONDS``."""
         if not isinstance(error, _KINDS):
             return
         code, state, why = described(error)
         kind = (code, state)
         self._count(*kind)
-        others = self._turn(kind)
+        others = self._turn(kind) if is_limited else 0
         if others is not None:
             _log.warning(
                 "%s failed: %s, SQLSTATE %s: %s%s",

@@ -12,6 +12,7 @@ from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.api.failures import MethodNotAllowed, StartResponse, problem_of, send
 from marketdata.api.http import Reply
 from marketdata.api.request import Request
+from marketdata.api.request_log import VARIABLE
 from marketdata.api.request_validation import BODY_BYTES, checked, media_type, query_of
 from marketdata.api.revalidation import VARY, revalidated
 from marketdata.api.route import Route
@@ -96,8 +97,9 @@ class Application:
         return route.handler(Request(self._services, caller, path, query, environ))
 
     def _failed(self, environ: Mapping[str, Any], route: Route | None, error: Exception) -> Reply:
-        what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
-        self._services.failure_log.note(what, error)
+        identity = environ.get(VARIABLE, "")
+        what = " ".join(part for part in (identity, environ["REQUEST_METHOD"], repr(environ["PATH_INFO"])) if part)
+        self._services.failure_log.note(what, error, is_limited=not identity)
         if route is not None and route.path.startswith(UDF):
             error = with_udf_members(error)
         return problem_of(error, what)

@@ -24,6 +24,7 @@ from waitress.utilities import BadRequest, Error
 
 from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.api.failures import WsgiApp
+from marketdata.api.hand_over import HandOver
 from marketdata.api.waitress_tasks import Answer, ErrorAnswer
 
 Cause = Any
@@ -47,15 +48,6 @@ class _StrictChunks(ChunkedReceiver):
 
 def _named(name: str, doc: str) -> Any:
     return property(attrgetter(name), lambda self, value: setattr(self, name, value), doc=doc)
-
-
-class HandOver(BaseException):
-    """Raised by the application instead of an answer: ``take`` is called with the connection's socket, in the loop's
-    thread. Not an Exception, so that nothing in between turns it into an answer."""
-
-    def __init__(self, take: Callable[[socket.socket], None]) -> None:
-        super().__init__()
-        self.take = take
 
 
 class RequestParser(HTTPRequestParser):

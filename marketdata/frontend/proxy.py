@@ -8,7 +8,8 @@ from http import HTTPStatus
 from typing import Any, NamedTuple
 
 from marketdata.api.failures import MethodNotAllowed, StartResponse
-from marketdata.api.waitress_adapter import HandOver
+from marketdata.api.hand_over import HandOver
+from marketdata.api.request_log import VARIABLE, with_id
 from marketdata.frontend import headers
 from marketdata.frontend.failures import UpstreamFailed, log
 from marketdata.frontend.response import Body, Head, MalformedResponse, body_of
@@ -72,7 +73,7 @@ class Proxy:
             held.enter_context(self._slots.running())
             connection, head, body = self._asked(environ, self._head(method, path, fields), is_upgrade=is_upgrade)
             if head.status == 101:
-                raise self._handed_over(connection, head, may_stay)
+                raise self._handed_over(connection, head, may_stay, environ.get(VARIABLE, ""))
             held.callback(self._finished, connection, head, body)
             status, fields = _status_line(head), headers.to_client(head.fields)
             if body.length is not None and body.length <= WHOLE_BYTES:
@@ -80,8 +81,11 @@ class Proxy:
                 return Answer(status, fields, [whole] if whole else [])
             return Answer(status, fields, _Stream(connection.parts(body), held.pop_all()))
 
-    def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool]) -> HandOver:
-        lines = [f"{name}: {value}\r\n" for name, value in [*headers.to_client(head.fields), *_TO_WEBSOCKET]]
+    def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool], identity: str) -> HandOver:
+        fields = [*headers.to_client(head.fields), *_TO_WEBSOCKET]
+        if identity:
+            fields = with_id(fields, identity)
+        lines = [f"{name}: {value}\r\n" for name, value in fields]
         answer = f"HTTP/1.1 101 Switching Protocols\r\n{''.join(lines)}\r\n".encode("latin-1")
         self._tunnels.expect(connection)
         return HandOver(lambda client: self._tunnels.adopt(client, answer, connection, may_stay))

@@ -6,17 +6,24 @@ import http.client
 import json
 import re
 import signal
+import socket
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
+import psycopg
 import pytest
 
-from tests.functional.market_process import ApiProcess
+from marketdata.api.listener.parser import UNCOUNTED_BYTES
+from marketdata.postgres.cluster import conninfo
+from marketdata.token import generate
+from tests.functional.market_process import ApiProcess, Client
 from tests.functional.serving import make_card
 from tests.functional.test_crash import Server
 
 pytestmark = pytest.mark.functional
 
+WEBSOCKETS = {"cards": ("/api/live", "card-live.v1"), "market": ("/v1/live", "marketdata-live.v1")}
 TEXT = re.compile(r"\S+Z ([0-9a-f]{16}) 127\.0\.0\.1 GET (\S+) (\d+) (\d+) B [\d.]+ ms")
 Ask = Callable[..., tuple[int, str | None, int]]
 
@@ -24,8 +31,8 @@ Ask = Callable[..., tuple[int, str | None, int]]
 class Logged:
     """A service with its port, its log, and how it is ended."""
 
-    def __init__(self, port: int, log: Path, end: Callable[[], object]) -> None:
-        self.port, self.log, self.end = port, log, end
+    def __init__(self, port: int, log: Path, end: Callable[[], object], token: str = "") -> None:
+        self.port, self.log, self.end, self.token = port, log, end, token
 
     def ask(self, path: str, **headers: str) -> tuple[int, str | None, int]:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
@@ -37,16 +44,19 @@ class Logged:
 
 
 @pytest.fixture(params=["cards", "market"])
-def start(
-    request: pytest.FixtureRequest, state_dir: Path, card_environment: dict[str, str]
-) -> Iterator[Callable[[str], Logged]]:
+def product(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def start(product: str, state_dir: Path, card_environment: dict[str, str]) -> Iterator[Callable[[str], Logged]]:
     running: list[Logged] = []
 
     def begin(form: str) -> Logged:
-        if request.param == "market":
+        if product == "market":
             api = ApiProcess(state_dir, MARKET_LOG=form)
             api.start()
-            running.append(Logged(api.port, api.log, api.stop))
+            running.append(Logged(api.port, api.log, api.stop, api.token("read")))
             return running[-1]
         log = state_dir / "log"
         environment = {
@@ -73,10 +83,13 @@ PATHS = ("/openapi.json", "/api/openapi.json", "/v1/symbols?x=%0A1", "/nothing")
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
-def test_each_answer_is_a_line_with_the_id_that_the_client_got(start: Callable[[str], Logged], form: str) -> None:
+def test_each_answer_is_a_line_with_the_id_that_the_client_got(
+    start: Callable[[str], Logged], form: str, product: str
+) -> None:
     service = start(form)
     answers = {path: service.ask(path) for path in PATHS}
     bad = service.ask("/", Host="a b", **{"Content-Length": "x"})
+    websocket = open_and_close_websocket(service, product)
     service.end()
     lines = service.log.read_text().splitlines()
     if form == "json":
@@ -86,11 +99,33 @@ def test_each_answer_is_a_line_with_the_id_that_the_client_got(start: Callable[[
     else:
         matches = [match for line in lines if (match := TEXT.fullmatch(line))]
         found = {each[1]: (each[2], int(each[3]), int(each[4])) for each in matches}
-    assert len(found) == len(PATHS) + 1
+    assert len(found) == len(PATHS) + 2
     assert bad[1] in found, "also what the listener refuses"
     for path, (status, identity, size) in answers.items():
         assert identity is not None
         assert found[identity] == (path, status, size)
+    identity, size = websocket
+    assert found[identity] == (WEBSOCKETS[product][0], 101, size)
+
+
+def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
+    """The id in the head of the answer, and how many bytes were received."""
+    path, subprotocol = WEBSOCKETS[product]
+    fields = [
+        f"Host: 127.0.0.1:{service.port}", f"Origin: http://127.0.0.1:{service.port}", "Connection: Upgrade",
+        "Upgrade: websocket", "Sec-WebSocket-Version: 13", "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+        f"Sec-WebSocket-Protocol: {subprotocol}", f"Authorization: Bearer {service.token}",
+    ]  # fmt: skip
+    with socket.create_connection(("127.0.0.1", service.port), timeout=30) as client:
+        client.sendall("\r\n".join([f"GET {path} HTTP/1.1", *fields, "", ""]).encode())
+        answer = client.recv(65536)
+        head = answer.partition(b"\r\n\r\n")[0].decode()
+        assert head.startswith("HTTP/1.1 101 ")
+        client.sendall(b"\x88\x80\0\0\0\0")  # a close frame
+        while part := client.recv(65536):
+            answer += part
+    (identity,) = re.findall(r"(?i)\r\nx-request-id: (\S+)", head)
+    return identity, len(answer)
 
 
 def test_it_is_off_by_default(start: Callable[[str], Logged]) -> None:
@@ -98,3 +133,23 @@ def test_it_is_off_by_default(start: Callable[[str], Logged]) -> None:
     assert service.ask("/nothing")[1] is None
     service.end()
     assert "/nothing" not in service.log.read_text()
+
+
+def test_a_failure_of_the_database_has_the_id_of_its_request(state_dir: Path) -> None:
+    """Each of them, also one that is refused before its body is read."""
+    api = ApiProcess(state_dir, MARKET_LOG="json")
+    api.start()
+    try:
+        with psycopg.connect(conninfo(state_dir)) as connection:
+            connection.execute("DROP TABLE api_tokens")
+        with closing(Client(api.port, generate())) as client:
+            for _ in range(2):
+                assert client("GET", "/v1/symbols")[0] == 503
+            assert client("POST", "/v1/ingest/tick", "x" * UNCOUNTED_BYTES)[0] == 503
+    finally:
+        api.stop()
+    lines = api.log.read_text().splitlines()
+    answered = {each["id"]: each["target"] for each in map(json.loads, [x for x in lines if x[0] == "{"])}
+    failed = re.findall(r"([0-9a-f]{16}) \w+ '(\S+)' failed: version_missing, SQLSTATE 42P01: ", "\n".join(lines))
+    assert list(answered.values()) == ["/v1/symbols"] * 2 + ["/v1/ingest/tick"]
+    assert dict(failed) == answered

@@ -11,6 +11,7 @@ from typing import Any
 from marketdata.api.failures import BadRequest, Problem
 from marketdata.api.http import Reply
 from marketdata.api.listener.admission import Admit
+from marketdata.api.request_log import VARIABLE, identify
 from marketdata.api.waitress_adapter import RequestParser
 from marketdata.errors import MarketError, Saturated, TooLarge
 
@@ -127,7 +128,7 @@ class Parser(RequestParser):
         plain = ("CONTENT_TYPE", "CONTENT_LENGTH")
         fields = {name if name in plain else f"HTTP_{name}": value for name, value in self.headers.items()}
         own = {"REQUEST_METHOD": str(self.command), "PATH_INFO": path, "REMOTE_ADDR": self._address}
-        return {**fields, **own}
+        return {**fields, **own, VARIABLE: identify(self)}
 
     def _count(self) -> None:
         size = self.body_bytes_received

@@ -16,6 +16,7 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.utilities import LocalProtocolError
 
+from marketdata.api import request_log
 from marketdata.api.failures import BadRequest, UpgradeRequired
 
 SUBPROTOCOL = "marketdata-live.v1"
@@ -44,9 +45,11 @@ def accepted(environ: Mapping[str, Any]) -> bytes:
     if SUBPROTOCOL not in _listed(environ.get("HTTP_SEC_WEBSOCKET_PROTOCOL", "")):
         raise BadRequest(f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol")
     accept = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
+    identity = environ.get(request_log.VARIABLE)
+    own = f"{request_log.FIELD}: {identity}\r\n".encode() if identity else b""
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: %b\r\nSec-WebSocket-Protocol: %b\r\n\r\n" % (accept, SUBPROTOCOL.encode())
+        b"Sec-WebSocket-Accept: %b\r\nSec-WebSocket-Protocol: %b\r\n%b\r\n" % (accept, SUBPROTOCOL.encode(), own)
     )
 
 

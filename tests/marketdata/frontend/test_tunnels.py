@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -14,7 +15,10 @@ from tests.functional.serving import until
 from tests.marketdata.frontend.conftest import ORIGIN, TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import Received, ScriptedApi, answered
 
-SWITCHED = answered("101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: x")
+SWITCHED = answered(
+    "101 Switching Protocols", "Upgrade: websocket", "Connection: Upgrade", "Sec-WebSocket-Accept: x",
+    "X-Request-Id: of-the-api",
+)  # fmt: skip
 
 
 def opened(
@@ -61,6 +65,24 @@ def received(connection: socket.socket, size: int) -> bytes:
         assert part, "closed"
         data += part
     return data
+
+
+def test_the_end_of_a_websocket_is_logged(
+    frontend: Frontend, peers: list[socket.socket], caplog: pytest.LogCaptureFixture
+) -> None:
+    """With the frontend's id, not that of the API."""
+    caplog.set_level(logging.INFO, "marketdata.requests")
+    client, head = opened(frontend.port)
+    with closing(client):
+        assert received(client, 5) == b"early"
+        until(lambda: peers)
+        assert not caplog.records
+    until(lambda: caplog.records)
+    answered = caplog.records[0].__dict__["answered"]
+    assert (answered["target"], answered["status"]) == ("/api/v1/live", 101)
+    assert answered["bytes"] == len(head) + 5
+    assert head.count(b"X-Request-Id: ") == 1
+    assert f"\r\nX-Request-Id: {answered['id']}\r\n".encode() in head
 
 
 def test_bytes_go_both_ways(frontend: Frontend, upstream: ScriptedApi, peers: list[socket.socket]) -> None:
