@@ -23,8 +23,9 @@ from marketdata.backup import contents, programs
 from marketdata.bootstrap.database import Say
 from marketdata.errors import MissingRequirement, StateError
 from marketdata.postgres import binaries
+from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.binaries import Binaries
-from marketdata.postgres.cluster import SUPERUSER, Cluster
+from marketdata.postgres.cluster import Cluster
 from marketdata.postgres.exchange import check_exchange, exchange, sync
 from marketdata.postgres.exclusive import exclusive, running
 from marketdata.postgres.owner import end_old_processes

@@ -120,7 +120,7 @@ def _settings_file(path: Path, version: Version) -> tuple[str | None, str]:
     before: str | None = None
     lines = [
         f"# Settings of version {version.n}: bin/marketdata-api --env-file {path}",
-        "# etc/vN.env.example lists all settings.",
+        "# etc/marketdata.env lists all settings.",
         *_own_port(version.n),
     ]
     try:

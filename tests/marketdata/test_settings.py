@@ -5,12 +5,15 @@ from __future__ import annotations
 import ipaddress
 import os
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from marketdata.bootstrap.version import _settings_file as version_settings
 from marketdata.errors import UsageError
 from marketdata.settings import ENV_FILE, ROOT, declared, load, read_env_file
+from marketdata.store.version import Version
 
 
 def test_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,11 +180,29 @@ def test_an_unknown_name_of_ours_in_the_environment_is_warned_about() -> None:
     assert len(warnings) == 2
 
 
-def test_the_example_names_every_setting_and_can_be_used() -> None:
-    example = ROOT / "etc" / "vN.env.example"
-    read_env_file(example)
-    named = set(re.findall(r"^# .*\n#?([A-Z_]+)=", example.read_text(), re.MULTILINE))  # each below a comment
-    assert named == {setting.name for setting in declared().values()}
+def test_the_settings_file_names_every_setting_below_a_comment(tmp_path: Path) -> None:
+    shipped = ROOT / "etc" / "marketdata.env"
+    assert read_env_file(shipped) == {}
+    text = shipped.read_text(encoding="utf-8")
+    lines = text.splitlines()
+    found = [match[1] for line in lines if (match := re.fullmatch(r"#([A-Z_]+)=.+", line))]
+    assert sorted(found) == sorted(setting.name for setting in declared().values())
+    for before, line in pairwise(lines):
+        if line.removeprefix("#").partition("=")[0] in found:
+            assert before.startswith("# "), f"{line} has no comment"
+    for setting in declared().values():
+        if setting.default and "{" not in setting.default:
+            comment = text.partition(f"\n#{setting.name}=")[0].rpartition("=")[2]
+            assert f"Default: {setting.default}." in comment, setting.name
+    switched_on = tmp_path / "all.env"
+    switched_on.write_text(re.sub(r"(?m)^#([A-Z_]+=)", r"\1", text))
+    assert load({}, switched_on).database_url is not None
+
+
+def test_the_example_of_a_version_is_what_is_written_for_one(tmp_path: Path) -> None:
+    file = tmp_path / "v2.env"
+    file.write_text(version_settings(file, Version.of("md", 2))[1])
+    assert read_env_file(ROOT / "etc" / "vN.env.example") == read_env_file(file)
 
 
 def test_the_readme_names_every_setting() -> None:
@@ -190,12 +211,6 @@ def test_the_readme_names_every_setting() -> None:
     assert {setting.name for setting in declared().values()} == set(
         re.findall(r"`([A-Z_]+)`", "".join(line.split("|")[1] for line in page.splitlines() if line.startswith("| `")))
     )
-
-
-def test_the_example_can_be_used_with_every_line_switched_on(tmp_path: Path) -> None:
-    file = tmp_path / "all.env"
-    file.write_text(re.sub(r"^#([A-Z_]+=)", r"\1", (ROOT / "etc" / "vN.env.example").read_text(), flags=re.MULTILINE))
-    assert load({}, file).database_url is not None
 
 
 def test_origins_are_as_browsers_send_them() -> None:
