@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import select
 from pathlib import Path
 
 
@@ -17,6 +19,20 @@ def start_time(pid: int) -> int | None:
     # Field 2, the command in parentheses, may itself hold spaces and parentheses.
     state, *rest = stat.rpartition(")")[2].split()
     return None if state in ("Z", "X") else int(rest[18])
+
+
+def has_ended(pid: int, started: int, seconds: float) -> bool:
+    """Whether the process ``pid`` that started at ``started`` has ended, or ends within ``seconds``."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except OSError:
+        return True
+    try:
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        return start_time(pid) != started or bool(poll.poll(1000 * seconds))
+    finally:
+        os.close(pidfd)
 
 
 def command_line(pid: int) -> list[str]:

@@ -19,6 +19,8 @@ from cardapp.session.link import SessionLink, binding_of, call_tool
 from cardapp.unix_socket import SocketIdentity, identity
 
 _BINDING_SECONDS = 3.0
+_END_SECONDS = 2.0
+"""How long the first process of a container may outlive the others, which the kernel ends before it."""
 
 
 @dataclass(frozen=True)
@@ -92,12 +94,15 @@ class Guard:
             return "container_changed", f"during the replay the chosen session was removed: {error.detail}"
         if choice != before.choice:
             return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
-        ended = self._container_fault()
-        if ended is not None:
-            return "container_changed", f"the container of session {choice.name!r} {ended}"
+        fault = self._container_fault()
+        if fault is not None:
+            return "container_changed", fault
         now = identity(choice.socket)
         after = self._second_fingerprint(choice, now)
         if after is None:
+            fault = self._container_fault(_END_SECONDS)
+            if fault is not None:
+                return "container_changed", fault
             return "mcp_socket_changed", f"session {choice.name!r} stopped answering on its MCP socket: sync again"
         if after.binding != before.binding or after.card != before.card:
             return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
@@ -107,24 +112,31 @@ class Guard:
             return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
         return None
 
-    def _container_fault(self) -> str | None:
-        """What happened to the container since the first fingerprint, with the way back; None if it runs."""
+    def _container_fault(self, seconds: float = 0.0) -> str | None:
+        """What happened to the container since the first fingerprint, with the way back; None if it runs.
+
+        A container that is about to end is given ``seconds`` for it.
+        """
         if self.before.container is None:
             return None
+        name = self.before.choice.name
         pid, started = self.before.container
-        if procfs.start_time(pid) != started:
-            return "was stopped, restarted or removed during the replay: restore it with bin/card-session reset"
         if procfs.is_frozen(pid):
-            return "was paused during the replay: continue it with bin/card-session reset"
+            return (
+                f"the container of session {name!r} was paused during the replay: continue it with bin/card-session "
+                f"reset {name}"
+            )
+        if procfs.has_ended(pid, started, seconds):
+            return (
+                f"the container of session {name!r} was stopped, restarted or removed during the replay: restore it "
+                f"with bin/card-session reset {name}"
+            )
         return None
 
     def container_rejection(self) -> CheckpointRejected | None:
         """The rejection for a container that was paused or has ended; made without a call to the session."""
         fault = self._container_fault()
-        if fault is None:
-            return None
-        detail = f"the container of session {self.before.choice.name!r} {fault}"
-        return CheckpointRejected(detail, code="container_changed")
+        return None if fault is None else CheckpointRejected(fault, code="container_changed")
 
     def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
         """The fingerprint now, over the held connection if it still works, else over a new one."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp import __version__
+from cardapp import __version__, procfs
 from cardapp.errors import (
     PEER_TEXT,
     CardAppError,
@@ -148,6 +148,14 @@ class SessionLink:
         arguments = {"unless_stop_id": stop_id, "wait_ms": round(1000 * seconds)}
         limit = seconds + CALL_SECONDS
         call_tool(self._client(CALL_SECONDS), "debugger_state", arguments, seconds=limit, cancel=cancel)
+
+    def is_paused(self) -> bool:
+        """Whether the server of the kept connection is in a container that is paused."""
+        kept = self._kept
+        if kept is None or not kept.client.done() or kept.client.exception() is not None:
+            return False
+        pid = kept.client.result().peer_pid
+        return pid is not None and procfs.is_frozen(pid)
 
     def close(self) -> None:
         with self._lock:

@@ -84,7 +84,8 @@ class SyncMonitor:
                 return "session_changed"
             state = self._link.debugger_state()
         except TooSlow:
-            return None  # the session is busy; the next check decides
+            # A session that is busy only is checked again.
+            return "session_paused" if self._link.is_paused() else None
         except SessionUnavailable:
             return "session_lost"
         except CardAppError as error:

@@ -10,6 +10,7 @@ const REASONS = {
   source_changed: 'the card’s source changed', session_changed: 'another session was chosen',
   session_restarted: 'the session restarted', session_lost: 'the session ended', target_ran_on: 'the program ran on',
   target_reset: 'the program was reset', debugger_lost: 'the debugger ended',
+  session_paused: 'the session’s container is paused',
 };
 
 export function start() {
