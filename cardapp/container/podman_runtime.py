@@ -24,7 +24,7 @@ from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.image import PYTHON, Image
 from cardapp.container.pane import Pane
 from cardapp.container.podman import Podman, PodmanFailed
-from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, pids_with
+from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
 from cardapp.container.profile import ROOT, load_profile
 from cardapp.container.seccomp import write_profile
 from cardapp.container.sources import Fetched
@@ -37,6 +37,8 @@ LABEL = "cardapp.session"
 TEMPORARY = "rw,nosuid,nodev,size=256m,mode=1777"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 SERVER = "cardapp.container.mcp_server"
+PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
+"""The variable in the environment of a preparation and its build; its value is the ``container_id``."""
 START_TIMEOUT = 20.0
 STOP_SECONDS = 5
 
@@ -170,10 +172,15 @@ class PodmanRuntime:
 
     def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
         wanted = prepare.Preparation(record.card_source, record.source_directory, record.profile, refresh)
-        done = self._podman.run(
-            *self._exec(record), PYTHON, "-P", "-m", prepare.__name__, *prepare.command(wanted),
-            timeout=load_profile(record.profile).build_timeout + 60,
-        )  # fmt: skip
+        mark = f"--env={PREPARATION_VARIABLE}={record.container_id}"
+        try:
+            done = self._podman.run(
+                *self._exec(record, mark), PYTHON, "-P", "-m", prepare.__name__, *prepare.command(wanted),
+                timeout=load_profile(record.profile).build_timeout + 60,
+            )  # fmt: skip
+        except BaseException:  # also Ctrl-C: what podman has started in a container does not end with podman
+            end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
+            raise
         return prepare.result(done.stdout)
 
     def start(self, record: Record) -> Process:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from cardapp.mcp.client import McpClient
-from tests.functional.runtimes import LOCAL, PODMAN, container_state, containers_of
+from cardapp.procfs import command_line
+from tests.functional.runtimes import PODMAN, container_state, containers_of
 from tests.functional.session_process import (
     RunningSession,
     SessionTool,
     TestCard,
-    alive,
     at,
     eventually,
     processes_of,
@@ -197,19 +197,39 @@ def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, str
     assert process.returncode == 128 + signal.SIGPIPE
 
 
-def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard, runtime: str) -> None:
-    (card.sources / "Makefile").write_text("all:\n\techo $$$$ > building; exec sleep 1000\n")
-    command = tool.command("start", str(card.folder))
-    with subprocess.Popen(command, env=tool.environment, stderr=subprocess.PIPE) as process:
-        builds = tool.state / "sessions" / "probe" / "work" / "probe" / "building"
-        builder = int(eventually(lambda: builds.exists() and builds.read_text().strip()))
-        process.send_signal(signal.SIGINT)
-        output = process.communicate(timeout=60)[1]
-    assert (process.returncode, output) == (128 + signal.SIGINT, b"")
-    if runtime == LOCAL:  # in a container, with which it ends, it has another process number
-        eventually(lambda: not alive(builder))
+class Endless:
+    """A build of the card that does not end, as a process of this machine."""
+
+    def __init__(self, card: TestCard) -> None:
+        self._seconds = str(1_000_000 + os.getpid())  # by which it is found, also in a container
+        (card.sources / "Makefile").write_text(f"all:\n\texec sleep {self._seconds}\n")
+
+    def runs(self) -> bool:
+        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+        return any(command_line(pid) == ["sleep", self._seconds] for pid in pids)
+
+    def interrupted(self, tool: SessionTool, *arguments: str) -> tuple[int, bytes]:
+        """The exit code of a command that is interrupted while it builds, and what it printed on standard error."""
+        with subprocess.Popen(tool.command(*arguments), env=tool.environment, stderr=subprocess.PIPE) as process:
+            eventually(self.runs)
+            process.send_signal(signal.SIGINT)
+            output = process.communicate(timeout=60)[1]
+        return process.returncode, output
+
+
+def test_an_interrupted_start_leaves_neither_build_nor_session(tool: SessionTool, card: TestCard) -> None:
+    build = Endless(card)
+    assert build.interrupted(tool, "start", str(card.folder)) == (128 + signal.SIGINT, b"")
+    eventually(lambda: not build.runs())
     assert not list(tool.state.glob("sessions/*/session.json"))
     assert containers_of(tool.state / "sessions" / "probe") == []
+
+
+def test_an_interrupted_refresh_leaves_no_build(session: RunningSession) -> None:
+    build = Endless(session.card)
+    assert build.interrupted(session.tool, "refresh") == (128 + signal.SIGINT, b"")
+    eventually(lambda: not build.runs())
+    assert session.state()["alive"]
 
 
 def test_a_path_too_long_for_a_socket_is_refused(card: TestCard, state_dir: Path) -> None:
@@ -276,9 +296,12 @@ def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -
 
 
 def test_the_bridge_transports_mcp_over_standard_streams(session: RunningSession) -> None:
-    command = [sys.executable, "-P", "-m", "cardapp.container", "mcp"]
     with subprocess.Popen(
-        command, env=session.tool.environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+        session.tool.command("mcp"),
+        env=session.tool.environment,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        bufsize=0,
     ) as bridge:
         assert bridge.stdin is not None
         assert bridge.stdout is not None
@@ -287,6 +310,18 @@ def test_the_bridge_transports_mcp_over_standard_streams(session: RunningSession
         assert answer.structured["alive"]
         client.close()
         assert bridge.wait(10) == 0
+
+
+def test_the_bridge_reads_from_a_file_too(session: RunningSession, tmp_path: Path) -> None:
+    requests = tmp_path / "requests"
+    requests.write_text('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+    with requests.open() as file:
+        done = subprocess.run(
+            session.tool.command("mcp"), env=session.tool.environment, stdin=file, capture_output=True, text=True,
+            check=False, timeout=30,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["id"] == 1
 
 
 def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) -> None:
