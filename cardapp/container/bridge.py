@@ -13,7 +13,8 @@ from cardapp.errors import SessionUnavailable
 
 def relay(path: Path, reader: int = 0, writer: int = 1) -> int:
     """Copy both ways until the session closes the connection; returns 0. The end of ``reader`` is passed on."""
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session, selectors.DefaultSelector() as selector:
+    # epoll, the default, refuses regular files and /dev/null.
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session, selectors.PollSelector() as selector:
         try:
             session.connect(str(path))
         except OSError as error:
