@@ -48,7 +48,7 @@ def rows(connection: Connection, statement: bytes, values: Mapping[str, str | in
         if _state(result) == _UNKNOWN_STATEMENT:
             _names.pop(connection, None)
             result = connection.pgconn.exec_prepared(_name(connection, numbered), given)
-    _check(connection, result, pq.ExecStatus.TUPLES_OK)
+    _check(result, pq.ExecStatus.TUPLES_OK)
     columns = range(result.nfields)
     return [tuple(result.get_value(row, column) for column in columns) for row in range(result.ntuples)]
 
@@ -62,7 +62,7 @@ def _name(connection: Connection, numbered: bytes) -> bytes:
         name = b"own_" + blake2b(numbered, digest_size=16).hexdigest().encode()
         result = connection.pgconn.prepare(name, numbered)
         if _state(result) != _DUPLICATE_STATEMENT:
-            _check(connection, result, pq.ExecStatus.COMMAND_OK)
+            _check(result, pq.ExecStatus.COMMAND_OK)
         names[numbered] = name
     return name
 
@@ -71,10 +71,11 @@ def _state(result: PGresult) -> bytes | None:
     return result.error_field(pq.DiagnosticField.SQLSTATE)
 
 
-def _check(connection: Connection, result: PGresult, wanted: pq.ExecStatus) -> None:
+def _check(result: PGresult, wanted: pq.ExecStatus) -> None:
     if result.status == wanted:
         return
-    if connection.closed and _state(result) is None:
+    # PostgreSQL's errors have a SQLSTATE. Those of libpq are of a lost connection, which it may still show as open.
+    if _state(result) is None:
         raise psycopg.OperationalError(f"the connection was lost: {result.get_error_message()}")
     raise psycopg.errors.error_from_result(result)
 

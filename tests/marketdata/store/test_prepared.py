@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import psycopg
 import pytest
+from psycopg import pq
 
 from marketdata import errors as e
 from marketdata.store import prepared
@@ -49,6 +50,13 @@ def test_statements_that_the_driver_let_go_are_prepared_anew(database: str) -> N
         with connection.transaction():
             assert rows(connection) == [(b"again",)]
         assert rows(connection) == rows(connection) == [(b"again",)]
+
+
+def test_a_failure_of_libpq_itself_is_that_of_a_lost_connection(conn: Connection) -> None:
+    """Also while libpq shows the connection as open, as it does for a moment when PostgreSQL ends."""
+    failed = conn.pgconn.make_empty_result(pq.ExecStatus.FATAL_ERROR)
+    with pytest.raises(psycopg.OperationalError, match="the connection was lost"):
+        prepared._check(failed, pq.ExecStatus.TUPLES_OK)
 
 
 def test_a_name_that_the_server_knows_already_is_used(conn: Connection) -> None:
