@@ -181,7 +181,11 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
 
     signal.signal(signal.SIGTERM, _exit)  # during the set-up too SIGTERM must clean up, as Ctrl-C does
     with database(settings, linger=False) as url:
-        if settings.database_url is None:
+        if settings.database_url is not None:
+            from marketdata.bootstrap.rotation import finish_at_start
+
+            finish_at_start(url, settings.secrets_dir, _warn)
+        else:
             from marketdata.bootstrap.first_start import prepare
             from marketdata.store.pool import connect
 

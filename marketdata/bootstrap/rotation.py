@@ -20,7 +20,7 @@ from marketdata import secretfile, token
 from marketdata.bootstrap.database import Say
 from marketdata.errors import MarketError
 from marketdata.store import tokens
-from marketdata.store.pool import Connection
+from marketdata.store.pool import Connection, connect
 from marketdata.store.tokens import Token
 
 _REPLACES = "replaces"
@@ -57,6 +57,25 @@ def alone(folder: Path) -> Iterator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def finish_at_start(url: str, folder: Path, say: Say) -> None:
+    """Complete a rotation of tokens in ``folder`` that was killed, unless one runs. When that fails, say why: an API
+    starts without its database, too."""
+    if not any(_rotated(path) for path in (*folder.glob(".*.json.*"), *folder.glob("*.json"))):
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with connect(url, application_name="marketdata-bootstrap") as connection:
+                finish(connection, folder, say)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return
+    except (MarketError, OSError) as error:
+        say(f"a rotation of the tokens in {folder} may be incomplete: {error}")
 
 
 def finish(connection: Connection, folder: Path, say: Say) -> None:

@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
 
 import pytest
 
+from marketdata.bootstrap.rotation import alone
+from marketdata.postgres.cluster import conninfo
 from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.functional.session_process import eventually
 
@@ -108,6 +111,43 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
     last = str(1 + 2 * POINTS[point])
     assert rotate(api, last).returncode == 0, "it can be rotated again"
     assert works(api, api.token("read"))
+
+
+@pytest.mark.parametrize(
+    "point", [pytest.param(each, marks=[] if each == "after a file" else pytest.mark.full) for each in POINTS]
+)
+def test_also_of_a_database_that_is_not_the_private_one(api: ApiProcess, state_dir: Path, point: str) -> None:
+    """By the start of an API that neither makes the database nor the tokens."""
+    copy_token(api)
+    first, folder = api.token("read"), state_dir / "secrets"
+    assert rotate(api, "1", point=point).returncode == -signal.SIGKILL
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        other = ApiProcess(Path(state), DATABASE_URL=conninfo(state_dir), MARKET_SECRETS_DIR=str(folder))
+        other.start()
+        try:
+            (token,) = held(api)
+            assert works(other, token)
+            assert (token != first) == POINTS[point]
+            eventually(lambda: works(other, first) != POINTS[point])
+            assert [path.name for path in folder.iterdir() if path.name.startswith(".")] == []
+        finally:
+            other.stop()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("obstacle", ["a rotation that runs", "no database"])
+def test_an_api_starts_though_a_rotation_cannot_be_completed(api: ApiProcess, state_dir: Path, obstacle: str) -> None:
+    assert rotate(api, "1", point="before the files").returncode == -signal.SIGKILL
+    url = conninfo(state_dir) if obstacle == "a rotation that runs" else "postgresql://127.0.0.1:1/none"
+    folder = state_dir / "secrets"
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as state:
+        other = ApiProcess(Path(state), DATABASE_URL=url, MARKET_SECRETS_DIR=str(folder))
+        with alone(folder) if obstacle == "a rotation that runs" else nullcontext():
+            other.start()
+        said = other.log.read_text()
+        other.stop()
+    assert (f"a rotation of the tokens in {folder} may be incomplete: " in said) == (obstacle == "no database")
+    assert [path.name for path in folder.iterdir() if path.name.startswith(".")] != []
 
 
 def test_the_next_rotation_completes_one_that_was_killed(api: ApiProcess) -> None:
