@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Sequence
 
 from cardapp.container import bridge, foreground
+from cardapp.container.debian_base import BASE
 from cardapp.container.directory import Record, State
 from cardapp.container.image import Image
 from cardapp.container.lifecycle import ListedSession, Sessions, Started
@@ -24,6 +25,12 @@ CARD is a card's folder or its card_source.json. Without NAME a command acts on 
 Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
 
 exit codes: 0 done, 1 failed, 2 wrong usage, 3 a required program or file is missing (it is named)"""
+
+IMAGE_EPILOG = """\
+The image has Neovim, gdb, gcc, make, tmux and Python; its recipe is etc/card-session.Containerfile. An image of this
+recipe is left as it is. The build uses this machine's settings for apt, pip, proxies and certificates and keeps none.
+DEBIAN_MIRROR names the mirror of Debian (default: the one that apt uses), TMPDIR the folder for the files of the build
+(default: /var/tmp; 500 MB). It works as root and without."""
 
 
 class Commands:
@@ -203,11 +210,18 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text)
         command.add_argument("name", metavar="NAME", nargs="?", help="default: the chosen session")
     commands.add_parser("list", help="show all sessions")
-    image = commands.add_parser(
-        "image", help="build the image of sessions in containers with podman, if it is missing or outdated"
-    )
-    image.add_argument("--base", help="the image of Debian to build on (default: one that debootstrap makes, once)")
+    _add_image(commands)
     return main_parser
+
+
+def _add_image(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    image = commands.add_parser(
+        "image",
+        help="build the image of sessions in containers with podman, if it is missing or outdated",
+        epilog=IMAGE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    image.add_argument("--base", metavar="IMAGE", help=f"the Debian to build on (default: {BASE}, made by debootstrap)")
 
 
 def main(argv: Sequence[str] | None = None) -> int:

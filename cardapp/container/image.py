@@ -73,8 +73,9 @@ class Image:
                 if self._is_built(podman, base):
                     return False
                 work.prepare()
-                mirror = None if base else debian_base.provide(work)
-                self._build(work, base or debian_base.BASE, mirror)
+                base = base or debian_base.BASE
+                mirror = debian_base.provide(work) if base == debian_base.BASE else None
+                self._build(work, base, mirror)
         except OSError as error:
             raise StepFailed(f"the image cannot be built: {error}; TMPDIR names the folder for its files") from error
         return True

@@ -17,16 +17,8 @@ from cardapp.container.debian_base import RELEASE
 MOUNTED = "/run/secrets"
 BUNDLES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 APT_SETTING = re.compile(r"Acquire::(https?::(Proxy(::\S+)?|Verify-Peer|Verify-Host)|Retries|ForceIPv[46]) ")
-PIP_SETTINGS = (
-    "index-url",
-    "extra-index-url",
-    "find-links",
-    "trusted-host",
-    "proxy",
-    "timeout",
-    "default-timeout",
-    "retries",
-)
+PLACES = ("index-url", "extra-index-url", "find-links")
+PIP_SETTINGS = (*PLACES, "trusted-host", "proxy", "timeout", "default-timeout", "retries")
 
 
 def write(folder: Path, mirror: str | None, environ: Mapping[str, str]) -> list[Path]:
@@ -34,8 +26,8 @@ def write(folder: Path, mirror: str | None, environ: Mapping[str, str]) -> list[
     folder.mkdir(mode=0o700)
     bundle = next((path for path in (environ.get("SSL_CERT_FILE"), *BUNDLES) if path and Path(path).is_file()), None)
     texts = {
-        "apt.conf": apt_settings(_printed("apt-config", "dump"), mirror is not None, bundle is not None),
-        "pip.conf": pip_settings(_printed(sys.executable, "-m", "pip", "config", "list"), bundle is not None),
+        "apt.conf": apt_settings(_printed(environ, "apt-config", "dump"), mirror is not None, bundle is not None),
+        "pip.conf": pip_settings(_printed(environ, sys.executable, "-m", "pip", "config", "list"), bundle is not None),
     }
     if mirror is not None:
         texts["sources.list"] = f"deb {mirror} {RELEASE} main\n"
@@ -46,10 +38,10 @@ def write(folder: Path, mirror: str | None, environ: Mapping[str, str]) -> list[
     return [folder / name for name in texts]
 
 
-def _printed(*command: str) -> str:
+def _printed(environ: Mapping[str, str], *command: str) -> str:
     """What the command prints; nothing where it is not installed."""
     try:
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout
+        return subprocess.run(command, env=environ, capture_output=True, text=True, check=False).stdout
     except OSError:
         return ""
 
@@ -83,4 +75,4 @@ def pip_settings(listed: str, bundle: bool) -> str:
 
 def _reachable(name: str, values: list[str]) -> list[str]:
     """Without folders of this machine, which the build does not see."""
-    return [value for value in values if name != "find-links" or "://" in value]
+    return [value for value in values if name not in PLACES or value.startswith(("http://", "https://"))]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import tarfile
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -76,9 +77,30 @@ class Podman:
         self.run(self.folder / "storage" / "overlay", program="umount")
 
 
+def everything_of(podman: Podman, image: str) -> Iterator[tuple[str, bytes]]:
+    """The name and the content of each file of each layer, and the image's configuration with its history."""
+    packed = podman.folder / "image.tar"
+    podman("save", "--output", packed, image)
+    try:
+        with tarfile.open(packed) as saved:
+            for member in saved:
+                file = saved.extractfile(member) if member.isfile() else None
+                if file is None:
+                    continue
+                if not member.name.endswith(".tar"):
+                    yield member.name, file.read()
+                    continue
+                with tarfile.open(fileobj=file) as layer:
+                    for each in layer:
+                        content = layer.extractfile(each) if each.isfile() else None
+                        yield each.name.removeprefix("./"), content.read() if content else b""
+    finally:
+        packed.unlink()
+
+
 @contextmanager
-def podman_with_base() -> Iterator[Podman]:
-    """Skips where containers cannot be made, and says why."""
+def own_podman() -> Iterator[Podman]:
+    """podman on an empty storage. Skips where containers cannot be made, and says why."""
     if os.geteuid() != 0:
         pytest.skip("not run: only root can make the base image with debootstrap")
     for program in ("podman", "debootstrap"):
@@ -87,12 +109,19 @@ def podman_with_base() -> Iterator[Podman]:
     folder = Path(tempfile.mkdtemp(prefix="image-", dir="/var/tmp"))
     podman = Podman(folder)
     try:
-        podman.make_base()
-        tried = podman.run("run", "--rm", "--network=none", BASE, "true")
-        if tried.returncode != 0:
-            pytest.skip(f"not run: podman runs no container here: {tried.stderr[-500:]}")
         yield podman
     finally:
         podman.remove_all()
         shutil.rmtree(folder, ignore_errors=True)
         assert str(folder) not in Path("/proc/self/mountinfo").read_text()
+
+
+@contextmanager
+def podman_with_base() -> Iterator[Podman]:
+    """:func:`own_podman` with the image :data:`BASE`."""
+    with own_podman() as podman:
+        podman.make_base()
+        tried = podman.run("run", "--rm", "--network=none", BASE, "true")
+        if tried.returncode != 0:
+            pytest.skip(f"not run: podman runs no container here: {tried.stderr[-500:]}")
+        yield podman

@@ -8,7 +8,6 @@ import json
 import re
 import shutil
 import subprocess
-import tarfile
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.functional.containers import BASE, Podman, podman_with_base
+from tests.functional.containers import BASE, Podman, everything_of, podman_with_base
 from tests.functional.session_process import eventually
 from tests.marketdata.frontend.nginx import free_port
 
@@ -252,27 +251,6 @@ def test_mounted_token_files_are_used(podman: Podman, image: str) -> None:
 
 
 # -- what is in it ----------------------------------------------------------------------------------------------------
-
-
-def everything_of(podman: Podman, image: str) -> Iterator[tuple[str, bytes]]:
-    """The name and the content of each file of each layer, and the image's configuration with its history."""
-    packed = podman.folder / "image.tar"
-    podman("save", "--output", packed, image)
-    try:
-        with tarfile.open(packed) as saved:
-            for member in saved:
-                file = saved.extractfile(member) if member.isfile() else None
-                if file is None:
-                    continue
-                if not member.name.endswith(".tar"):
-                    yield member.name, file.read()
-                    continue
-                with tarfile.open(fileobj=file) as layer:
-                    for each in layer:
-                        content = layer.extractfile(each) if each.isfile() else None
-                        yield each.name, content.read() if content else b""
-    finally:
-        packed.unlink()
 
 
 def test_no_token_is_in_a_layer_or_in_the_history(podman: Podman, containers: Containers) -> None:
