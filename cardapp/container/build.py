@@ -13,11 +13,14 @@ from pathlib import Path
 
 from cardapp.card.model import Target
 from cardapp.container.debugger import Cancellation
+from cardapp.container.sources import BUILT
 from cardapp.errors import CardAppError
 
 MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read too, or the build would block
 CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
+UNFINISHED = ".unfinished-build"
+"""The file in the directory while a build runs. A build that is killed leaves it, and files written in part."""
 
 
 class BuildFailed(CardAppError):
@@ -44,13 +47,19 @@ class Workspace:
         return self.directory / self.target.program
 
     def is_stale(self) -> bool:
-        """Whether the program is missing, older than a source or the makefile, or dated in the future."""
+        """Whether the program is missing, left by a killed build, older than a source, or dated in the future."""
+        if self._unfinished.exists():
+            return True
         try:
             built = self.program.stat().st_mtime_ns
         except OSError:
             return True
         changed = [path.stat().st_mtime_ns for path in self._sources() if path.exists()]
         return max(changed, default=0) > built or built > time.time_ns()
+
+    @property
+    def _unfinished(self) -> Path:
+        return self.directory / UNFINISHED
 
     def _sources(self) -> list[Path]:
         """The files that people edit, as opposed to those that the build makes."""
@@ -66,13 +75,26 @@ class Workspace:
             if path.is_file() and path not in sources and path.stat().st_mtime_ns > now:
                 os.utime(path, (0, 0))
 
+    def _age_unfinished_files(self) -> None:
+        """Give files that a killed build wrote an old time, so that make does not take them for finished."""
+        if not self._unfinished.exists():
+            return
+        begun = self._unfinished.stat().st_mtime_ns
+        for path in (self.program, *self.directory.rglob("*")):
+            built = path == self.program or path.suffix in BUILT
+            if built and path.is_file() and path.stat().st_mtime_ns >= begun:
+                os.utime(path, (0, 0))
+
     def build(self, timeout: float, cancelled: Cancellation | None = None) -> str:
         """Run the target's build command and return its output.
 
         :raises BuildFailed: it failed, made no program or took longer than ``timeout`` seconds.
         :raises BuildCancelled: ``cancelled`` was set.
         """
+        self._age_unfinished_files()
         self._age_future_files()
+        with contextlib.suppress(OSError):  # the compiler reports a folder or disk that cannot be written
+            self._unfinished.touch()
         try:
             # A process group of its own, so that make's children can be killed with it.
             maker = subprocess.Popen(
@@ -84,6 +106,7 @@ class Workspace:
                 start_new_session=True,
             )
         except OSError as error:
+            self._unfinished.unlink(missing_ok=True)
             raise BuildFailed(f"{self.target.build[0]} cannot be run: {error.strerror}") from error
         with maker:
             try:
@@ -92,6 +115,7 @@ class Workspace:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(maker.pid, signal.SIGKILL)
                 raise
+        self._unfinished.unlink(missing_ok=True)
         if maker.returncode != 0:
             raise BuildFailed(f"{' '.join(self.target.build)} failed in {self.directory}:\n{output}")
         if not self.program.is_file():

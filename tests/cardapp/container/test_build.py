@@ -97,6 +97,22 @@ def test_a_build_is_cancelled_with_its_children(tmp_path: Path) -> None:
     assert_gone(int((tmp_path / "child").read_text()))
 
 
+def test_a_build_after_a_killed_one_uses_nothing_that_it_wrote(tmp_path: Path) -> None:
+    here = place(tmp_path, "make", "-s")
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tprintf in > a.o; printf in > prog; sleep 1000\n")
+    with pytest.raises(BuildFailed, match="longer than"):
+        here.build(0.3)
+    written = here.program.stat().st_mtime
+    makefile.write_text(makefile.read_text().replace("printf in > a.o; printf in > prog; sleep 1000", "cp a.c a.o"))
+    os.utime(makefile, (written - 9, written - 9))
+    os.utime(tmp_path / "a.c", (written - 9, written - 9))
+    assert here.is_stale()
+    here.build(10)
+    assert here.program.read_text() == "int a;\n"
+    assert not here.is_stale()
+
+
 def assert_gone(pid: int) -> None:
     deadline = time.monotonic() + 10
     pause = threading.Event()
