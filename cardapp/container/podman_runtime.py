@@ -41,6 +41,8 @@ PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
 """The variable in the environment of a preparation and its build; its value is the ``container_id``."""
 START_TIMEOUT = 20.0
 STOP_SECONDS = 5
+NO_CONTAINER = "no such container"
+"""What podman says of a container that it does not have."""
 
 
 @dataclass(frozen=True)
@@ -77,8 +79,10 @@ class PodmanRuntime:
     def create(self, record: Record) -> str:
         image = self._image()
         self._directory.work.mkdir(mode=0o700, exist_ok=True)
-        self._remove_containers()  # that of a start which was killed before it wrote the record
-        return self._podman.run("run", "--detach", *self._options(record), image).stdout.strip()
+        # The container of a command that is killed before it has returned is found by the record, or by its name.
+        self._directory.write(record)
+        done = self._podman.run("run", "--detach", "--replace", *self._options(record), image)
+        return done.stdout.split()[-1]  # before it is the name of a container that was replaced
 
     def _image(self) -> str:
         image = Image()
@@ -145,10 +149,15 @@ class PodmanRuntime:
         return f"card-{self._directory.name}-{digest}"
 
     def inspect(self, container_id: str) -> Container | None:
-        """The container's state; None if there is none."""
+        """The container's state; None if there is none, also if ``container_id`` is empty.
+
+        :raises PodmanFailed: podman does not answer.
+        """
         try:
             found = json.loads(self._podman.run("container", "inspect", container_id).stdout)[0]
-        except PodmanFailed:
+        except PodmanFailed as error:
+            if container_id and NO_CONTAINER not in error.detail:
+                raise
             return None
         state = found["State"]
         return Container(found["Id"], state["Status"], state["StartedAt"], state["Pid"])
@@ -163,7 +172,12 @@ class PodmanRuntime:
         return container.id
 
     def condition(self, record: Record) -> str:
-        container = self.inspect(record.container_id)
+        try:
+            container = self.inspect(record.container_id)
+        except MissingRequirement:
+            return "no podman"
+        except PodmanFailed:
+            return "podman failed"
         if container is None:
             return "removed"
         return "no answer" if container.status == "running" else container.status
@@ -225,7 +239,8 @@ class PodmanRuntime:
             "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={self._directory.path}"
         ).stdout.split()
         if found:
-            self._podman.run("rm", "--force", f"--time={STOP_SECONDS}", *found)
+            # One that another command has removed meanwhile is ignored.
+            self._podman.run("rm", "--force", "--ignore", f"--time={STOP_SECONDS}", *found)
 
     # -- terminals ---------------------------------------------------------------------------------------------------
 
