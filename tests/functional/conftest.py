@@ -12,7 +12,7 @@ from playwright.sync_api import Browser
 from tests.functional import postgresql_wheels
 from tests.functional.chromium import PROGRAM, chromium
 from tests.functional.registry import NpmPrograms
-from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip
+from tests.functional.runtimes import LOCAL, PODMAN, RUNTIMES, image_or_skip, remove_containers
 from tests.functional.serving import Api, Stage, make_card, running_stage
 from tests.functional.session_process import RunningSession, SessionTool, TestCard
 
@@ -44,6 +44,8 @@ def tool(state_dir: Path, runtime: str) -> Iterator[SessionTool]:
     found = SessionTool(state_dir, runtime)
     yield found
     found.stop_all()
+    if runtime == PODMAN:  # what a failed test left
+        remove_containers(state_dir)
 
 
 @pytest.fixture

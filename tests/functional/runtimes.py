@@ -64,3 +64,10 @@ def containers_of(path: Path) -> list[str]:
     if shutil.which("podman") is None:
         return []
     return podman("ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={path}").split()
+
+
+def remove_containers(state: Path) -> None:
+    """Remove the containers of all sessions of a state directory."""
+    for path in state.glob("sessions/*"):
+        for container in containers_of(path):
+            podman("rm", "--force", "--time=1", container)

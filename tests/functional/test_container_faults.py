@@ -2,137 +2,219 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.functional.runtimes import PODMAN, container_state, containers_of, podman
+from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
+from tests.functional.runtimes import PODMAN, container_state, containers_of, podman, remove_containers
 from tests.functional.serving import Answer, Background, Stage, make_card, position, until
+from tests.functional.session_process import RunningSession, SessionTool, at, line_of
 
 pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
 
 QUICK = "t1/b1/p1/quick/first"
 SLOW = "t1/b1/p1/slow/only"
-PATIENCE = "6"  # seconds until the service gives up a replay in a container that stands still
+PATIENCE = "10"  # seconds until the service gives up a replay in a container that stands still
+
+
+@pytest.fixture(scope="module")
+def runtime(podman_image: None) -> str:
+    return PODMAN
 
 
 @pytest.fixture
-def stage(state_dir: Path, podman_image: None) -> Iterator[Stage]:
-    """A session in a container that the test may break; the step slow takes 4 s."""
-    card = make_card(state_dir / "card", slow=400)
-    stage = Stage(state_dir / "state", card, PODMAN, CARD_REPLAY_TIMEOUT=PATIENCE)
+def own(state_dir: Path, runtime: str) -> Iterator[Stage]:
+    """The service and a session that the test may break; the step slow takes 3 s."""
+    card = make_card(state_dir / "card", slow=300)
+    stage = Stage(state_dir / "state", card, runtime, CARD_REPLAY_TIMEOUT=PATIENCE)
     try:
         stage.sessions.start(stage.card)
         yield stage
     finally:
         stage.close()
-        for left in containers_of(stage.state / "sessions" / "s"):
-            podman("rm", "--force", "--time=1", left)
+        remove_containers(stage.state)
 
 
-def container_of(stage: Stage) -> str:
-    found: str = stage.sessions.session().record()["container_id"]
+def container_of(session: RunningSession) -> str:
+    found: str = session.record()["container_id"]
     return found
 
 
-def listed(stage: Stage) -> str:
-    """The row of the session in ``card-session list``."""
-    return next(line for line in stage.sessions.must("list").splitlines() if " s " in line)
+def kill(session: RunningSession) -> None:
+    podman("kill", container_of(session))
 
 
-def kill(stage: Stage) -> None:
-    podman("kill", container_of(stage))
+def pause(session: RunningSession) -> None:
+    podman("pause", container_of(session))
 
 
-def pause(stage: Stage) -> None:
-    podman("pause", container_of(stage))
+def restart(session: RunningSession) -> None:
+    podman("restart", "--time=1", container_of(session))
 
 
-def restart(stage: Stage) -> None:
-    podman("restart", "--time=1", container_of(stage))
+def remove(session: RunningSession) -> None:
+    podman("rm", "--force", "--time=1", container_of(session))
 
 
-def remove(stage: Stage) -> None:
-    podman("rm", "--force", "--time=1", container_of(stage))
+Fault = Callable[[RunningSession], None]
+# What happens to the container, and the state that card-session list shows then.
+each_fault = pytest.mark.parametrize(
+    ("fault", "condition"), [(kill, "exited"), (pause, "paused"), (restart, "no answer"), (remove, "removed")]
+)
 
 
-def exchange(stage: Stage) -> None:
-    """Another container of the same name, with another session on the same paths."""
-    stage.sessions.stop()
-    stage.sessions.start(stage.card)
+def listed(tool: SessionTool) -> str:
+    """The row of the session ``s`` in ``card-session list``."""
+    return next(line for line in tool.must("list").splitlines() if " s " in line)
 
 
-Fault = Callable[[Stage], None]
-FAULTS: list[tuple[Fault, str, str]] = [
-    (kill, "exited", "stopped, restarted or removed"),
-    (pause, "paused", "paused"),
-    (restart, "no answer", "stopped, restarted or removed"),
-    (remove, "removed", "stopped, restarted or removed"),
-]
-each_fault = pytest.mark.parametrize(("fault", "condition"), [(each[0], each[1]) for each in FAULTS])
+# -- in the middle of a replay ---------------------------------------------------------------------------------------
 
 
-def replay_during(stage: Stage, fault: Fault) -> tuple[Answer, tuple[Any, ...]]:
-    """A published snapshot, then the answer to a slow replay during which ``fault`` happens."""
-    assert stage.tcp.post("/api/checkpoint/activate", stage.activation(QUICK)).status == 200
-    before = stage.published()
-    activation = stage.activation(SLOW)
-    running = Background(lambda: stage.tcp.post("/api/checkpoint/activate", activation))
-    stage.running(SLOW)
-    fault(stage)
+def replay_during(own: Stage, fault: Callable[[], None]) -> tuple[Answer, tuple[Any, ...]]:
+    """The answer to a slow replay during which ``fault`` happens, and what was published before."""
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    before = own.published()
+    activation = own.activation(SLOW)
+    running = Background(lambda: own.tcp.post("/api/checkpoint/activate", activation))
+    own.running(SLOW)
+    fault()
     return running.answer(), before
 
 
-def assert_rejected(stage: Stage, answer: Answer, before: tuple[Any, ...]) -> str:
-    """The rejection's text; nothing was published."""
+def assert_rejected(own: Stage, answer: Answer, before: tuple[Any, ...]) -> str:
+    """The reason of the rejection; nothing was published, and SYNC goes off."""
     assert (answer.status, answer.json["code"]) == (409, "container_changed"), answer.body
     assert answer.json["operation"]["state"] == "rejected"
-    assert stage.published()[:2] == before[:2]
-    events = [event["kind"] for event in stage.tcp.get("/api/events?limit=1000")["events"]]
-    assert (events.count("checkpoint.ready"), "checkpoint.rejected" in events) == (1, True)
-    until(lambda: stage.tcp.get("/api/control/state")["sync"] == "off")
-    detail: str = answer.json["detail"]
-    return detail
+    assert own.published()[:2] == before[:2]
+    events = [event["kind"] for event in own.tcp.get("/api/events?limit=1000")["events"]]
+    assert (events.count("checkpoint.ready"), events.count("checkpoint.rejected")) == (1, 1)
+    until(lambda: own.tcp.get("/api/control/state")["sync"] == "off")
+    reason: str = answer.json["detail"]
+    return reason
 
 
-def assert_usable(stage: Stage) -> None:
-    stage.tcp.put("/api/navigation/current", position("quick"))
-    answer = stage.tcp.post("/api/navigation/sync")
+def assert_usable(own: Stage) -> None:
+    own.tcp.put("/api/navigation/current", position("quick"))
+    answer = own.tcp.post("/api/navigation/sync")
     assert (answer.status, answer.json["state"]) == (200, "ready"), answer.body
-    assert "running" in listed(stage)
-    assert len(containers_of(stage.state / "sessions" / "s")) == 1
+    assert own.tcp.get("/api/control/state")["sync"] == "on"
+    assert containers_of(own.state / "sessions" / "s") == [container_of(own.sessions.session())]
 
 
-@pytest.mark.parametrize(("fault", "condition", "told"), FAULTS)
-def test_a_replay_is_rejected_and_a_reset_is_the_way_back(
-    stage: Stage, fault: Fault, condition: str, told: str
-) -> None:
-    container = container_of(stage)
-    answer, before = replay_during(stage, fault)
-    detail = assert_rejected(stage, answer, before)
-    assert told in detail
-    assert "bin/card-session reset" in detail
-    assert condition in listed(stage)
-    refused = stage.tcp.post("/api/checkpoint/activate", {**stage_activation(stage, container), "generation": 99})
+@each_fault
+def test_a_replay_is_rejected_and_a_reset_is_the_way_back(own: Stage, fault: Fault, condition: str) -> None:
+    session = own.sessions.session()
+    container = container_of(session)
+    answer, before = replay_during(own, lambda: fault(session))
+    reason = assert_rejected(own, answer, before)
+    assert ("was paused" if fault is pause else "was stopped, restarted or removed") in reason
+    assert "bin/card-session reset s" in reason
+    assert condition in listed(own.sessions)
+    own.tcp.put("/api/navigation/current", position("quick"))
+    refused = own.tcp.post("/api/navigation/sync")
     assert refused.status == 503, refused.body
-    assert "bin/card-session reset" in refused.json["detail"]
-    stage.sessions.must("reset")
-    assert (container_of(stage) == container) == (fault is not remove)
-    assert_usable(stage)
+    assert "bin/card-session reset s" in refused.json["detail"]
+    own.sessions.must("reset")
+    assert (container_of(session) == container) == (fault is not remove)
+    assert_usable(own)
 
 
-def stage_activation(stage: Stage, container: str) -> dict[str, Any]:
-    """An activation while the session cannot be asked for its binding."""
-    binding = {"container_id": container, "instance": "any", "profile": PODMAN, "target": "probe"}
-    return {"snapshot_ref": QUICK, "expected_binding": binding, "expected_identity": stage.tcp.get("/api/identity")}
+def test_a_replay_is_rejected_when_the_container_is_exchanged(own: Stage) -> None:
+    """For that of another session with the same name and the same paths."""
 
+    def exchange() -> None:
+        own.sessions.stop()
+        own.sessions.start(own.card)
 
-def test_a_replay_is_rejected_when_the_container_is_exchanged(stage: Stage) -> None:
-    container = container_of(stage)
-    answer, before = replay_during(stage, exchange)
-    assert_rejected(stage, answer, before)
-    assert container_of(stage) != container
+    container = container_of(own.sessions.session())
+    answer, before = replay_during(own, exchange)
+    assert_rejected(own, answer, before)
     assert container_state(container) is None
-    assert_usable(stage)
+    assert container_of(own.sessions.session()) != container
+    assert_usable(own)
+
+
+def test_a_replay_goes_on_when_the_container_was_paused_for_a_moment(own: Stage) -> None:
+    def pause_for_a_moment() -> None:
+        pause(own.sessions.session())
+        podman("unpause", container_of(own.sessions.session()))
+
+    answer, _ = replay_during(own, pause_for_a_moment)
+    assert (answer.status, answer.json["state"]) == (200, "ready"), answer.body
+
+
+def test_sync_goes_off_when_the_container_is_paused(own: Stage) -> None:
+    assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
+    pause(own.sessions.session())
+    control = until(lambda: (now := own.tcp.get("/api/control/state"))["sync"] == "off" and now)
+    assert control["reason"] == "session_paused"
+
+
+# -- the commands ----------------------------------------------------------------------------------------------------
+
+
+@each_fault
+def test_the_commands_say_how_to_restore_the_session(session: RunningSession, fault: Fault, condition: str) -> None:
+    session.close()
+    fault(session)
+    assert condition in listed(session.tool)
+    for command in ("select", "attach", "mcp") if fault is not pause else ("select", "attach"):
+        done = session.tool.run(command, "s")
+        assert (done.returncode, done.stdout) == (1, ""), command
+        assert "card-session reset" in done.stderr
+    assert "no terminal is attached" in session.tool.must("detach", "s")
+    assert "current sources" in session.tool.must("refresh", "s")
+    assert "running" in listed(session.tool)
+    session.check_usable()
+    assert containers_of(session.path) == [container_of(session)]
+
+
+@each_fault
+def test_a_start_makes_a_new_container_and_a_stop_removes_any(
+    session: RunningSession, fault: Fault, condition: str
+) -> None:
+    session.close()
+    old = container_of(session)
+    fault(session)
+    assert "runs already" not in session.tool.must("start", "--name", "s", str(session.card.folder))
+    assert old != container_of(session)
+    assert containers_of(session.path) == [container_of(session)]
+    session.check_usable()
+    session.close()
+    fault(session)
+    assert condition in listed(session.tool)
+    session.tool.must("stop", "s")
+    assert containers_of(session.path) == []
+    assert list(pids_with(str(session.path), DIRECTORY_VARIABLE)) == []
+    assert not list(session.path.rglob("*.sock"))
+
+
+def test_socket_files_of_before_a_restart_are_replaced(session: RunningSession) -> None:
+    """A Neovim 0.7 that finds its socket's file there listens at another path, and reports no error."""
+    session.replay(at("/* before */"))
+    session.close()
+    restart(session)
+    sockets = sorted(session.path.rglob("*.sock"))
+    assert {path.name for path in sockets} == {"mcp.sock", "nvim.sock", "gdb.sock", "tmux.sock"}
+    for path in sockets:
+        with socket.socket(socket.AF_UNIX) as probe, pytest.raises(ConnectionRefusedError):
+            probe.connect(str(path))
+    session.tool.must("reset", "s")
+    assert session.editor("v:servername") == str(session.path / "run" / "nvim.sock")
+    session.replay(at("/* marked */"))
+    assert session.editor("line('.')") == str(line_of("/* marked */"))
+    assert "marked" in session.screen()
+
+
+def test_edits_survive_the_loss_of_the_container(session: RunningSession) -> None:
+    copy = session.path / "work" / "probe" / "target.c"
+    copy.write_text(copy.read_text().replace("return 2 * n;", "return 5 * n;"))
+    session.close()
+    remove(session)
+    session.tool.must("reset", "s")
+    assert session.replay(at("return 0;"), "count")["values"]["count"]["value"] == "72"
