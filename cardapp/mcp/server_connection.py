@@ -172,7 +172,13 @@ class Connection:
             if not self._slots.acquire(blocking=False):
                 raise ToolFailure("busy", "too many calls run at once; try again when one has ended")
             self._calls[request.id] = self._threads[thread] = call
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError as error:  # the system has no thread left
+            with self._lock:
+                del self._calls[request.id], self._threads[thread]
+            self._slots.release()
+            raise ToolFailure("busy", "the system has no thread left for this call; try again later") from error
 
     def _run_call(self, call: _Call) -> None:
         answer = self._outcome(call)

@@ -406,6 +406,20 @@ def test_calls_past_the_bound_fail_as_busy(served: Serve) -> None:
         assert caller.call("held")["result"]["isError"] is False
 
 
+def test_a_call_for_which_there_is_no_thread_fails_as_busy(served: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    caller = Caller(served(McpServer("h", "1", EXAMPLE["TOOLS"], max_calls=1)), MODERN)
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", no_thread)
+        assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"]["code"] == "busy"
+    # The id and the slot of the call are free again, and the connection lives.
+    caller.next_id -= 1
+    assert caller.call("add", {"a": 1, "b": 2})["result"]["structuredContent"] == {"sum": 3}
+
+
+def no_thread(_thread: threading.Thread) -> None:
+    raise RuntimeError("can't start new thread")
+
+
 def test_the_end_of_a_peer_cancels_its_calls_and_their_answers_still_go_out(served: Serve) -> None:
     def handler(_arguments: dict[str, Any], context: CallContext) -> dict[str, Any]:
         assert context.cancelled.wait(PATIENCE)
