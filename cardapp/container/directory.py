@@ -12,6 +12,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import threading
 import time
 from collections.abc import Iterator, Mapping
@@ -151,6 +152,7 @@ class SessionDirectory:
             unix_socket.check_path(path, "CARD_STATE_DIR or --name")
         for path in (self.path, self.run):
             path.mkdir(mode=0o700, exist_ok=True)
+        self.run.chmod(0o700)  # a program of the session may have changed it
 
     def _sockets(self) -> tuple[Path, ...]:
         return self.mcp_socket, self.nvim_socket, self.gdb_socket, self.tmux_socket
@@ -166,10 +168,22 @@ class SessionDirectory:
         write_json(self.record, record.as_json())
 
     def clear(self) -> None:
-        """Remove the record, the sockets and Neovim's files. The learner's sources stay."""
-        for path in (self.record, *self._sockets()):
-            path.unlink(missing_ok=True)
-        shutil.rmtree(self.editor_home, ignore_errors=True)
+        """Remove the record, and all of ``run`` but the log. The learner's sources stay.
+
+        A program of the session may have put anything there, for example a folder at the path of a socket.
+        """
+        self.record.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            self.run.chmod(0o700)
+            for path in self.run.iterdir():
+                self._clear(path)
+
+    def _clear(self, path: Path) -> None:
+        kind = path.lstat().st_mode
+        if stat.S_ISDIR(kind):
+            shutil.rmtree(path, ignore_errors=True)
+        elif path != self.log or not stat.S_ISREG(kind):
+            path.unlink()
 
     @contextlib.contextmanager
     def locked(self, timeout: float = 60.0) -> Iterator[None]:

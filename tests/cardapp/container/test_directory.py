@@ -126,3 +126,33 @@ def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
     write_json(path, {"a": 2})
     assert path.stat().st_ino != before
     assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_whatever_a_program_left_in_run_is_removed(directory: SessionDirectory) -> None:
+    """Beside the log, which tells why a session ended."""
+    directory.log.write_text("the end")
+    for path in (directory.mcp_socket, directory.tmux_socket, directory.editor_home):
+        (path / "folder").mkdir(parents=True)
+    directory.nvim_socket.symlink_to(directory.path)
+    os.mkfifo(directory.gdb_socket)
+    (directory.run / "other").write_text("")
+    directory.run.chmod(0)
+    directory.clear()
+    assert list(directory.run.iterdir()) == [directory.log]
+    assert directory.log.read_text() == "the end"
+
+
+def test_a_log_that_is_no_file_is_removed(directory: SessionDirectory) -> None:
+    os.mkfifo(directory.log)
+    directory.clear()
+    assert not directory.log.exists()
+
+
+def test_a_session_that_was_never_started_is_cleared(state: State) -> None:
+    state.session("never").clear()
+
+
+def test_a_run_folder_that_a_program_closed_is_opened_again(directory: SessionDirectory) -> None:
+    directory.run.chmod(0)
+    directory.create()
+    assert directory.run.stat().st_mode & 0o777 == 0o700
