@@ -6,19 +6,33 @@ import os
 import select
 from pathlib import Path
 
+TRACING_STOP = "t"
+"""The state of a process that its tracer, for example a debugger, has stopped."""
+
 
 def start_time(pid: int) -> int | None:
     """When the process ``pid`` started, in clock ticks since boot; None if it has ended, a zombie included.
 
     The kernel reuses pids. A pid together with its start time names one process.
     """
+    found = _stat(pid)
+    return None if not found or found[0] in ("Z", "X") else int(found[19])
+
+
+def state(pid: int) -> str | None:
+    """The state of the process ``pid`` as a letter, for example ``R`` for running; None if it does not exist."""
+    found = _stat(pid)
+    return found[0] if found else None
+
+
+def _stat(pid: int) -> list[str]:
+    """The fields of ``/proc/PID/stat`` from the third, the state, on; none if the process does not exist."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text("ascii", "replace")
     except OSError:
-        return None
+        return []
     # Field 2, the command in parentheses, may itself hold spaces and parentheses.
-    state, *rest = stat.rpartition(")")[2].split()
-    return None if state in ("Z", "X") else int(rest[18])
+    return stat.rpartition(")")[2].split()
 
 
 def has_ended(pid: int, started: int, seconds: float) -> bool:
@@ -44,18 +58,25 @@ def command_line(pid: int) -> list[str]:
     return text.split("\0")[:-1]
 
 
-def is_frozen(pid: int) -> bool:
+def tracer(pid: int) -> int:
+    """The pid of the process that traces ``pid``, as a debugger does; 0 if there is none or ``pid`` has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text("ascii", "replace").splitlines()
+    except OSError:
+        return 0
+    return next((int(line.split()[1]) for line in lines if line.startswith("TracerPid:")), 0)
+
+
+def is_frozen(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:
     """Whether the process is in a control group that is frozen, as ``podman pause`` does (cgroups(7))."""
     try:
-        groups = Path(f"/proc/{pid}/cgroup").read_text("ascii").splitlines()
-        for line in groups:
+        for line in (proc / str(pid) / "cgroup").read_text("ascii").splitlines():
             _number, controllers, path = line.split(":", 2)
             if controllers == "freezer":
-                return Path(f"/sys/fs/cgroup/freezer{path}/freezer.state").read_text("ascii").strip() != "THAWED"
+                return (groups / f"freezer{path}" / "freezer.state").read_text("ascii").strip() != "THAWED"
             if controllers == "":
-                events = Path(f"/sys/fs/cgroup{path}/cgroup.events")
-                if events.exists():
-                    return "frozen 1" in events.read_text("ascii").splitlines()
+                # Version 2. Beside version 1 it is mounted elsewhere, and the freezer is one of version 1.
+                return "frozen 1" in (groups / path.lstrip("/") / "cgroup.events").read_text("ascii").splitlines()
     except (OSError, ValueError):
         pass
     return False

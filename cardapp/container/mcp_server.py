@@ -47,10 +47,8 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
         session.load()
         server = McpServer("card-session", __version__, SessionTools(session).tools(), INSTRUCTIONS)
         listener = UnixListener(directory.mcp_socket, server)
-        watch = LimitWatch()
         listener.start()
-        if session.profile.limits is not None:
-            watch.start()
+        watch = _watch(session)
         try:
             while not select.select([ending], [], [], RECORD_POLL)[0]:
                 if not directory.record.exists():
@@ -61,10 +59,21 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
                         os.kill(1, signal.SIGTERM)  # the container's first process
                     return
         finally:
-            watch.stop(5.0)
+            if watch is not None:
+                watch.stop(5.0)
             listener.stop(5.0)
     finally:
         session.close()
+
+
+def _watch(session: Session) -> LimitWatch | None:
+    """The started watch over the container's limits; None without a container."""
+    limits = session.profile.limits
+    if limits is None:
+        return None
+    watch = LimitWatch(limits, session.report_limit)
+    watch.start()
+    return watch
 
 
 def _ending() -> int:

@@ -118,25 +118,13 @@ def end_processes(value: str, timeout: float, variable: str = CONTAINER_VARIABLE
     return len(ended)
 
 
-def kill_processes(value: str, timeout: float, variable: str) -> int:
-    """Kill every process whose environment holds ``variable=value``, also where they start others without end.
-
-    All are stopped before the first is killed, so none can start another. Takes at most ``timeout`` seconds; returns
-    how many were found.
-    """
-    deadline = time.monotonic() + timeout
-    stopped: set[int] = set()
-    while (found := set(pids_with(value, variable)) - stopped) and time.monotonic() < deadline:
-        _signal(found, signal.SIGSTOP)
-        stopped |= found
-    _signal(stopped, signal.SIGKILL)
-    return len(stopped)
-
-
-def _signal(pids: set[int], number: signal.Signals) -> None:
-    for pid in pids:
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(pid, number)
+def continue_processes(value: str, variable: str = CONTAINER_VARIABLE) -> None:
+    """Continue every process whose environment holds ``variable=value``, if a signal has stopped it."""
+    with contextlib.ExitStack() as handles:
+        for pid in pids_with(value, variable):
+            if (pidfd := _handle(pid, f"{variable}={value}", handles)) is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(pidfd, signal.SIGCONT)
 
 
 def _handle(pid: int, entry: str, handles: contextlib.ExitStack) -> int | None:

@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 
 from cardapp.container.build import BuildCancelled, BuildFailed, Workspace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, PendingReply
-from cardapp.container.limits import Reached
+from cardapp.container.limits import Reached, out_of_time
 from cardapp.container.session import POLL, EditorBusy, Session
 from cardapp.errors import Conflict, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
@@ -57,6 +57,8 @@ class Replay:
             return self._within_turn()
         except ToolFailure as failure:
             reached = Reached.now().since(before, limits)
+            if failure.data.get("signal") == "SIGXCPU":
+                reached = out_of_time(limits)
             if reached is None or failure.code == "cancelled":
                 raise
             raise ToolFailure(failure.code, f"{failure.reason}; {reached}", **failure.data) from failure

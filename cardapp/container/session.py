@@ -18,7 +18,13 @@ from cardapp.container.debugger import GdbChannel
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.editor import Editor
 from cardapp.container.pane import Pane
-from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Instance, end_processes
+from cardapp.container.process import (
+    CONTAINER_VARIABLE,
+    DIRECTORY_VARIABLE,
+    Instance,
+    continue_processes,
+    end_processes,
+)
 from cardapp.container.profile import ROOT, Profile
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 
@@ -126,6 +132,9 @@ class Session:
             self.editor.mode()
             return False
         except TooSlow as error:
+            continue_processes(self.record.container_id)  # the program may have stopped Neovim and tmux by a signal
+            if self.editor.alive():
+                return False
             # Since 0.9 Neovim has a process of its own in the terminal. While it is busy it does not notice the end of
             # that one, and nobody can interrupt it there.
             if self.pane.alive():
@@ -187,6 +196,12 @@ class Session:
     def await_program_end(self, timeout: float) -> None:
         """Wait until gdb has noticed that a killed program ended, at most ``timeout`` seconds."""
         _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
+
+    def report_limit(self, reason: str) -> None:
+        """Show in Neovim why the program was ended. ``reason`` follows a colon."""
+        with contextlib.suppress(CardAppError):
+            text = f"the program was ended: {reason}"
+            self.editor.lua("require('card.message').show(...)", text, "WarningMsg", timeout=0.5)
 
     def close(self) -> None:
         self.editor.close()

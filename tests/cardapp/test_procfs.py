@@ -1,11 +1,61 @@
-"""What is read of other processes, on processes of the test's own."""
+"""What is read of other processes, and of their control groups in both versions."""
 
 from __future__ import annotations
 
 import os
 import subprocess
+from pathlib import Path
+
+import pytest
 
 from cardapp import procfs
+
+PID = 4711
+GROUP = "/libpod_parent/libpod-0a1b"
+# As in /proc/PID/cgroup: version 2, version 1, and version 1 beside a version 2 that has no controllers.
+MEMBERSHIPS = {
+    "version 2": [f"0::{GROUP}"],
+    "version 1": [f"9:pids:{GROUP}", f"6:freezer:{GROUP}", f"1:name=systemd:{GROUP}"],
+    "both": [f"9:pids:{GROUP}", f"6:freezer:{GROUP}", f"0::{GROUP}"],
+}
+
+
+def group_of(folder: Path, version: str, *, frozen: bool) -> Path:
+    """The files of a process in a control group; the folder stands for both /proc and /sys/fs/cgroup."""
+    group = folder / GROUP.lstrip("/") if version == "version 2" else folder / "freezer" / GROUP.lstrip("/")
+    (folder / str(PID)).mkdir()
+    (folder / str(PID) / "cgroup").write_text("\n".join(MEMBERSHIPS[version]) + "\n")
+    group.mkdir(parents=True)
+    if version == "version 2":
+        (group / "cgroup.events").write_text(f"populated 1\nfrozen {int(frozen)}\n")
+    else:
+        (group / "freezer.state").write_text("FROZEN\n" if frozen else "THAWED\n")
+    return folder
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+@pytest.mark.parametrize("version", list(MEMBERSHIPS))
+def test_a_frozen_group_is_recognised(tmp_path: Path, version: str, frozen: bool) -> None:
+    folder = group_of(tmp_path, version, frozen=frozen)
+    assert procfs.is_frozen(PID, folder, folder) is frozen
+
+
+def test_a_group_without_a_freezer_is_not_frozen(tmp_path: Path) -> None:
+    (tmp_path / str(PID)).mkdir()
+    (tmp_path / str(PID) / "cgroup").write_text("0::/\n")
+    assert not procfs.is_frozen(PID, tmp_path, tmp_path)
+    assert not procfs.is_frozen(1 << 30)
+
+
+def test_the_state_and_the_tracer_of_a_process() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert procfs.state(process.pid) in ("S", "R", "D")
+        assert procfs.tracer(process.pid) == 0
+        process.kill()
+        os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+        assert procfs.state(process.pid) == "Z"
+    assert procfs.state(process.pid) is None
+    assert procfs.tracer(process.pid) == 0
 
 
 def test_a_process_has_ended_from_its_end_on() -> None:
@@ -17,7 +67,3 @@ def test_a_process_has_ended_from_its_end_on() -> None:
         process.kill()
         assert procfs.has_ended(process.pid, started, 10)  # a zombie, which nobody has waited for yet
     assert procfs.has_ended(process.pid, started, 0)
-
-
-def test_a_process_of_no_frozen_group_is_not_frozen() -> None:
-    assert not procfs.is_frozen(os.getpid())

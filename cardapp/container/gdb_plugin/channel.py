@@ -29,6 +29,9 @@ from cardapp.container.gdb_plugin.values import read
 # gdb handles these signals, in its main thread only.
 GDB_SIGNALS = {signal.SIGINT, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, signal.SIGTERM}
 
+RETRY_SECONDS = 0.05
+"""Seconds until it is tried again to start a thread."""
+
 
 class Channel:
     """Serves ``path`` until gdb ends."""
@@ -57,12 +60,15 @@ class Channel:
         }
 
     def start(self) -> None:
-        _thread("card-channel", self._accept)
+        if not _started("card-channel", self._accept):
+            raise RuntimeError("gdb can start no thread: too many processes run")
 
     def _accept(self) -> None:
+        pause = threading.Event()
         while True:
             connection, _ = self._listener.accept()
-            _thread("card-request", self._serve, connection)
+            while not _started("card-request", self._serve, connection):
+                pause.wait(RETRY_SECONDS)
 
     def _serve(self, connection: socket.socket) -> None:
         # A client may disconnect before it gets its reply.
@@ -134,10 +140,15 @@ def _gdb_signals_blocked() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def _thread(name: str, target: Callable[..., None], *arguments: Any) -> None:
-    """Start a thread that blocks gdb's signals: it inherits the signal mask of this thread."""
-    with _gdb_signals_blocked():
+def _started(name: str, target: Callable[..., None], *arguments: Any) -> bool:
+    """Start a thread that blocks gdb's signals: it inherits the signal mask of this thread.
+
+    False if the system has no thread left, as while the program starts processes without end.
+    """
+    with _gdb_signals_blocked(), contextlib.suppress(RuntimeError):
         threading.Thread(target=target, args=arguments, name=name, daemon=True).start()
+        return True
+    return False
 
 
 def open(path: str) -> None:

@@ -35,6 +35,9 @@ SETTINGS = (
 LIMITED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "limited-program.sh")
 """Starts the program in a container."""
 
+SECONDS = "CARDAPP_PROGRAM_SECONDS"
+"""In a container: the CPU time that the program may use. Afterwards it receives SIGXCPU."""
+
 KILL_POLL = 0.05
 """Seconds between two checks whether the program was killed: gdb sends no event of that."""
 
@@ -133,6 +136,8 @@ class Program:
         reason = event.stop_signal if isinstance(event, gdb.SignalEvent) else None
         with self._lock:
             self._set_state({"state": "stopped", "reason": reason} | place)
+        if reason == "SIGXCPU" and SECONDS in os.environ:
+            gdb.write(f"The profile allows {os.environ[SECONDS]} s of CPU time (program_seconds).\n")
         self._advance(event)
 
     def _on_exit(self, event: gdb.ExitedEvent) -> None:
@@ -193,7 +198,7 @@ class Program:
         for setting in SETTINGS:
             with contextlib.suppress(gdb.error):  # some can only be set while a program runs
                 gdb.execute(f"set {setting}", to_string=True)
-        if "CARDAPP_PROGRAM_SECONDS" in os.environ:
+        if SECONDS in os.environ:
             gdb.execute(f"set exec-wrapper {shlex.quote(LIMITED)}", to_string=True)
         gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
         gdb.execute(f"set cwd {directory}", to_string=True)
