@@ -60,8 +60,10 @@ class Podman:
         first, *rest = map(str, arguments)
         return [program, *self._options, first, *(self._limits if first in STARTING else []), *rest]
 
-    def run(self, *arguments: str | Path, timeout: float | None = TIMEOUT) -> subprocess.CompletedProcess[str]:
-        """Run ``podman ARGUMENTS`` and return what it printed; ``timeout`` in seconds.
+    def run(
+        self, *arguments: str | Path, timeout: float | None = TIMEOUT, directory: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run ``podman ARGUMENTS`` in ``directory`` and return what it printed; ``timeout`` in seconds.
 
         :raises PodmanFailed: its exit code is not 0, or it takes longer than ``timeout`` and is killed.
         :raises MissingRequirement: podman is not installed.
@@ -70,7 +72,7 @@ class Podman:
         try:
             done = subprocess.run(
                 command, env=self.environ, stdin=subprocess.DEVNULL, capture_output=True, text=True, errors="replace",
-                check=False, timeout=timeout,
+                check=False, timeout=timeout, cwd=directory,
             )  # fmt: skip
         except subprocess.TimeoutExpired as error:
             raise PodmanFailed(f"podman {arguments[0]} did not end within {timeout:.0f} s and was killed") from error

@@ -32,9 +32,10 @@ from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable,
 from cardapp.procfs import command_line, start_time
 
 WORKSPACE = "/workspace"
-STATE_INSIDE = ".state/card"  # below the workspace: where the state directory is by default
+STATES = ".state"  # below the workspace: where state directories are by default
+STATE_INSIDE = f"{STATES}/card"
 LABEL = "cardapp.session"
-TEMPORARY = "rw,nosuid,nodev,size=256m,mode=1777"
+EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 SERVER = "cardapp.container.mcp_server"
 PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
@@ -81,7 +82,9 @@ class PodmanRuntime:
         self._directory.work.mkdir(mode=0o700, exist_ok=True)
         # The container of a command that is killed before it has returned is found by the record, or by its name.
         self._directory.write(record)
-        done = self._podman.run("run", "--detach", "--replace", *self._options(record), image)
+        # podman's monitor writes a file named oom to its directory when the memory is used up.
+        arguments = ["run", "--detach", "--replace", *self._options(record), image]
+        done = self._podman.run(*arguments, directory=self._directory.run)
         return done.stdout.split()[-1]  # before it is the name of a container that was replaced
 
     def _image(self) -> str:
@@ -113,7 +116,9 @@ class PodmanRuntime:
             f"--pids-limit={limits.processes}",
             f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
             "--ulimit=core=0:0",
-            *(f"--tmpfs={path}:{TEMPORARY}" for path in ("/tmp", "/run")),
+            # What is written there counts as memory, also when the program has ended.
+            f"--tmpfs=/tmp:rw,nosuid,nodev,size={limits.memory // 8}m,mode=1777",
+            f"--shm-size={limits.memory // 8}m",
             *self._mounts(record, state),
             *self._api_socket(state),
             f"--workdir={WORKSPACE}",
@@ -125,11 +130,14 @@ class PodmanRuntime:
 
     def _mounts(self, record: Record, state: Path) -> list[str]:
         card = Path(record.card_source).parent
-        _make_mount_point(ROOT / STATE_INSIDE)
+        _make_mount_point(ROOT / STATES)
+        # Sockets of other sessions must not be reachable. A state directory may be elsewhere in the repository.
+        elsewhere = state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES)
+        hidden = [STATES, f"{STATE_INSIDE}/sessions", *([f"{state.relative_to(ROOT)}/sessions"] if elsewhere else [])]
         return [
             _mount(ROOT, WORKSPACE, "ro"),
+            *(f"--tmpfs={WORKSPACE}/{path}:{EMPTY}" for path in hidden),
             _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
-            f"--tmpfs={WORKSPACE}/{STATE_INSIDE}/sessions:ro,size=4k,mode=700,notmpcopyup",
             _mount(card, str(card), "ro"),
             _mount(self._directory.path, str(self._directory.path), "ro"),
             _mount(self._directory.run, str(self._directory.run), "rw"),
@@ -168,7 +176,8 @@ class PodmanRuntime:
             return self.create(record)
         if container.status == "running":
             return None
-        self._podman.run("unpause" if container.status == "paused" else "start", container.id)
+        command = "unpause" if container.status == "paused" else "start"
+        self._podman.run(command, container.id, directory=self._directory.run)
         return container.id
 
     def condition(self, record: Record) -> str:
