@@ -84,10 +84,7 @@ class Commands:
             return 1
         if not sys.stdin.isatty():
             raise UsageError("attach needs a terminal as its standard input")
-        # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
-        environ = {name: value for name, value in os.environ.items() if name != "TMUX"}
-        command = self._sessions.runtime(directory, record.runtime).attach_command(record)
-        os.execvpe(command[0], command, environ)
+        return self._sessions.runtime(directory, record.runtime).attach(record)
 
     def detach(self, options: argparse.Namespace) -> int:
         directory, record = self._sessions.find(options.name)

@@ -12,10 +12,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 import threading
 import time
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -38,6 +43,8 @@ LABEL = "cardapp.session"
 EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 SERVER = "cardapp.container.mcp_server"
+CLIENT_VARIABLE = "CARDAPP_TERMINAL"
+"""The variable in the environment of a client of tmux; its value is different for each."""
 PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
 """The variable in the environment of a preparation and its build; its value is the ``container_id``."""
 START_TIMEOUT = 20.0
@@ -253,8 +260,18 @@ class PodmanRuntime:
 
     # -- terminals ---------------------------------------------------------------------------------------------------
 
-    def attach_command(self, record: Record) -> list[str]:
-        return self._pane(record, "--interactive", "--tty").attach_command()
+    def attach(self, record: Record) -> int:
+        # As Ctrl-C: the client is ended below. It would stay attached after its terminal was closed.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        mark = str(uuid.uuid4())
+        options = ["--interactive", "--tty", f"--env={CLIENT_VARIABLE}={mark}"]
+        if "256color" in os.environ.get("TERM", "") or "COLORTERM" in os.environ:
+            options.append("--env=TERM=xterm-256color")  # by default it is xterm, which has eight colours
+        try:
+            return subprocess.run(self._pane(record, *options).attach_command(), check=False).returncode
+        finally:
+            end_processes(mark, STOP_SECONDS, CLIENT_VARIABLE)
 
     def detach(self, record: Record) -> bool:
         return self._pane(record).detach()

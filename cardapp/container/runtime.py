@@ -54,8 +54,8 @@ class Runtime(Protocol):
         Without a record (it is damaged) they are found by the session's directory.
         """
 
-    def attach_command(self, record: Record) -> list[str]:
-        """The command that shows the session in the caller's terminal."""
+    def attach(self, record: Record) -> int:
+        """Show the session in the caller's terminal until it is detached; the exit code of the command."""
 
     def detach(self, record: Record) -> bool:
         """Detach all terminals; False if none was attached."""
@@ -123,8 +123,11 @@ class LocalRuntime:
         self._pane.close()
         return server + end_processes(record.container_id, STOP_TIMEOUT)
 
-    def attach_command(self, record: Record) -> list[str]:
-        return self._pane.attach_command()
+    def attach(self, record: Record) -> int:
+        # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
+        environ = {name: value for name, value in self._environ.items() if name != "TMUX"}
+        command = self._pane.attach_command()
+        os.execvpe(command[0], command, environ)
 
     def detach(self, record: Record) -> bool:
         return self._pane.detach()

@@ -324,13 +324,19 @@ def test_the_bridge_reads_from_a_file_too(session: RunningSession, tmp_path: Pat
     assert json.loads(done.stdout)["id"] == 1
 
 
-def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) -> None:
+def attach(session: RunningSession) -> tuple[int, int]:
+    """Attach a terminal: the process, and the descriptor of the terminal."""
     pid, terminal = pty.fork()
     if pid == 0:
         os.environ.update(session.tool.environment | {"TERM": "xterm-256color", "TMUX": "/elsewhere,1,0"})
-        os.execv(sys.executable, [sys.executable, "-P", "-m", "cardapp.container", "attach"])
+        os.execv(sys.executable, session.tool.command("attach"))
+    assert "xterm-256color" in eventually(lambda: session.tmux("list-clients").strip())
+    return pid, terminal
+
+
+def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) -> None:
+    pid, terminal = attach(session)
     try:
-        eventually(lambda: session.tmux("list-clients").strip())
         shown = b""
         while b"target.c" not in shown:
             shown += os.read(terminal, 65536)
@@ -341,6 +347,13 @@ def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) ->
         os.close(terminal)
     assert "no terminal is attached" in session.tool.must("detach")
     assert session.tool.run("attach").returncode == 2
+
+
+def test_a_terminal_that_is_closed_is_not_attached_any_more(session: RunningSession) -> None:
+    pid, terminal = attach(session)
+    os.close(terminal)
+    os.waitpid(pid, 0)
+    eventually(lambda: not session.tmux("list-clients").strip())
 
 
 def drained(terminal: int) -> bool:
