@@ -203,8 +203,10 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to run")
     psql = f'psql "{conninfo(settings.state_dir)}"'
+    # A service manager needs it in this process, also when a client was faster to start PostgreSQL after a crash.
+    takes_over = "NOTIFY_SOCKET" in os.environ
     try:
-        serve(settings.state_dir, settings.socket_dir, on_ready=lambda: _ready(psql))
+        serve(settings.state_dir, settings.socket_dir, on_ready=lambda: _ready(psql), takes_over=takes_over)
     except StateError as error:
         if error.code != "owned":
             raise

@@ -135,7 +135,7 @@ def wait_for_owner(state_dir: Path, socket_dir: Path | None, stop: int | None = 
     while monotonic() < deadline:
         lock = locks.open_owner_lock(state_dir)
         try:
-            if locks.acquire(lock, locks.EXCLUSIVE):
+            if not _has_foreground_owner(state_dir) and locks.acquire(lock, locks.EXCLUSIVE):
                 if started and (status := locks.read_status(lock)).get("error"):
                     raise _error_from(status)
                 locks.write_status(lock)
@@ -154,6 +154,15 @@ def wait_for_owner(state_dir: Path, socket_dir: Path | None, stop: int | None = 
         f"{state_dir / 'database.log'} shows the progress; try again later",
         code="starting",
     )
+
+
+def _has_foreground_owner(state_dir: Path) -> bool:
+    """Whether ``bin/marketdata-db`` is the owner, or is about to become it."""
+    lock = locks.open_foreground_lock(state_dir)
+    try:
+        return not locks.acquire(lock, locks.SHARED)
+    finally:
+        os.close(lock)
 
 
 def _start_owner(state_dir: Path, socket_dir: Path | None, lock: int) -> None:

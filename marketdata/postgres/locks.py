@@ -1,6 +1,6 @@
-"""The two lock files of a state directory, through which the owner of the private cluster and its clients coordinate.
+"""The three lock files of a state directory, through which the owner of the private cluster and its clients coordinate.
 
-Both are locked with flock, so the kernel releases a lock when its process ends, however it ends.
+All are locked with flock, so the kernel releases a lock when its process ends, however it ends.
 
 ``clients.lock``  Every client holds it shared while it uses the database. The owner shuts down when it can lock the
                   file exclusively, and keeps it locked meanwhile: a client that starts then waits, finds no owner
@@ -9,6 +9,8 @@ Both are locked with flock, so the kernel releases a lock when its process ends,
                   passes the locked descriptor to it, so there is never a second owner. The content is the owner's
                   status as JSON: ``pid``, ``stays`` (true in the foreground) and ``postgres`` (the postmaster's process
                   id, once it accepts connections); or ``error``, ``code`` and ``detail`` after a failure.
+``foreground.lock``  ``bin/marketdata-db`` holds it exclusively while it is the owner or waits to become it. No client
+                  starts an owner meanwhile.
 
 A command that needs the database for itself holds both exclusively (``exclusive.py``). The status is then its ``pid``
 and ``exclusive``, its name.
@@ -31,6 +33,10 @@ def open_clients_lock(state_dir: Path) -> int:
 
 def open_owner_lock(state_dir: Path) -> int:
     return _open(state_dir / "owner.lock")
+
+
+def open_foreground_lock(state_dir: Path) -> int:
+    return _open(state_dir / "foreground.lock")
 
 
 def _open(path: Path) -> int:

@@ -19,7 +19,7 @@ from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.client import make_private, refuse_while_converted
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.processes import continue_stopped, signal_and_wait
+from marketdata.postgres.processes import continue_stopped, signal_and_wait, wait_readable
 
 LINGER_SECONDS = 2.0
 """How long the cluster runs on after its last client, so that consecutive commands share one start."""
@@ -30,6 +30,7 @@ OLD_CLUSTER_TIMEOUT = 60.0
 
 _CHECK_SECONDS = 0.5
 _START_CHECK_SECONDS = 0.02
+_LOOK_SECONDS = 1.0
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
 
 
@@ -144,23 +145,45 @@ def end_old_processes(cluster: Cluster) -> None:
     raise errors.StateError(f"processes {running} of an earlier PostgreSQL did not end; kill them, then try again")
 
 
-def serve(state_dir: Path, socket_dir: Path | None = None, *, on_ready: Callable[[], None]) -> None:
+def serve(
+    state_dir: Path, socket_dir: Path | None = None, *, on_ready: Callable[[], None], takes_over: bool = False
+) -> None:
     """Own the cluster in this process until SIGTERM, SIGINT or SIGHUP.
 
     ``on_ready`` is called each time PostgreSQL accepts connections. StateError (``owned``) when another process owns
-    the cluster.
+    the cluster; with ``takes_over`` only when that one runs in the foreground, too.
     """
     make_private(state_dir)
-    lock = locks.open_owner_lock(state_dir)
+    lock, foreground = locks.open_owner_lock(state_dir), locks.open_foreground_lock(state_dir)
     try:
-        if not locks.acquire(lock, locks.EXCLUSIVE):
+        _lock_foreground(foreground, lock, state_dir)
+        while not locks.acquire(lock, locks.EXCLUSIVE):
             refuse_while_converted(state_dir)
-            pid = locks.read_status(lock).get("pid", "(starting)")
-            raise errors.StateError(f"process {pid} already owns the database of {state_dir}", code="owned")
+            status = locks.read_status(lock)
+            if status.get("stays") or not takes_over:
+                raise _owned(lock, state_dir)
+            if "pid" in status:  # an owner that was started just now writes its status within moments
+                signal_and_wait([status["pid"]], signal.SIGTERM, OLD_CLUSTER_TIMEOUT)
+            wait_readable([], _START_CHECK_SECONDS)
         locks.write_status(lock)
         Owner(state_dir, socket_dir, lock, on_ready=on_ready).run()
     finally:
         os.close(lock)
+        os.close(foreground)
+
+
+def _lock_foreground(foreground: int, lock: int, state_dir: Path) -> None:
+    """Lock ``foreground.lock``. A client that looks at it holds it for an instant."""
+    deadline = monotonic() + _LOOK_SECONDS
+    while not locks.acquire(foreground, locks.EXCLUSIVE):
+        if monotonic() > deadline:
+            raise _owned(lock, state_dir)
+        wait_readable([], _START_CHECK_SECONDS)
+
+
+def _owned(lock: int, state_dir: Path) -> errors.StateError:
+    pid = locks.read_status(lock).get("pid", "(starting)")
+    return errors.StateError(f"process {pid} already owns the database of {state_dir}", code="owned")
 
 
 def _main(lock: str, state_dir: str, socket_dir: str | None = None) -> None:

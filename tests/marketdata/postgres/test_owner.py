@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -248,6 +249,30 @@ def test_an_owner_in_the_foreground_stays_until_sigterm(watched: Watched, user: 
         foreground.terminate()
         assert foreground.wait(timeout=SECONDS) == 0
     watched.assert_gone(running)
+
+
+def test_a_service_manager_gets_the_database_back(
+    watched: Watched, join: Launch, user: int | None, loops: Callable[..., int]
+) -> None:
+    """After a crash a client starts the next owner before the service manager does."""
+    if user is not None:
+        pytest.skip("runs as whoever runs the tests")
+    client = join()
+    command = [sys.executable, "-P", "-m", "marketdata", "db"]
+    environment = os.environ | {"MARKET_STATE_DIR": str(watched.state_dir), "NOTIFY_SOCKET": f"@{watched.state_dir}"}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(f"\0{watched.state_dir}")
+        for _ in range(loops(quick=2, full=10)):
+            with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE) as foreground:
+                assert foreground.stdout is not None
+                assert foreground.stdout.readline()
+                assert watched.status()["pid"] == foreground.pid
+                assert ask(watched) == (1,)
+                second = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+                assert (second.returncode, f"process {foreground.pid} already owns" in second.stderr) == (1, True)
+                foreground.kill()
+            assert ask_until_answered(watched, "SELECT 1") == (1,)
+    client.leave()
 
 
 def test_a_second_owner_is_refused(watched: Watched, join: Launch) -> None:
