@@ -72,6 +72,14 @@ def test_a_service_may_do_little(units: Path, unit: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
+def test_one_that_is_restarted_each_second_has_no_limit_of_starts(unit: Path) -> None:
+    """Five failures within ten seconds would end it for good, for example while the frontend waits for its token."""
+    lines = unit.read_text().splitlines()
+    is_quick = "RestartSec=1" in lines
+    assert ("StartLimitIntervalSec=0" in lines, "RestartPreventExitStatus=2" in lines) == (is_quick, is_quick)
+
+
+@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
 def test_its_command_ships(unit: Path) -> None:
     (command,) = re.findall(r"(?m)^ExecStart=(\S+)", unit.read_text())
     assert os.access(command.replace(INSTALLED, str(ROOT)), os.X_OK)
