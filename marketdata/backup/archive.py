@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
 import os
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from marketdata.errors import StateError, UsageError
+from marketdata.postgres.exchange import sync
 from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 
@@ -47,9 +49,9 @@ def new_folder(target: Path) -> Iterator[Path]:
             yield partial
             for folder, _folders, files in os.walk(partial):
                 for name in (*files, "."):
-                    _sync(Path(folder, name))
+                    sync(Path(folder, name))
             partial.rename(target)
-            _sync(target.parent)
+            sync(target.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
@@ -68,6 +70,11 @@ def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
     files = {str(path.relative_to(folder)): _digest(path) for path in sorted(folder.rglob("*")) if path.is_file()}
     with open(folder / MANIFEST, "x", encoding="utf-8", opener=_private) as file:
         json.dump({"format": FORMAT, **about, "files": files}, file, indent=1)
+
+
+def identity(folder: Path) -> str:
+    """The SHA-256 of the manifest, which has that of every other file."""
+    return _digest(folder / MANIFEST)
 
 
 def checked(folder: Path) -> list[str]:
@@ -111,15 +118,17 @@ def put_back(folder: Path, targets: Mapping[str, Path]) -> None:
     """Copy the files that are not there yet, each complete or not at all, so that it can be repeated."""
     for name, target in targets.items():
         make_folder(target.parent, "MARKET_SECRETS_DIR" if name.startswith(SECRETS) else "MARKET_STATE_DIR")
+        for left in target.parent.glob(f".{glob.escape(target.name)}.*.part"):  # of a restore that was killed
+            left.unlink()
         if target.exists():
             continue
         temporary = target.with_name(f".{target.name}.{secrets.token_hex(4)}.part")
         try:
             add(folder / name, temporary)
             with _translated(target):
-                _sync(temporary)
+                sync(temporary)
                 os.link(temporary, target)  # fails when somebody made it meanwhile
-                _sync(target.parent)
+                sync(target.parent)
         finally:
             temporary.unlink(missing_ok=True)
 
@@ -138,14 +147,6 @@ def _digest(path: Path) -> str:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

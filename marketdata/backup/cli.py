@@ -24,7 +24,8 @@ ABOUT_RESTORE = "Restore a backup into an empty state directory, or into the emp
 
 _TABLE = """
     SELECT relname::text FROM pg_class
-    WHERE relkind IN ('r', 'p', 'v', 'm') AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[])
+    WHERE relkind IN ('r', 'p', 'v', 'm') AND relname <> %s
+      AND relnamespace::regnamespace::text = ANY (current_schemas(false)::text[])
     LIMIT 1"""
 
 
@@ -69,11 +70,13 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
     """The services may run and write."""
     from marketdata.backup import archive, programs
     from marketdata.backup.moment import moment
+    from marketdata.store import restoring
     from marketdata.store.pool import connect
 
     target = options.folder.absolute()
     with archive.new_folder(target) as folder, database(settings) as url:
         with connect(url) as connection:
+            restoring.refuse_unfinished(connection)
             major = connection.info.server_version // 10000
         program = programs.find("pg_dump", major)
         with moment(url, lambda: _copy_outboxes(settings, folder)) as snapshot:
@@ -102,37 +105,65 @@ def _copy_outboxes(settings: Settings, folder: Path) -> None:
 
 
 def restore(options: argparse.Namespace, settings: Settings) -> None:
-    """No service may run. The files come first and the database in one transaction, so an interrupted restore can be
-    repeated."""
-    from marketdata.backup import archive, programs
-    from marketdata.bootstrap.database import initialise
-    from marketdata.bootstrap.version import make_version
-    from marketdata.store import registry
+    """No service may run. The database is restored in one transaction, and what an interrupted restore has done is
+    recognised, so it can be repeated."""
+    from marketdata.backup import archive
+    from marketdata.store import restoring
     from marketdata.store.pool import connect
 
     folder = options.folder.absolute()
     targets = archive.places(settings, archive.checked(folder))
     archive.refuse_different(folder, targets)
+    backup = restoring.Unfinished(str(folder), archive.identity(folder))
     with database(settings) as url, connect(url, application_name="marketdata-restore") as connection:
-        _refuse_filled(connection)
-        program = programs.find("pg_restore", connection.info.server_version // 10000)
+        before = restoring.unfinished(connection)
+        if before is not None and before.digest != backup.digest:
+            restoring.refuse_unfinished(connection)
+        table = _first_table(connection)
+        if before is None:
+            _refuse_filled(table)
+            restoring.begin(connection, backup)
         archive.put_back(folder, targets)
-        programs.run(
-            program, url, "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges",
-            folder / archive.DUMP,
-        )  # fmt: skip
-        # Roles belong to the server and are not in the dump; these make the reader role and its privileges.
-        initialise(connection, say)
-        for each in registry.registered(connection, settings.prefix):
-            make_version(connection, settings, each.n, say)
-        connection.execute("ANALYZE")
+        if table is None:
+            _restore_database(connection, url, folder / archive.DUMP)
+        _complete(connection, settings)
     say(f"restored {folder} into {settings.state_dir}")
 
 
-def _refuse_filled(connection: Connection) -> None:
-    row = connection.execute(_TABLE).fetchone()
-    if row is not None:
+def _restore_database(connection: Connection, url: str, dump: Path) -> None:
+    from marketdata.backup import programs
+
+    programs.run(
+        programs.find("pg_restore", connection.info.server_version // 10000), url,
+        "--single-transaction", "--exit-on-error", "--no-owner", "--no-privileges", dump,
+    )  # fmt: skip
+
+
+def _complete(connection: Connection, settings: Settings) -> None:
+    """What the dump does not have: roles, which belong to the server, and their privileges."""
+    from marketdata.bootstrap.database import initialise
+    from marketdata.bootstrap.version import make_tables
+    from marketdata.store import registry, restoring
+
+    with connection.transaction():
+        restoring.end(connection)
+        initialise(connection, say)
+        for each in registry.registered(connection, settings.prefix):
+            say(f"version {each.n}: {make_tables(connection, each.version)}")
+        connection.execute("ANALYZE")
+
+
+def _first_table(connection: Connection) -> str | None:
+    """A table of the database that is not the mark of a restore."""
+    from marketdata.store import restoring
+
+    row = connection.execute(_TABLE, [restoring.TABLE]).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _refuse_filled(table: str | None) -> None:
+    if table is not None:
         raise StateError(
-            f"the database already has the table {row[0]}, and a restore replaces nothing: set MARKET_STATE_DIR to an "
+            f"the database already has the table {table}, and a restore replaces nothing: set MARKET_STATE_DIR to an "
             "empty folder, or DATABASE_URL to an empty database"
         )

@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from marketdata.errors import MissingRequirement, StateError
 from marketdata.postgres import binaries
+from marketdata.postgres.processes import ending_with_this_process
 
 _LINES = 5
 
@@ -27,13 +28,15 @@ def find(name: str, server_major: int) -> Path:
 
 
 def run(program: Path, url: str, *arguments: str | Path) -> None:
-    """Run it on the database of ``url``; StateError with the end of what it says when it fails."""
+    """Run it on the database of ``url``; StateError with the end of what it says when it fails. When this process is
+    killed, so is the program: a restore that is repeated must not meet the one before."""
     parameters = conninfo_to_dict(url)
     password = parameters.pop("password", None)
     # The arguments of a process can be read by every account, its environment cannot.
     environment = os.environ | ({"PGPASSWORD": str(password)} if password is not None else {})
+    command = [program, "--no-password", f"--dbname={make_conninfo('', **parameters)}", *arguments]
     done = subprocess.run(
-        [program, "--no-password", f"--dbname={make_conninfo('', **parameters)}", *arguments],
+        ending_with_this_process(command),
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
         env=environment, check=False,
     )  # fmt: skip

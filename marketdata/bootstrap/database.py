@@ -31,7 +31,8 @@ def _create_reader(connection: Connection) -> str:
     if _has_reader(connection):
         return f"role {READER}: already exists"
     try:
-        connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
+        with connection.transaction():  # in a transaction of the caller, only this is undone by an error
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
     except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
         return f"role {READER}: already exists"
     except psycopg.errors.InsufficientPrivilege:

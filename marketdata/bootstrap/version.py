@@ -29,17 +29,25 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
     with contextlib.ExitStack() as after_commit, connection.transaction():
-        migrations.lock(connection)
-        done = _create_or_upgrade(connection, version)
-        # Also for an existing version: it may be older than the role.
-        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
-        _reserve_triggers(connection, version)
+        done = make_tables(connection, version)
         before, text = _settings_file(path, version)
         if text != before:
             after_commit.enter_context(secretfile.replaced(path, text))
     say(f"version {n}: {done}")
     say(f"{path}: written" if text != before else f"{path}: up to date")
     return version
+
+
+def make_tables(connection: Connection, version: Version) -> str:
+    """Create the version, or upgrade it if an earlier release created it, with the privileges on it; returns what was
+    done. Its settings file stays as it is."""
+    with connection.transaction():
+        migrations.lock(connection)
+        done = _create_or_upgrade(connection, version)
+        # Also for an existing version: it may be older than the role.
+        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
+        _reserve_triggers(connection, version)
+    return done
 
 
 def settings_file(settings: Settings, n: int) -> Path:

@@ -9,6 +9,7 @@ import os
 import pwd
 import select
 import signal
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,6 +127,21 @@ def end_with_parent() -> Callable[[], None]:
     return prepare_child
 
 
+def ending_with_this_process(command: Sequence[str | Path]) -> list[str | Path]:
+    """The command that runs ``command`` until its end or that of this process, when it gets SIGINT.
+
+    It needs no ``preexec_fn``, which is not safe in a process with several threads.
+    """
+    return [sys.executable, "-P", "-m", "marketdata.postgres.processes", str(os.getpid()), *command]
+
+
+def _become(parent: str, *command: str) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGINT)
+    if os.getppid() == int(parent):  # else it died before prctl took effect
+        os.execv(command[0], command)
+
+
 def find_by_name(name: str) -> Iterator[int]:
     """The process ids of all processes with this command name."""
     for entry in os.listdir("/proc"):
@@ -141,3 +157,7 @@ def has_working_directory(pid: int, folder: Path) -> bool:
         return os.readlink(f"/proc/{pid}/cwd") == str(folder)
     except OSError:
         return False
+
+
+if __name__ == "__main__":
+    _become(*sys.argv[1:])

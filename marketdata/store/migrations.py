@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from marketdata.errors import StateError
+from marketdata.store import restoring
 from marketdata.store.pool import Connection
 
 LOCK = 0x6D61726B6574
@@ -92,8 +93,9 @@ def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:
     """Apply the steps that the database lacks; returns how many this call applied.
 
     A step and its number are one transaction under the advisory lock: with several callers at once each step runs once.
-    StateError, without a change, for a database with more steps than this release has.
+    StateError, without a change, for a database with more steps than this release has, or with an unfinished restore.
     """
+    restoring.refuse_unfinished(connection)
     ran = 0
     while _next_step(connection, steps):
         ran += 1

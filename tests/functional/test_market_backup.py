@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import random
+import signal
 import subprocess
 import sys
 import tempfile
@@ -17,6 +19,7 @@ import psycopg
 import pytest
 
 from marketdata.postgres.cluster import conninfo
+from tests.functional.killed import KILLED
 from tests.functional.market_process import ROOT, ApiProcess, Client
 
 pytestmark = pytest.mark.functional
@@ -116,6 +119,75 @@ def test_a_restored_backup_gives_the_same_bytes(api: ApiProcess, state_dir: Path
         assert (elsewhere / "v2.env").read_text() == (state_dir / "v2.env").read_text()
     finally:
         restored.stop()
+
+
+def restored_after_all(elsewhere: Path, folder: Path, before: dict[str, Any], token: str) -> None:
+    """The same restore goes on from what a killed one left, and the API gives the same bytes."""
+    done = command(elsewhere, "restore", folder)
+    assert (done.returncode, done.stderr) == (0, "")
+    restored = ApiProcess(elsewhere)
+    restored.start()
+    try:
+        assert bodies(restored, token) == before
+    finally:
+        assert restored.stop() == 0
+    assert not [path for path in elsewhere.rglob("*.part") if path.parent.name != "data"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    "point",
+    [
+        ("marketdata.backup.archive", "put_back", 1, "before"),
+        ("marketdata.backup.archive", "os.link", 2, "before"),
+        ("marketdata.backup.programs", "run", 1, "before"),
+        ("marketdata.backup.programs", "run", 1, "after"),
+        ("marketdata.bootstrap.version", "make_tables", 1, "after"),
+    ],
+    ids=lambda point: "-".join(map(str, point[1:])),
+)
+def test_nothing_is_served_from_a_killed_restore(
+    api: ApiProcess, state_dir: Path, elsewhere: Path, point: tuple[str, str, int, str]
+) -> None:
+    with closing(Client(api.port, api.token("alg"))) as write:
+        fill(write)
+    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
+    before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
+    assert command(state_dir, "backup", folder).returncode == 0
+    killed = subprocess.run(
+        [sys.executable, "-P", "-c", KILLED, *map(str, point), "restore", str(folder)],
+        cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(elsewhere)}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    served = command(elsewhere, "api", MARKET_API_PORT="0")
+    assert served.returncode == 1
+    assert f"run bin/marketdata-restore {folder} again" in served.stderr
+    restored_after_all(elsewhere, folder, before, token)
+
+
+@pytest.mark.full
+def test_a_restore_that_is_killed_at_any_time_goes_on(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:
+    with closing(Client(api.port, api.token("alg"))) as write:
+        fill(write)
+    assert command(state_dir, "alias", "add", "BACKUP:ALIAS", SYMBOL).returncode == 0
+    before, token, folder = bodies(api, api.token("read")), api.token("read"), elsewhere.parent / "backup"
+    assert command(state_dir, "backup", folder).returncode == 0
+    for number in range(8):
+        target = elsewhere.parent / f"state{number}"
+        for _ in range(3):
+            with subprocess.Popen(
+                [sys.executable, "-P", "-m", "marketdata", "restore", str(folder)], cwd=ROOT,
+                env=os.environ | {"MARKET_STATE_DIR": str(target)}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            ) as process:  # fmt: skip
+                threading.Event().wait(random.uniform(0, 2))
+                process.kill()
+                assert process.stdout is not None
+                said = process.stdout.read()
+            assert process.returncode in (0, -signal.SIGKILL), said
+            if process.returncode == 0:  # it was quicker
+                break
+        else:
+            restored_after_all(target, folder, before, token)
 
 
 def test_nothing_that_exists_is_replaced(api: ApiProcess, state_dir: Path, elsewhere: Path) -> None:

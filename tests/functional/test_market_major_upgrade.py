@@ -20,6 +20,7 @@ import pytest
 from marketdata.postgres.client import Client as DatabaseClient
 from marketdata.postgres.cluster import Cluster
 from tests.functional import postgresql_wheels
+from tests.functional.killed import KILLED
 from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.functional.test_market_backup import bodies, command, fill, tick
 
@@ -29,28 +30,6 @@ SECONDS = 120
 PAIRS = ((15, 16), (15, 17), (15, 18), (16, 17), (17, 18))
 STAGES = ("dumping", "restoring", "comparing", "switching")
 
-# The n-th call of a function of the command is the last: the process is killed before it or after it.
-KILLED = """
-import importlib, os, sys
-module, name, count, when = sys.argv[1:5]
-holder = importlib.import_module(module)
-*path, name = name.split(".")
-for part in path:
-    holder = getattr(holder, part)
-real, calls = getattr(holder, name), []
-def last(*arguments, **named):
-    calls.append(1)
-    chosen = len(calls) == int(count)
-    if chosen and when == "before":
-        os.kill(os.getpid(), 9)
-    result = real(*arguments, **named)
-    if chosen:
-        os.kill(os.getpid(), 9)
-    return result
-setattr(holder, name, last)
-from marketdata.cli import main
-sys.exit(main(["db", "upgrade"]))
-"""
 UPGRADE = "marketdata.backup.major_upgrade"
 POINTS = (
     (UPGRADE, "check_exchange", 1, "after"),
@@ -224,7 +203,7 @@ def test_everything_is_kept(old: Old) -> None:
 def test_a_kill_at_any_point_is_repaired(old: Old, point: tuple[str, str, int, str]) -> None:
     answers = answers_of(old)
     killed = subprocess.run(
-        [sys.executable, "-P", "-c", KILLED, *map(str, point)],
+        [sys.executable, "-P", "-c", KILLED, *map(str, point), "db", "upgrade"],
         cwd=ROOT, env=os.environ | {"MARKET_STATE_DIR": str(old.state_dir)} | old.both,
         capture_output=True, text=True, timeout=SECONDS, check=False,
     )  # fmt: skip

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from marketdata.backup import archive
 from marketdata.interval import SECOND
 from marketdata.settings import Settings
-from marketdata.store import registry, ticks
+from marketdata.store import registry, restoring, ticks
 from marketdata.store.pool import connect
+from tests.functional.killed import KILLED, ROOT
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
@@ -39,3 +46,98 @@ def test_another_database_is_backed_up_and_restored(
     with connect(other) as connection:
         assert connection.execute("SELECT symbol, id FROM md_ticks_v1").fetchall() == [("A", "1")]
     assert (tmp_path / "state" / "v1.env").read_text() == (fresh.state_dir / "v1.env").read_text()
+
+
+CLI = "marketdata.backup.cli"
+FILES = "marketdata.backup.archive"
+# In the middle of pg_restore: this plays the program. It goes on unless it ends with the process that started it.
+PROGRAM = """#!/bin/sh
+kill -9 $PPID
+sleep 0.3
+touch {went_on}
+"""
+
+
+@pytest.fixture
+def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
+    """A backup of version 1 with a tick."""
+    assert command("version", "1").returncode == 0
+    with connect(fresh.database_url or "") as connection:
+        (entry,) = registry.registered(connection, "md")
+        ticks.ingest(connection, entry.version, [tick("A", "1", START + SECOND, "5")])
+    (fresh.state_dir / "secrets").mkdir()
+    (fresh.state_dir / "secrets" / "read.json").write_text("{}")
+    assert command("backup", str(tmp_path / "backup")).returncode == 0
+    return tmp_path / "backup"
+
+
+@pytest.mark.parametrize(
+    "point",
+    [
+        pytest.param(("marketdata.store.restoring", "begin", 1, "after"), marks=pytest.mark.full),
+        pytest.param((FILES, "os.link", 1, "before"), marks=pytest.mark.full),
+        pytest.param((FILES, "os.link", 1, "after"), marks=pytest.mark.full),
+        pytest.param((FILES, "put_back", 1, "after"), marks=pytest.mark.full),
+        (CLI, "_restore_database", 1, "after"),
+        pytest.param(("marketdata.bootstrap.version", "make_tables", 1, "after"), marks=pytest.mark.full),
+        ("program", "", 1, ""),
+    ],
+    ids=lambda point: "-".join(map(str, point[1:])),
+)
+def test_a_killed_restore_goes_on(
+    backed_up: Path,
+    command: Command,
+    new_database: Callable[[], str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    point: tuple[str, str, int, str],
+) -> None:
+    other, state, went_on = new_database(), tmp_path / "state", tmp_path / "went_on"
+    monkeypatch.setenv("DATABASE_URL", other)
+    monkeypatch.setenv("MARKET_STATE_DIR", str(state))
+    program = tmp_path / "pg_restore"
+    program.write_text(PROGRAM.format(went_on=went_on))
+    program.chmod(0o755)
+    script = f"""
+from pathlib import Path
+from marketdata.backup import programs
+from marketdata.cli import main
+programs.find = lambda *_arguments: Path({str(program)!r})
+main(["restore", {str(backed_up)!r}])
+"""
+    arguments = [script] if point[0] == "program" else [KILLED, *map(str, point), "restore", str(backed_up)]
+    killed = subprocess.run(
+        [sys.executable, "-P", "-c", *arguments], cwd=ROOT, env=os.environ, capture_output=True, text=True, check=False
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+
+    for task in (("init",), ("backup", str(tmp_path / "other"))):
+        refused = command(*task)
+        assert refused.returncode == 1
+        assert f"run bin/marketdata-restore {backed_up} again" in refused.stderr
+    done = command("restore", str(backed_up))
+    assert (done.returncode, done.stderr) == (0, "")
+    if point[0] == "program":
+        threading.Event().wait(0.5)
+        assert not went_on.exists()
+    with connect(other) as connection:
+        assert connection.execute("SELECT symbol, id FROM md_ticks_v1").fetchall() == [("A", "1")]
+        connection.execute("SET ROLE marketdata_reader")
+        assert connection.execute("SELECT count(*) FROM md_ticks_v1").fetchone() == (1,)
+    files = {str(path.relative_to(state)) for path in state.rglob("*") if path.is_file()}
+    assert files == {"v1.env", "secrets/read.json"}
+    assert command("init").returncode == 0
+
+
+def test_an_unfinished_restore_is_not_completed_by_another_backup(
+    backed_up: Path, command: Command, new_database: Callable[[], str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert command("token", "create", "--name", "later", "--scope", "read").returncode == 0
+    assert command("backup", str(tmp_path / "later")).returncode == 0
+    other = new_database()
+    monkeypatch.setenv("DATABASE_URL", other)
+    monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path / "state"))
+    with connect(other) as connection:
+        restoring.begin(connection, restoring.Unfinished(str(backed_up), archive.identity(backed_up)))
+    done = command("restore", str(tmp_path / "later"))
+    assert (done.returncode, f"the restore of {backed_up} into this database has not ended" in done.stderr) == (1, True)

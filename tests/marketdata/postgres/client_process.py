@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from marketdata.postgres.cluster import Cluster
+from marketdata.postgres.processes import signal_and_wait
 
 ROOT = Path(__file__).resolve().parents[3]
 NOBODY = 65534
@@ -111,6 +112,8 @@ class Watched:
         for pid, process in processes.items():
             assert select.select([process], [], [], SECONDS)[0], f"{pid} stays"
             os.close(process)
+        # An owner that lost its PostgreSQL before it was killed may have started one, which ends with it.
+        assert signal_and_wait(self.cluster.processes(), signal.SIGCONT, SECONDS) == []
         assert self.cluster.processes() == []
 
 
