@@ -131,6 +131,8 @@ def old(made: Old) -> Iterator[Old]:
             "ALTER SYSTEM SET maintenance_work_mem = '77MB'",
         ):
             connection.execute(statement)  # type: ignore[arg-type]
+    refused = made.run("db", "upgrade")
+    assert (refused.returncode, f"process {api.pid} (marketdata api). Stop them" in refused.stderr) == (1, True)
     assert api.stop() == 0
     with (made.state_dir / "cluster" / "data" / "pg_hba.conf").open("a") as hba:
         hba.write("# a line of the administrator\n")

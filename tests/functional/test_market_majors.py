@@ -34,6 +34,7 @@ TESTS = (
     "tests/marketdata/test_bootstrap_copy.py",
     "tests/marketdata/test_bootstrap_cutover.py",
     "tests/marketdata/test_bootstrap_drop.py",
+    "tests/marketdata/test_major_upgrade.py",
 )
 PASSED_MIN = 400
 CHECKED_IN = "tests/marketdata/test_major.py"
