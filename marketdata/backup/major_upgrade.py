@@ -38,8 +38,8 @@ JOBS_MAX = 4
 _PROGRAMS = ("pg_dump", "pg_dumpall", "pg_restore", "psql")
 _READ_ONLY = "default_transaction_read_only=on"
 """Of the old cluster while it is dumped: nothing that a client of its socket writes then would be in the new one."""
-_SETTINGS = ("postgresql.auto.conf", "pg_hba.conf", "pg_ident.conf")
-"""Files of the data directory that an administrator may have changed, the first of them by ALTER SYSTEM."""
+_SETTINGS = "postgresql.auto.conf"
+"""The file of the data directory that ALTER SYSTEM writes. Each start writes those that say who may log in."""
 _SIZES, _SPARE_BYTES = 3, 256 << 20
 """The dump, the new cluster and its log are each at most as large as the old cluster; an empty one has some files."""
 
@@ -195,11 +195,20 @@ def _restore(copy: str, target: Binaries, dump: Path) -> None:
 def _take_settings(old: Cluster, new: Cluster) -> None:
     """Give the new cluster the settings of the old one, and see that it starts with them. Only now: both have the same
     TCP port, where they have one."""
-    for name in _SETTINGS:
-        shutil.copyfile(old.data / name, new.data / name)  # into a file that belongs to the account already
-        sync(new.data / name)
+    with (
+        open(old.data / _SETTINGS, "rb", opener=_no_link) as source,
+        open(new.data / _SETTINGS, "wb", opener=_no_link) as target,  # it belongs to the account already
+    ):
+        shutil.copyfileobj(source, target)
+        target.flush()
+        os.fsync(target.fileno())
     with running(new):
         pass
+
+
+def _no_link(path: str, flags: int) -> int:
+    """Both folders belong to PostgreSQL's account: root follows no link that lies there."""
+    return os.open(path, flags | os.O_NOFOLLOW)
 
 
 def _jobs() -> int:

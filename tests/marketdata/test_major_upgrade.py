@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -15,6 +16,7 @@ from marketdata.backup import contents, major_upgrade
 from marketdata.bootstrap.version import make_version
 from marketdata.errors import StateError
 from marketdata.interval import SECOND
+from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import ticks
 from marketdata.store.pool import Connection, connect
@@ -139,3 +141,19 @@ def test_the_database_of_another_account_is_left_to_it(
     done = command("db", "upgrade")
     assert (done.returncode, "belongs to the account nobody: run this as this account" in done.stderr) == (1, True)
     assert [path.name for path in state_dir.iterdir()] == ["cluster"]
+
+
+def test_the_settings_are_taken_through_no_link(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(major_upgrade, "running", lambda _cluster: contextlib.nullcontext())
+    old, new = Cluster(state_dir), Cluster(state_dir / "upgrade")
+    (folder(state_dir, "cluster", 15) / "postgresql.auto.conf").write_text("work_mem = '7MB'\n")
+    written = folder(state_dir, "upgrade/cluster", 17) / "postgresql.auto.conf"
+    major_upgrade._take_settings(old, new)
+    assert written.read_text() == "work_mem = '7MB'\n"
+
+    (other := state_dir / "other").write_text("kept")
+    written.unlink()
+    written.symlink_to(other)
+    with pytest.raises(OSError, match="symbolic links"):
+        major_upgrade._take_settings(old, new)
+    assert other.read_text() == "kept"
