@@ -6,6 +6,7 @@ names its folder, is for readers of other accounts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
@@ -76,8 +77,10 @@ def prepare_socket_dir(folder: Path, account: Account) -> None:
 def _make_socket_dir(folder: Path, account: Account) -> None:
     """Complete or not at all."""
     fresh = folder.with_name(f".{folder.name}.new")
-    fresh.mkdir(exist_ok=True)
-    os.chown(fresh, account.uid, account.gid)
+    with contextlib.suppress(FileNotFoundError):
+        fresh.rmdir()  # of a start that was killed; fails for a link, which another account may have put there
+    fresh.mkdir()
+    os.chown(fresh, account.uid, account.gid, follow_symlinks=False)
     fresh.chmod(0o755)
     fresh.rename(folder)
 

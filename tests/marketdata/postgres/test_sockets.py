@@ -56,6 +56,16 @@ def test_what_is_no_folder_or_cannot_be_made_is_refused(place: Path) -> None:
         prepare_socket_dir(place / "a,b", ACCOUNT)
 
 
+def test_a_folder_is_not_made_through_the_link_of_another_account(place: Path) -> None:
+    (target := place / "target").mkdir(mode=0o700)
+    (place / ".linked.new").symlink_to(target)
+    with pytest.raises(StateError, match=r"linked cannot be created: .*; set MARKET_SOCKET_DIR"):
+        prepare_socket_dir(place / "linked", ACCOUNT)
+    found = target.stat()
+    assert (found.st_uid, stat.S_IMODE(found.st_mode)) == (os.geteuid(), 0o700)
+    assert not (place / "linked").exists()
+
+
 def test_a_folder_whose_making_was_interrupted_is_made(place: Path) -> None:
     (place / ".half.new").mkdir(mode=0o700)
     prepare_socket_dir(place / "half", ACCOUNT)
