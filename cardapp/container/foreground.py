@@ -72,7 +72,8 @@ def _ignore_endings() -> None:
 
 def _is_stopped(sessions: Sessions, record: Record) -> bool:
     try:
-        return sessions.find(record.name)[1].container_id != record.container_id
+        # Not the container_id: a reset makes a new container where the former one was removed.
+        return sessions.find(record.name)[1].created_at != record.created_at
     except UsageError:
         return True
     except StateError:  # the record is damaged, which a stop does not do
