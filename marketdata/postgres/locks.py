@@ -12,8 +12,8 @@ All are locked with flock, so the kernel releases a lock when its process ends, 
 ``foreground.lock``  ``bin/marketdata-db`` holds it exclusively while it is the owner or waits to become it. No client
                   starts an owner meanwhile.
 
-A command that needs the database for itself holds the first two exclusively (``exclusive.py``). The status is then its ``pid``
-and ``exclusive``, its name.
+A command that needs the database for itself holds the first two exclusively (``exclusive.py``). The status is then its
+``pid`` and ``exclusive``, its name.
 """
 
 from __future__ import annotations
