@@ -2,7 +2,8 @@
 
 The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
 the session's ``run`` and ``work``, which its programs write to. The repository is at ``/workspace``, read-only. The
-state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
+state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``. Of the other
+state directories in the repository nothing is seen: a read-only mount does not keep a program from their sockets.
 
 The container's first process only waits. The MCP server is started in it by ``podman exec``, so that it can be started
 again while Neovim and gdb keep running.
@@ -37,7 +38,7 @@ from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable,
 from cardapp.procfs import command_line, start_time
 
 WORKSPACE = "/workspace"
-STATES = ".state"  # below the workspace: where state directories are by default
+STATES = ".state"  # in the repository: where state directories are by default
 STATE_INSIDE = f"{STATES}/card"
 LABEL = "cardapp.session"
 EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
@@ -138,12 +139,12 @@ class PodmanRuntime:
     def _mounts(self, record: Record, state: Path) -> list[str]:
         card = Path(record.card_source).parent
         _make_mount_point(ROOT / STATES)
-        # Sockets of other sessions must not be reachable. A state directory may be elsewhere in the repository.
-        elsewhere = state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES)
-        hidden = [STATES, f"{STATE_INSIDE}/sessions", *([f"{state.relative_to(ROOT)}/sessions"] if elsewhere else [])]
+        hidden = {f"{WORKSPACE}/{STATES}", f"{WORKSPACE}/{STATE_INSIDE}/sessions"}
+        if state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES):
+            hidden.add(f"{WORKSPACE}/{state.relative_to(ROOT)}")
         return [
             _mount(ROOT, WORKSPACE, "ro"),
-            *(f"--tmpfs={WORKSPACE}/{path}:{EMPTY}" for path in hidden),
+            *(f"--tmpfs={path}:{EMPTY}" for path in sorted(hidden)),
             _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
             _mount(card, str(card), "ro"),
             _mount(self._directory.path, str(self._directory.path), "ro"),
