@@ -153,10 +153,18 @@ class PodmanRuntime:
         ]
 
     def _api_socket(self, state: Path) -> list[str]:
-        """Where the API's socket is inside, and the mount of its folder if that is not the state directory."""
+        """Where the API's socket is inside, and the mount of its folder if that is not the state directory.
+
+        :raises UsageError: the folder has something else, like the sockets of other services in ``/run/user/UID``.
+        """
         socket = Path(self._podman.environ.get("CARD_API_SOCKET") or state / "card-api.sock").absolute()
         if socket.parent.resolve() == state:
             return [f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/{socket.name}"]
+        if any(path.name != socket.name for path in socket.parent.glob("*")):
+            raise UsageError(
+                f"CARD_API_SOCKET={socket}: the folder has other files, which a program in the container could use: "
+                "give the socket a folder of its own"
+            )
         return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
 
     def _name(self) -> str:
