@@ -57,7 +57,7 @@ class Repository:
         return self.log.read_text().splitlines()
 
     def names(self) -> list[str]:
-        """The names that the builder was told to give the image."""
+        """The names that the builder was to give the image."""
         given = self.given()
         return [value for option, value in pairwise(given) if option == "--tag"]
 

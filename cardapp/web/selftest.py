@@ -1,6 +1,6 @@
 """The security self-test: starts a server of its own, attacks it over real sockets, and prints the results.
 
-An attack counts as refused only if the response has exactly the expected status, the same server answers an honest
+An attack counts as refused only if the response has exactly the expected status, the same server answers a valid
 request, and no event was recorded in the end.
 """
 
@@ -114,11 +114,11 @@ def findings_of(build: Build) -> Iterator[Finding]:
 
 def _on_server(settings: Settings, listener: _Listener) -> Iterator[Finding]:
     port = listener.port
-    honest = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Origin: http://127.0.0.1:{port}")
-    yield _thrown(Attack("(an honest request)", 200, honest), settings, port)
-    yield _thrown(Attack("(an honest request over the Unix socket)", 200, honest, over_unix=True), settings, port)
+    valid = message("GET /api/identity HTTP/1.1", f"Host: 127.0.0.1:{port}", f"Origin: http://127.0.0.1:{port}")
+    yield _thrown(Attack("(a valid request)", 200, valid), settings, port)
+    yield _thrown(Attack("(a valid request over the Unix socket)", 200, valid, over_unix=True), settings, port)
     if len(listener.addresses) > 1:
-        yield _thrown(Attack("(an honest request over [::1])", 200, honest, host="::1"), settings, port)
+        yield _thrown(Attack("(a valid request over [::1])", 200, valid, host="::1"), settings, port)
     yield _of_another_account(port)
     yield Finding(
         "mode of socket and directory", "600 700", f"{_mode(settings.api_socket)} {_mode(settings.state_dir)}"

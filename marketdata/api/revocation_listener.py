@@ -3,7 +3,7 @@ tokens were used.
 
 A notification is received when its transaction commits. Those missed while the connection was down are covered on every
 new connection: the token cache is emptied (no entry is older than :data:`marketdata.api.auth.CACHE_SECONDS`), and live
-connections are told that they may have missed changes.
+connections get a message that they may have missed changes.
 """
 
 from __future__ import annotations

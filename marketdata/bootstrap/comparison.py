@@ -37,7 +37,7 @@ class Difference(NamedTuple):
     def day(self) -> Day:
         return Day(self.symbol, self.opened.replace(hour=0, minute=0))
 
-    def told(self, source: int, target: int) -> str:
+    def described(self, source: int, target: int) -> str:
         """The candle and what differs, for versions of these numbers."""
         name = f"{self.symbol} {LEVELS[self.level]} {self.opened:%Y-%m-%dT%H:%M:%SZ}"
         if self.source is None or self.target is None:
@@ -55,7 +55,7 @@ class Orphan(NamedTuple):
     block_hash: str
     first: datetime
 
-    def told(self, source: int, target: int) -> str:
+    def described(self, source: int, target: int) -> str:
         return (
             f"{self.symbol} 1m {self.first:%Y-%m-%dT%H:%MZ}: version {target} has ticks of the block "
             f"{self.block_hash}, which is retracted in version {source}"

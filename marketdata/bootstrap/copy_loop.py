@@ -40,7 +40,7 @@ class CopyLoop:
             if not is_behind and not self._has_caught_up:
                 self._say(
                     f"caught up: version {self._target} has what version {self._source} had at {at:%H:%M:%S} UTC; "
-                    f"carried {self.told()}"
+                    f"carried {self.described()}"
                 )
             self._has_caught_up = not is_behind
             if is_last and not is_behind:
@@ -48,7 +48,7 @@ class CopyLoop:
             if not is_behind:
                 self._stopping.wait(_IDLE_S)
 
-    def told(self) -> str:
+    def described(self) -> str:
         """What was carried in all."""
         ticks, retracted, restored = self.total
         return f"{ticks} ticks, {retracted} retracted and {restored} restored blocks"

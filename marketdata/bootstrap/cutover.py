@@ -153,7 +153,7 @@ def numbers(connection: Connection, prefix: str, n: int) -> Numbers:
 def report(found: Differences, numbers: Numbers, say: Say) -> None:
     """The first differences."""
     for each in found[:SHOWN]:
-        say(f"DIFFERS {each.told(*numbers)}")
+        say(f"DIFFERS {each.described(*numbers)}")
     if len(found) > SHOWN:
         say(f"… and {len(found) - SHOWN} more")
 

@@ -38,7 +38,7 @@ _MIGRATIONS = (
                             PRIMARY KEY (hash, symbol)) WITHOUT ROWID;
     -- The last block that was reported as final.
     CREATE TABLE finalized (symbol TEXT PRIMARY KEY, block INTEGER NOT NULL) WITHOUT ROWID;
-    -- What the API has to be told, in this order.
+    -- What has to be sent to the API, in this order.
     CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
                                detail TEXT NOT NULL, at REAL NOT NULL);
@@ -49,7 +49,7 @@ _MIGRATIONS = (
     -- The times [covered_from, covered_to) were read of a pool, and the next block goes on from there.
     ALTER TABLE pools ADD COLUMN covered_from INTEGER;
     ALTER TABLE pools ADD COLUMN covered_to INTEGER;
-    -- Coverage that the API has to be told, in this order, after it has answered for the item with the id after_item.
+    -- Coverage to be sent to the API, in this order, after it has answered for the item with the id after_item.
     CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
                            until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
     """,
@@ -111,7 +111,7 @@ class Outbox:
     def __init__(self, path: Path, *, only_reads: bool = False) -> None:
         self.path = path
         with self._translated():
-            # sqlite3 opens its own transactions, unless told not to.
+            # sqlite3 opens its own transactions where isolation_level is not None.
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={'ro' if only_reads else 'rwc'}",
                 uri=True, isolation_level=None, check_same_thread=False,

@@ -88,7 +88,7 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
             loop = CopyLoop(connection, pair, stopping, say)
             loop.run(follows=options.follow)
     if options.follow:
-        say(f"stopped after a last pass; carried {loop.told()}")
+        say(f"stopped after a last pass; carried {loop.described()}")
     say(f"next: bin/marketdata-cutover {target} compares the candles and makes version {target} the current one")
 
 

@@ -142,8 +142,8 @@ KEYS = {
 
 def test_keys_arrive_as_what_they_are(writer: Writer) -> None:
     german = ({"code": "KeyQ", "key": "@"}, {"code": "Digit7", "key": "{"}, {"code": "Minus", "key": "\\"})
-    told = [*KEYS.values(), *("@", "{", "<Bslash>"), *("@", "{", "<Bslash>")]
-    writer.neovim.call("nvim_input", f":lua {READ_KEYS % len(told)}<CR>")
+    typed = [*KEYS.values(), *("@", "{", "<Bslash>"), *("@", "{", "<Bslash>")]
+    writer.neovim.call("nvim_input", f":lua {READ_KEYS % len(typed)}<CR>")
     for key in KEYS:
         if key == "ä":
             writer.commit(key)
@@ -152,8 +152,8 @@ def test_keys_arrive_as_what_they_are(writer: Writer) -> None:
     for extra in ({}, {"ctrlKey": True, "altKey": True}):  # as Linux tells of AltGr, and as Windows does
         for init in german:
             writer.page.evaluate(DISPATCH, {**init, **extra, "modifierAltGraph": True})
-    until(lambda: writer.neovim.lua("return #got") == len(told))
-    assert writer.neovim.lua(COMPARE_KEYS, told) == []
+    until(lambda: writer.neovim.lua("return #got") == len(typed))
+    assert writer.neovim.lua(COMPARE_KEYS, typed) == []
 
 
 @pytest.mark.parametrize(

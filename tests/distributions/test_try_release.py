@@ -205,5 +205,5 @@ def test_a_sync_is_proved_on_a_fresh(release: str) -> None:
 
 
 def run_long(release: str) -> subprocess.CompletedProcess[str]:
-    """With what this machine's programs are told by their environment, and nothing of this run's."""
+    """With this machine's own environment variables, and none of this run's."""
     return subprocess.run([SCRIPT, release], capture_output=True, text=True, check=False, timeout=1800)

@@ -121,7 +121,7 @@ def test_the_position_is_shown_with_numbers_and_sync(stage: Stage, nvim: NeovimC
 
 
 @pytest.mark.parametrize(
-    ("typed", "key", "told"),
+    ("typed", "key", "answer"),
     [
         ("CardGo t1/b1/p1/quick", "t1/b1/p1/quick", "go: t1/b1/p1/quick"),
         ("CardGo t1/b1/p1/quick/second", "t1/b1/p1/quick/second", "go: t1/b1/p1/quick/second"),
@@ -132,16 +132,16 @@ def test_the_position_is_shown_with_numbers_and_sync(stage: Stage, nvim: NeovimC
         ("CardMove step -9", "t1/b1/p1/quick", "move: t1/b1/p1/quick (the first)"),
     ],
 )
-def test_the_position_is_moved(stage: Stage, nvim: NeovimConnection, typed: str, key: str, told: str) -> None:
+def test_the_position_is_moved(stage: Stage, nvim: NeovimConnection, typed: str, key: str, answer: str) -> None:
     generation = stage.tcp.get("/api/checkpoint/status")["generation"]
     press(nvim, f":{typed}{'<Tab>' if typed.endswith('/b') else ''}<CR>")
-    says(nvim, f"card: {told}")
+    says(nvim, f"card: {answer}")
     assert key_of(stage) == key
     assert stage.tcp.get("/api/checkpoint/status")["generation"] == generation  # moving starts nothing
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "answer"),
     [
         ("CardGo t1/none", "go: /block_id"),
         ("CardGo a/b/c/d/e/f", "go: a/b/c/d/e/f has too many parts"),
@@ -153,9 +153,9 @@ def test_the_position_is_moved(stage: Stage, nvim: NeovimConnection, typed: str,
         ("CardMove 99999", "move: the body, /delta"),
     ],
 )
-def test_a_refusal_is_one_sentence(stage: Stage, nvim: NeovimConnection, typed: str, told: str) -> None:
+def test_a_refusal_is_one_sentence(stage: Stage, nvim: NeovimConnection, typed: str, answer: str) -> None:
     press(nvim, f":{typed}<CR>")
-    says(nvim, told)
+    says(nvim, answer)
     assert key_of(stage) == "t1/b1/p1/slow"
     lua(nvim, "vim.cmd('messages clear')")
 
@@ -225,7 +225,7 @@ def test_without_the_service_every_command_says_what_to_do(state_dir: Path, sock
     environment = {"CARD_API_SOCKET": str(state_dir / "api.sock") if socket else ""}
     with neovim_with_ui(state_dir / "n", *LOAD, environment=environment) as neovim:
         nvim = NeovimConnection(neovim.path)
-        told = "request failed (ENOENT): start bin/cardapp serve" if socket else "CARD_API_SOCKET is not set"
+        answer = "request failed (ENOENT): start bin/cardapp serve" if socket else "CARD_API_SOCKET is not set"
         for command, name in (
             ("CardPosition", "position"),
             ("CardGo t1", "go"),
@@ -237,7 +237,7 @@ def test_without_the_service_every_command_says_what_to_do(state_dir: Path, sock
             ("CardPending", "pending"),
         ):
             press(nvim, f":{command}<CR>")
-            says(nvim, f"card: {name}: {told}")
+            says(nvim, f"card: {name}: {answer}")
         assert ask(nvim, "getcompletion('CardGo t', 'cmdline')") == []
         assert ask(nvim, "execute('messages')").strip() == ""
         nvim.close()

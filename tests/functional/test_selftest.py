@@ -107,9 +107,9 @@ def test_without_root_another_account_is_not_tried(monkeypatch: pytest.MonkeyPat
 
 def test_a_header_that_is_missing_is_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "SECURITY_HEADERS", gate.SECURITY_HEADERS[1:])
-    assert "(an honest request)" in failed(Service)
+    assert "(a valid request)" in failed(Service)
 
 
 def test_a_service_that_refuses_everything_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate.Tcp, "names", frozenset())
-    assert "(an honest request)" in failed(Service)
+    assert "(a valid request)" in failed(Service)

@@ -18,7 +18,7 @@ from marketdata.api.live.reader import PACE_SECONDS
 from marketdata.api.live.readings import ROWS, Frames
 
 PENDING_MAX = 2 * ROWS
-"""Messages that wait for a client. Beyond it the oldest are dropped, and the client is told which feeds lack some."""
+"""Messages that wait for a client. Beyond it the oldest are dropped, and a message names the feeds that lack some."""
 
 BATCH_BYTES = 64 * 1024
 """Messages are handed to the kernel in batches of this size, and the next one is made when all of it was accepted."""
@@ -57,7 +57,7 @@ class Client:
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
         self.lacking: set[Subscription] = set()
-        """The subscriptions of which the client missed changes and was not told yet."""
+        """The subscriptions of which the client missed changes, and got no message about it yet."""
         self._unsent: list[bytes | memoryview] = []
         self.alive_at = monotonic()
         """When the client last sent something, or accepted what had waited for it."""

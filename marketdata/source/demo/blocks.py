@@ -23,7 +23,7 @@ CHAIN = "DEMO"
 BLOCK_S = 2
 DAY = 86_400 // BLOCK_S
 HISTORY = 30 * DAY
-"""The number of blocks before the first present, unless told otherwise."""
+"""The number of blocks before the first present, where chain.json names no other."""
 RECENT = 2 * DAY
 """So many of them, the last ones, have more trades than the others: every minute has a candle, or nearly."""
 DECIMALS = (18, 6)
