@@ -253,7 +253,8 @@ provide_packages() {
     local parts users known=()
     mapfile -t known < <(installed_parts)
     read -ra parts <<<"$(with_included "$@" "${known[@]}")"
-    # A further part adds packages and changes none, as all locks name the same releases: a running service is not touched by it.
+    # A further part adds packages and changes none, as all locks name the same releases: a running service is not
+    # touched by it.
     if ! environment_is_whole || ! has_packages "${known[@]}"; then
         users=$(users_of_environment)
         if [[ -n $users ]] && environment_is_whole && are_among "$*" "${known[*]}"; then
