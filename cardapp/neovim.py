@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 from pynvim import Nvim, NvimError, socket_session
 
-from cardapp.errors import Conflict, EditorUnavailable, TooSlow
+from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 
 _SETTLE_SECONDS = 5.0
 """How long ``send`` waits for the connection to be made."""
@@ -46,7 +46,10 @@ class NeovimConnection:
     """
 
     def __init__(self, socket_path: str, on_notification: Callable[[str, list[Any]], None] | None = None) -> None:
-        """``on_notification(name, arguments)`` gets Neovim's notifications in this connection's thread."""
+        """``on_notification(name, arguments)`` gets Neovim's notifications in this connection's thread.
+
+        :raises CardAppError: there is no thread for the connection (code ``busy``).
+        """
         self.socket_path = socket_path
         self._on_notification = on_notification or _ignore
         self.ended = threading.Event()
@@ -59,7 +62,11 @@ class NeovimConnection:
         self._open: set[Future[Any]] = set()
         self._overdue: Future[Any] | None = None
         self._thread = threading.Thread(target=self._serve, name="neovim-rpc", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            message = "the system has no thread left for a connection to Neovim; try again later"
+            raise CardAppError(message, code="busy") from error
 
     # -- callers' threads ------------------------------------------------------------------------------------------
 

@@ -132,15 +132,23 @@ class UnixListener:
         with self._lock:
             if len(self._peers) >= self._max_connections:
                 return accepted.close()
-            transport = Transport(accepted, accepted)
-            thread = threading.Thread(target=self._serve, args=(transport,), name="mcp-peer", daemon=True)
+        transport = Transport(accepted, accepted)
+        while not self._started(transport):
+            if self._stopping.wait(_ACCEPT_PAUSE):
+                return accepted.close()
+
+    def _started(self, transport: Transport) -> bool:
+        """Start the thread of a peer; False if the system has no thread left, which may be so for a moment."""
+        thread = threading.Thread(target=self._serve, args=(transport,), name="mcp-peer", daemon=True)
+        with self._lock:
             self._peers[thread] = transport
         try:
             thread.start()
-        except RuntimeError:  # the system has no thread left; the listener has to go on
+        except RuntimeError:
             with self._lock:
                 del self._peers[thread]
-            accepted.close()
+            return False
+        return True
 
     def _serve(self, transport: Transport) -> None:
         try:

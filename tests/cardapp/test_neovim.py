@@ -12,7 +12,7 @@ from typing import Any
 import msgpack
 import pytest
 
-from cardapp.errors import EditorUnavailable, TooSlow
+from cardapp.errors import CardAppError, EditorUnavailable, TooSlow
 from cardapp.neovim import NeovimConnection
 
 API_INFO = [1, {"types": {name: {"id": number} for number, name in enumerate(("Buffer", "Window", "Tabpage"))}}]
@@ -144,3 +144,15 @@ def test_what_cannot_be_packed_fails_its_own_call_only(state_dir: Path) -> None:
             connection.call("nvim_eval", 2**80, timeout=10)
         assert connection.call("nvim_eval", "7", timeout=10) == 7
         connection.close()
+
+
+def test_without_a_thread_left_the_connection_is_refused_as_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not as if there were no Neovim, which would then be started again."""
+
+    def refuse(_thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(CardAppError, match="try again later") as raised:
+        NeovimConnection("/nowhere")
+    assert (type(raised.value), raised.value.code) == (CardAppError, "busy")

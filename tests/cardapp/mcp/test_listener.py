@@ -75,6 +75,39 @@ def test_many_peers_at_once(path: Path, listen: Callable[..., UnixListener], bac
         client.close()
 
 
+def test_a_peer_waits_until_there_is_a_thread_for_it(
+    path: Path, listen: Callable[..., UnixListener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start, failures = threading.Thread.start, iter(range(2))
+
+    def start_third_time(thread: threading.Thread) -> None:
+        if thread.name == "mcp-peer" and next(failures, None) is not None:
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    listen()
+    monkeypatch.setattr(threading.Thread, "start", start_third_time)
+    client = connect(path)
+    assert add(client, 1, 1) == {"sum": 2}
+    client.close()
+
+
+def test_a_listener_stops_while_a_peer_waits_for_a_thread(
+    path: Path, listen: Callable[..., UnixListener], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        refused.set()
+        raise RuntimeError("can't start new thread")
+
+    refused, listener = threading.Event(), listen()
+    with monkeypatch.context() as context, socket.socket(socket.AF_UNIX) as waiting:
+        context.setattr(threading.Thread, "start", refuse)
+        waiting.connect(str(path))
+        assert refused.wait(PATIENCE)
+        listener.stop(PATIENCE)
+        assert waiting.recv(1) == b""
+
+
 def test_a_stale_socket_file_is_replaced(path: Path, listen: Callable[..., UnixListener]) -> None:
     with socket.socket(socket.AF_UNIX) as dead:
         dead.bind(str(path))
