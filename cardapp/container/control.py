@@ -135,6 +135,8 @@ def _show_started(started: Started) -> None:
         ("look at it", _command("attach", record.name)),
     ):
         print(f"  {label + ':':<12}{text}")
+    if started.shortcoming is not None:
+        print(f"  {'attention:':<12}{started.shortcoming}")
     if started.fetched is not None:
         _show_fetched(started.fetched)
 

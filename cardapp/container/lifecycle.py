@@ -9,30 +9,32 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from cardapp import __version__
 from cardapp.card.source import LoadedCard, load_card
+from cardapp.container.call import call
 from cardapp.container.directory import Record, SessionDirectory, State
 from cardapp.container.podman_runtime import PodmanRuntime
 from cardapp.container.profile import Profile, load_profile
 from cardapp.container.runtime import LocalRuntime, Runtime
 from cardapp.container.sources import Fetched
-from cardapp.errors import CardAppError, McpError, SessionUnavailable, StateError, UsageError
-from cardapp.mcp.client import McpClient
+from cardapp.errors import CardAppError, SessionUnavailable, StateError, UsageError
 
 START_TIMEOUT = 40.0
-CALL_TIMEOUT = 60.0
 LOG_LINES = 12
 
 
 @dataclass(frozen=True)
 class Started:
-    """The result of a start. ``fetched`` is None if the profile uses the card's sources in place."""
+    """The result of a start. ``fetched`` is None if the profile uses the card's sources in place.
+
+    ``shortcoming`` is what the session lacks on this machine although its profile says so.
+    """
 
     record: Record
     mcp_socket: str
     already_running: bool
     selected: bool
     fetched: Fetched | None
+    shortcoming: str | None = None
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,7 @@ class Sessions:
             runtime.stop(record)
             directory.clear()
             raise
-        return Started(record, str(directory.mcp_socket), False, selected, fetched)
+        return Started(record, str(directory.mcp_socket), False, selected, fetched, runtime.shortcoming())
 
     def _launch(self, directory: SessionDirectory, record: Record) -> Record:
         """Start the MCP server and wait until it answers."""
@@ -282,25 +284,6 @@ class Sessions:
         words = {True: "up", False: "down"}
         editor, debugger = words[binding["editor"]["available"]], words[binding["debugger"]["available"]]
         return ListedSession(name, chosen, record.card_id, record.profile, "running", editor, debugger, place)
-
-
-def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
-    """The result of ``tool`` of the session; :class:`SessionUnavailable` if the call fails."""
-    advice = f"restore it with card-session reset {directory.name}"
-    try:
-        client = McpClient.connect(
-            str(directory.mcp_socket), timeout=timeout, client_info={"name": "card-session", "version": __version__}
-        )
-        try:
-            result = client.call_tool(tool, {}, timeout=timeout, maximum=timeout)
-        finally:
-            client.close()
-    except (McpError, OSError) as error:
-        raise SessionUnavailable(f"session {directory.name} does not answer ({error}); {advice}") from error
-    if result.is_error:
-        raise SessionUnavailable(result.text)
-    found: dict[str, Any] = result.structured
-    return found
 
 
 def _tail(log: Path, start: int) -> str:

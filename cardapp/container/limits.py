@@ -25,8 +25,10 @@ GROUPS = Path("/sys/fs/cgroup")
 # The file and the key of each counter (cgroups(7)), in version 2 of control groups and in version 1.
 MEMORY = (("memory.events", "oom_kill"), ("memory/memory.oom_control", "oom_kill"))
 PROCESSES = (("pids.events", "max"), ("pids/pids.events", "max"))
+LIMITED_VARIABLE = "CARDAPP_LIMITED"  # set in a container whose memory and processes are limited
 PERIOD = 0.25
 KILL_TIMEOUT = 5.0
+SETTLE_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
 
@@ -40,21 +42,10 @@ class Reached:
 
     @classmethod
     def now(cls, groups: Path = GROUPS) -> Reached:
-        """The counters of this container; zeros where the kernel has none."""
+        """The counters of this container; zeros where it has no limits, since it may then see those of the machine."""
+        if LIMITED_VARIABLE not in os.environ:
+            return cls(0, 0)
         return cls(_counter(groups, MEMORY), _counter(groups, PROCESSES))
-
-    def since(self, before: Reached, limits: Limits) -> str | None:
-        """Which limit was reached since ``before``, as the end of a message; None if none was."""
-        if self.memory > before.memory:
-            return f"it used up the {limits.memory} MiB of memory that the profile allows (memory)"
-        if self.processes > before.processes:
-            return f"it used up the {limits.processes} processes that the profile allows (processes)"
-        return None
-
-
-def out_of_time(limits: Limits) -> str:
-    """What :meth:`Reached.since` would say of a program that the kernel ended with SIGXCPU."""
-    return f"it used up the {limits.program_seconds} s of CPU time that the profile allows (program_seconds)"
 
 
 def _counter(groups: Path, places: tuple[tuple[str, str], ...]) -> int:
@@ -68,21 +59,22 @@ def _counter(groups: Path, places: tuple[tuple[str, str], ...]) -> int:
 
 
 class LimitWatch:
-    """Ends the program's processes when the container has no process left; owns a thread until :meth:`stop`.
+    """Ends the program's processes when the container has no process left; owns a thread from start to stop.
 
-    ``report`` is called in that thread with each limit that was reached, as :meth:`Reached.since` words it.
+    ``report`` is called in that thread when a limit ended the program, with a reason as :meth:`reason` gives it.
     """
 
     def __init__(self, limits: Limits, report: Callable[[str], None], groups: Path = GROUPS) -> None:
         self._limits = limits
         self._report = report
         self._groups = groups
+        self._kills = 0
         self._before = Reached(0, 0)
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._loop, name="limit-watch", daemon=True)
 
     def start(self) -> None:
-        self._before = Reached.now(self._groups)
+        self._before = self.reached()
         self._thread.start()
 
     def stop(self, timeout: float) -> None:
@@ -90,16 +82,42 @@ class LimitWatch:
         if self._thread.is_alive():
             self._thread.join(timeout)
 
+    def reached(self) -> Reached:
+        """The limits that were reached until now. A limit of processes that is no control group's has no counter."""
+        counted = Reached.now(self._groups)
+        return Reached(counted.memory, counted.processes + self._kills)
+
+    def reason(self, before: Reached, signal_name: str | None = None) -> str | None:
+        """Which limit was reached since ``before``, as the end of a message; None if none was.
+
+        ``signal_name`` is the signal that ended the program, if one did.
+        """
+        now, limits = self.reached(), self._limits
+        if now.memory > before.memory:
+            return f"it used up the {limits.memory} MiB of memory that the profile allows (memory)"
+        if now.processes > before.processes:
+            return f"it used up the {limits.processes} processes that the profile allows (processes)"
+        if signal_name == "SIGXCPU":
+            return f"it used up the {limits.program_seconds} s of CPU time that the profile allows (program_seconds)"
+        return None
+
     def _loop(self) -> None:
         while not self._stopping.wait(PERIOD):
-            reached = Reached.now(self._groups)
-            reason = reached.since(self._before, self._limits)
-            if reason is None:
-                continue
-            ended = kill_program() if reached.processes > self._before.processes else 0
-            _log.warning("the program is at its limit: %s (%d processes were killed)", reason, ended)
-            self._before = Reached.now(self._groups)
-            self._report(reason)
+            exhausted = not _can_start_thread()
+            if exhausted:
+                self._kills += 1
+                _log.warning("no process was left: %d processes of the program were killed", kill_program())
+            before, self._before = self._before, self.reached()
+            if exhausted or self._before.memory > before.memory:
+                self._report(self.reason(before) or "")
+
+
+def _can_start_thread() -> bool:
+    try:
+        threading.Thread(target=int, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
 
 
 def program_processes() -> set[int]:
@@ -123,15 +141,24 @@ def _cpu_limit(pid: int) -> int | None:
 def kill_program(find: Callable[[], set[int]] = program_processes, timeout: float = KILL_TIMEOUT) -> int:
     """Kill the processes that ``find`` finds, also where they start others without end; returns how many were killed.
 
-    The others are stopped first, so that none can start another. The one that gdb traces is not: gdb would report that.
-    gdb's checkpoints stay. They do not run, and gdb misses the program's end if they are gone too. Takes at most
+    They are stopped first, so that none can start another. Not the program itself: gdb, which traces it, would report
+    that. gdb's checkpoints stay. They do not run, and gdb misses the program's end if they are gone too. Takes at most
     ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
+    pause = threading.Event()
     stopped: set[int] = set()
-    while (found := {pid for pid in find() - stopped if tracer(pid) == 0}) and time.monotonic() < deadline:
-        _signal(found, signal.SIGSTOP)
-        stopped |= found
+    traced: dict[int, str | None] | None = None
+    # gdb holds the program, and each process that it starts, for a moment. So two looks must find the same.
+    while time.monotonic() < deadline:
+        found = find()
+        before, traced = traced, {pid: state(pid) for pid in found if tracer(pid) != 0}
+        new = found - traced.keys() - stopped
+        if not new and traced == before:
+            break
+        _signal(new, signal.SIGSTOP)
+        stopped |= new
+        pause.wait(SETTLE_SECONDS if not new else 0.0)
     running = {pid for pid in find() if state(pid) != TRACING_STOP}
     _signal(running, signal.SIGKILL)
     return len(running)

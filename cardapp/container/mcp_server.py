@@ -16,7 +16,6 @@ from pathlib import Path
 
 from cardapp import __version__
 from cardapp.container.directory import SessionDirectory
-from cardapp.container.limits import LimitWatch
 from cardapp.container.process import Instance, Process
 from cardapp.container.profile import load_profile
 from cardapp.container.session import Session
@@ -48,7 +47,8 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
         server = McpServer("card-session", __version__, SessionTools(session).tools(), INSTRUCTIONS)
         listener = UnixListener(directory.mcp_socket, server)
         listener.start()
-        watch = _watch(session)
+        if session.watch is not None:
+            session.watch.start()
         try:
             while not select.select([ending], [], [], RECORD_POLL)[0]:
                 if not directory.record.exists():
@@ -59,21 +59,11 @@ def serve(directory: SessionDirectory, instance: Instance, ending: int) -> None:
                         os.kill(1, signal.SIGTERM)  # the container's first process
                     return
         finally:
-            if watch is not None:
-                watch.stop(5.0)
+            if session.watch is not None:
+                session.watch.stop(5.0)
             listener.stop(5.0)
     finally:
         session.close()
-
-
-def _watch(session: Session) -> LimitWatch | None:
-    """The started watch over the container's limits; None without a container."""
-    limits = session.profile.limits
-    if limits is None:
-        return None
-    watch = LimitWatch(limits, session.report_limit)
-    watch.start()
-    return watch
 
 
 def _ending() -> int:

@@ -87,6 +87,18 @@ class Podman:
         found: dict[str, Any] = json.loads(self.run("info", "--format=json").stdout)
         return found
 
+    def can_limit(self) -> bool:
+        """Whether this user can limit memory and processes of a container here (control groups).
+
+        A user without root can where control groups of version 2 are delegated by systemd. Elsewhere podman ignores the
+        limits or starts no container with them.
+        """
+        host = self.info()["host"]
+        if host["security"]["rootless"] and host["cgroupManager"] != "systemd":
+            return False
+        controllers = host.get("cgroupControllers")  # older releases do not list them
+        return controllers is None or {"memory", "pids"} <= set(controllers)
+
 
 def _runtime_options(environ: Mapping[str, str]) -> list[str]:
     path = f"{environ.get('PATH', os.defpath)}:{SYSTEM_PATH}"

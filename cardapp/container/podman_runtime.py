@@ -23,15 +23,17 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from cardapp.container import prepare
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.image import PYTHON, Image
+from cardapp.container.limits import LIMITED_VARIABLE
 from cardapp.container.pane import Pane
 from cardapp.container.podman import Podman, PodmanFailed
 from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
-from cardapp.container.profile import ROOT, load_profile
+from cardapp.container.profile import ROOT, Limits, load_profile
 from cardapp.container.seccomp import write_profile
 from cardapp.container.sources import Fetched
 from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable, UsageError
@@ -119,9 +121,7 @@ class PodmanRuntime:
             "--cap-drop=all",
             "--security-opt=no-new-privileges",
             *([f"--security-opt=seccomp={seccomp}"] if seccomp else []),
-            f"--memory={limits.memory}m",
-            f"--memory-swap={limits.memory}m",
-            f"--pids-limit={limits.processes}",
+            *self._limits(limits),
             f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
             "--ulimit=core=0:0",
             # What is written there counts as memory, also when the program has ended.
@@ -135,6 +135,26 @@ class PodmanRuntime:
             f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
             f"--env={DIRECTORY_VARIABLE}={self._directory.path}",
         ]
+
+    def _limits(self, limits: Limits) -> list[str]:
+        if not self._can_limit:
+            # It counts the processes of all containers of this user, and keeps a program from using up the machine's.
+            return [f"--ulimit=nproc={limits.processes}:{limits.processes}"]
+        return [
+            f"--memory={limits.memory}m",
+            f"--memory-swap={limits.memory}m",
+            f"--pids-limit={limits.processes}",
+            f"--env={LIMITED_VARIABLE}=1",
+        ]
+
+    @cached_property
+    def _can_limit(self) -> bool:
+        return self._podman.can_limit()
+
+    def shortcoming(self) -> str | None:
+        if self._can_limit:
+            return None
+        return "memory is not limited, processes only over all your containers together: podman can limit no more here"
 
     def _mounts(self, record: Record, state: Path) -> list[str]:
         card = Path(record.card_source).parent

@@ -14,9 +14,8 @@ from typing import Any, NoReturn
 
 from cardapp.container.build import BuildCancelled, BuildFailed, Workspace
 from cardapp.container.debugger import Cancelled, ChannelError, DebuggerGone, PendingReply
-from cardapp.container.limits import Reached, out_of_time
 from cardapp.container.session import POLL, EditorBusy, Session
-from cardapp.errors import Conflict, DebuggerFailed, EditorUnavailable, TooSlow
+from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
 
 STAGES = ("resetting", "replaying", "verifying")
@@ -49,19 +48,17 @@ class Replay:
 
         :raises ToolFailure: it failed, was cancelled or took too long. The session stays usable.
         """
-        limits = self.session.profile.limits
-        if limits is None:
+        watch = self.session.watch
+        if watch is None:
             return self._within_turn()
-        before = Reached.now()
+        before = watch.reached()
         try:
             return self._within_turn()
         except ToolFailure as failure:
-            reached = Reached.now().since(before, limits)
-            if failure.data.get("signal") == "SIGXCPU":
-                reached = out_of_time(limits)
-            if reached is None or failure.code == "cancelled":
+            reason = watch.reason(before, failure.data.get("signal"))
+            if reason is None or failure.code == "cancelled":
                 raise
-            raise ToolFailure(failure.code, f"{failure.reason}; {reached}", **failure.data) from failure
+            raise ToolFailure(failure.code, f"{failure.reason}; {reason}", **failure.data) from failure
 
     def _within_turn(self) -> dict[str, Any]:
         try:
@@ -81,7 +78,7 @@ class Replay:
             raise ToolFailure("replay_timeout", f"the replay took over {self.timeout:g} s: {error.detail}") from error
         except DebuggerGone as error:
             self._fail_without_gdb(error)
-        except DebuggerFailed as error:
+        except CardAppError as error:
             raise ToolFailure(error.code, error.detail, **error.extra) from error
 
     def _replay(self) -> dict[str, Any]:

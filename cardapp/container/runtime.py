@@ -30,6 +30,9 @@ class Runtime(Protocol):
     def create(self, record: Record) -> str:
         """Make what the session's processes run in; returns the ``container_id``."""
 
+    def shortcoming(self) -> str | None:
+        """What a session lacks on this machine although its profile says so, in one line; None if nothing."""
+
     def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
         """Fetch the card's sources and build them; see :class:`Preparation`."""
 
@@ -78,6 +81,9 @@ class LocalRuntime:
 
     def create(self, record: Record) -> str:
         return str(uuid.uuid4())
+
+    def shortcoming(self) -> str | None:
+        return None
 
     def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
         return Preparation(record.card_source, record.source_directory, record.profile, refresh).run()

@@ -17,6 +17,7 @@ from cardapp.container.build import Workspace
 from cardapp.container.debugger import GdbChannel
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.editor import Editor
+from cardapp.container.limits import LimitWatch
 from cardapp.container.pane import Pane
 from cardapp.container.process import (
     CONTAINER_VARIABLE,
@@ -64,6 +65,7 @@ class Session:
         self.pane = Pane(directory.tmux_socket)
         self.editor = Editor(directory.nvim_socket)
         self.gdb = GdbChannel(directory.gdb_socket)
+        self.watch = LimitWatch(profile.limits, self._report_limit) if profile.limits is not None else None
         self._lock = threading.Lock()
         self._current: Turn | None = None
         self._target: tuple[str, Target] | None = None
@@ -197,14 +199,14 @@ class Session:
         """Wait until gdb has noticed that a killed program ended, at most ``timeout`` seconds."""
         _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
 
-    def report_limit(self, reason: str) -> None:
+    def close(self) -> None:
+        self.editor.close()
+
+    def _report_limit(self, reason: str) -> None:
         """Show in Neovim why the program was ended. ``reason`` follows a colon."""
         with contextlib.suppress(CardAppError):
             text = f"the program was ended: {reason}"
             self.editor.lua("require('card.message').show(...)", text, "WarningMsg", timeout=0.5)
-
-    def close(self) -> None:
-        self.editor.close()
 
     def _await_debugger(self) -> None:
         """Wait for gdb and for termdebug: gdb answers before termdebug has connected to it."""

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import os
+import queue
 import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cardapp.container import limits
-from cardapp.container.limits import LimitWatch, Reached
+from cardapp.container.limits import LIMITED_VARIABLE, LimitWatch, Reached
 from cardapp.container.profile import Limits
 from cardapp.procfs import state
 from tests.functional.session_process import eventually
@@ -33,7 +34,8 @@ FILES = {
 
 
 @pytest.fixture(params=list(FILES))
-def groups(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def groups(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(LIMITED_VARIABLE, "1")
     write(tmp_path, request.param, Reached(0, 0))
     return tmp_path
 
@@ -48,34 +50,49 @@ def rewrite(groups: Path, reached: Reached) -> None:
     write(groups, "version 2" if (groups / "pids.events").exists() else "version 1", reached)
 
 
+def watch_of(groups: Path, report: Callable[[str], None] = print) -> LimitWatch:
+    return LimitWatch(LIMITS, report, groups)
+
+
 def test_the_counters_are_read(groups: Path) -> None:
     rewrite(groups, Reached(memory=3, processes=14))
     assert Reached.now(groups) == Reached(memory=3, processes=14)
 
 
 def test_without_counters_no_limit_is_ever_reached(tmp_path: Path) -> None:
-    """A normal user's container has none with version 1."""
     assert Reached.now(tmp_path) == Reached(0, 0)
-    assert Reached.now(tmp_path).since(Reached.now(tmp_path), LIMITS) is None
+    assert watch_of(tmp_path).reason(Reached(0, 0)) is None
+
+
+def test_the_counters_of_the_machine_do_not_count(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A container without limits sees them, in version 1."""
+    monkeypatch.delenv(LIMITED_VARIABLE)
+    rewrite(groups, Reached(memory=3, processes=14))
+    assert Reached.now(groups) == Reached(0, 0)
 
 
 @pytest.mark.parametrize(
-    ("reached", "words", "key"),
+    ("reached", "signal_name", "words", "key"),
     [
-        (Reached(2, 5), "1024 MiB of memory", "(memory)"),
-        (Reached(1, 6), "256 processes", "(processes)"),
-        (Reached(2, 9), "1024 MiB of memory", "(memory)"),
+        (Reached(2, 5), "SIGKILL", "1024 MiB of memory", "(memory)"),
+        (Reached(1, 6), "SIGKILL", "256 processes", "(processes)"),
+        (Reached(2, 9), None, "1024 MiB of memory", "(memory)"),
+        (Reached(1, 5), "SIGXCPU", "600 s of CPU time", "(program_seconds)"),
     ],
 )
-def test_a_limit_that_was_reached_is_named_with_its_key(reached: Reached, words: str, key: str) -> None:
-    reason = reached.since(Reached(1, 5), LIMITS)
+def test_a_limit_that_was_reached_is_named_with_its_key(
+    groups: Path, reached: Reached, signal_name: str | None, words: str, key: str
+) -> None:
+    rewrite(groups, reached)
+    reason = watch_of(groups).reason(Reached(1, 5), signal_name)
     assert reason is not None
     assert words in reason
     assert key in reason
 
 
-def test_a_limit_that_was_reached_before_is_not_named() -> None:
-    assert Reached(1, 5).since(Reached(1, 5), LIMITS) is None
+def test_a_limit_that_was_reached_before_is_not_named(groups: Path) -> None:
+    rewrite(groups, Reached(1, 5))
+    assert watch_of(groups).reason(Reached(1, 5), "SIGSEGV") is None
 
 
 # -- the end of the program --------------------------------------------------------------------------------------------
@@ -153,27 +170,53 @@ def test_a_process_that_a_debugger_has_stopped_stays(program: subprocess.Popen[s
     assert held == "t"
 
 
-def test_the_watch_kills_at_the_limit_of_processes_and_reports_each_limit(
-    groups: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    killed: list[str] = []
-    reports: list[str] = []
-    reported = threading.Event()
-    monkeypatch.setattr(limits, "PERIOD", 0.01)
-    monkeypatch.setattr(limits, "kill_program", lambda: len(killed.append("the program") or killed))
+class Watched:
+    """A watch that looks often, of a container whose processes a test uses up, and what it did."""
 
-    def report(reason: str) -> None:
-        reports.append(reason)
-        reported.set()
+    def __init__(self, groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.reports: queue.SimpleQueue[str] = queue.SimpleQueue()
+        self.killed = 0
+        self.exhausted = threading.Event()
+        monkeypatch.setattr(limits, "PERIOD", 0.01)
+        monkeypatch.setattr(limits, "_can_start_thread", lambda: not self.exhausted.is_set())
+        monkeypatch.setattr(limits, "kill_program", self.kill)
+        self.watch = watch_of(groups, self.reports.put)
 
-    watch = LimitWatch(LIMITS, report, groups)
-    watch.start()
-    try:
-        for reached in (Reached(1, 0), Reached(1, 7)):
-            reported.clear()
-            rewrite(groups, reached)
-            assert reported.wait(10)
-    finally:
-        watch.stop(5.0)
-    assert ["memory" in reason for reason in reports] == [True, False]
-    assert killed == ["the program"]
+    def kill(self) -> int:
+        self.killed += 1
+        self.exhausted.clear()
+        return 1
+
+
+@pytest.fixture
+def watched(groups: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
+    found = Watched(groups, monkeypatch)
+    found.watch.start()
+    yield found
+    found.watch.stop(5.0)
+
+
+def test_the_program_is_killed_when_no_process_is_left(watched: Watched) -> None:
+    before = watched.watch.reached()
+    for _ in range(2):
+        watched.exhausted.set()
+        assert "(processes)" in watched.reports.get(timeout=10)
+    assert watched.killed == 2
+    assert "(processes)" in (watched.watch.reason(before) or "")
+
+
+def test_a_lack_of_memory_is_reported_once(watched: Watched, groups: Path) -> None:
+    rewrite(groups, Reached(1, 0))
+    assert "(memory)" in watched.reports.get(timeout=10)
+    threading.Event().wait(0.1)
+    assert watched.reports.empty()
+    assert watched.killed == 0
+
+
+def test_a_refused_process_alone_ends_nothing(watched: Watched, groups: Path) -> None:
+    """The program may have handled it. The counter only explains a replay that failed."""
+    before = watched.watch.reached()
+    rewrite(groups, Reached(0, 7))
+    threading.Event().wait(0.1)
+    assert watched.killed == 0
+    assert "(processes)" in (watched.watch.reason(before) or "")

@@ -3,8 +3,10 @@ is used in ``tests/functional/test_session_image.py``."""
 
 from __future__ import annotations
 
+import json
 import resource
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,10 @@ from cardapp.container.podman import Podman, PodmanFailed
 from cardapp.errors import MissingRequirement
 
 NOTHING_SPECIAL = (1048576, 4194304)
+# Parts of what `podman info` says: on Debian 12 as root and as a user with control groups of version 1, and by its
+# documentation with version 2.
+ROOT = {"cgroupManager": "systemd", "cgroupControllers": ["cpu", "memory", "pids"], "security": {"rootless": False}}
+USER = {"cgroupManager": "systemd", "cgroupControllers": ["memory", "pids"], "security": {"rootless": True}}
 
 
 @pytest.fixture
@@ -108,3 +114,24 @@ def test_a_missing_podman_names_its_packages(machine: Path) -> None:
     (machine / "podman").unlink()
     with pytest.raises(MissingRequirement, match="apt-get install podman debootstrap"):
         Podman({"PATH": str(machine)}).run("ps")
+
+
+@pytest.mark.parametrize(
+    ("host", "can"),
+    [
+        (ROOT, True),
+        (ROOT | {"cgroupManager": "cgroupfs"}, True),
+        (USER, True),
+        (USER | {"cgroupControllers": ["pids"]}, False),
+        (USER | {"cgroupManager": "cgroupfs", "cgroupControllers": []}, False),
+        (USER | {"cgroupManager": "cgroupfs"}, False),
+        ({"cgroupManager": "systemd", "security": {"rootless": False}}, True),
+    ],
+)
+def test_whether_a_container_can_be_limited(tmp_path: Path, host: dict[str, Any], can: bool) -> None:
+    said = tmp_path / "said"
+    said.write_text(json.dumps({"host": host}))
+    program = tmp_path / "podman"
+    program.write_text(f"#!/bin/sh\ncat {said}\n")
+    program.chmod(0o755)
+    assert Podman({"PATH": f"{tmp_path}:/usr/bin:/bin"}).can_limit() is can
