@@ -14,6 +14,7 @@ from cardapp.card.model import Snapshot
 from cardapp.card.source import load_card
 from cardapp.settings import ROOT
 from tests.bench.figures import Figure, median_ms, percentile
+from tests.functional.runtimes import LOCAL
 from tests.functional.serving import Stage
 
 ROUNDS = 30
@@ -26,11 +27,11 @@ def measure() -> list[Figure]:
 
 
 @contextmanager
-def arena() -> Iterator[Stage]:
+def arena(runtime: str = LOCAL) -> Iterator[Stage]:
     """A service of the arena card with a session."""
     card = ROOT / "etc" / "cards" / "arena"
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
-        stage = Stage(Path(folder) / "state", card)
+        stage = Stage(Path(folder) / "state", card, runtime)
         try:
             stage.sessions.start(card)
             yield stage
