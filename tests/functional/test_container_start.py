@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from cardapp.container.foreground import LOOK_SECONDS
 from cardapp.container.image import REPOSITORY
 from cardapp.container.podman import Podman
 from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
@@ -179,6 +180,26 @@ def test_a_start_in_the_foreground_ends_its_container(
         assert process.wait(60) == 0
     assert containers_of(path) == []
     assert list(pids_with(str(path), DIRECTORY_VARIABLE)) == []
+
+
+def test_a_session_in_the_foreground_is_the_same_one_after_its_container_was_replaced(
+    tool: SessionTool, card: TestCard
+) -> None:
+    path = tool.state / "sessions" / "s"
+    command = tool.command("start", "--foreground", "--name", "s", str(card.folder))
+    with subprocess.Popen(
+        command, env=tool.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert any("Ctrl-C stops it" in line for line in process.stdout)
+        podman("rm", "--force", "--time=1", *containers_of(path))
+        tool.must("reset", "s")
+        threading.Event().wait(2 * LOOK_SECONDS)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        told = process.communicate(timeout=60)[1]
+    assert (process.returncode, told) == (0, "")
+    assert containers_of(path) == []
 
 
 def test_a_start_in_the_foreground_that_is_interrupted_leaves_no_container(tool: SessionTool, card: TestCard) -> None:
