@@ -1,11 +1,17 @@
 #!/usr/bin/env bash
-# bare-root.sh FOLDER MIRROR RELEASE [--tests [ARGUMENTS...]]: makes a bare root in FOLDER and tries the repository there.
+# bare-root.sh FOLDER MIRROR RELEASE [--tests [ARGUMENTS...] | --systemd]: makes a bare root in FOLDER and tries the
+# repository there.
 # Only for try-release.sh, which runs it in namespaces of its own and removes the folder.
 set -euo pipefail
 here=$(readlink -f "${BASH_SOURCE[0]}")
 repository=${here%/tests/*}
 root=$1/root mirror=$2 release=$3
 shift 3
+packages=ca-certificates,curl place=/root/repository
+if [[ ${1-} == --systemd ]]; then
+    packages+=,cron,procps,systemd,systemd-sysv
+    place=/opt/cards    # as the units expect
+fi
 
 say() { printf 'try-release: %s\n' "$*"; }
 
@@ -46,13 +52,49 @@ change_root() {
     mount --bind "$root" "$root"
     mount -t proc proc "$root/proc"
     mount -t sysfs sys "$root/sys"
-    mount --rbind /dev "$root/dev"
-    mount -t tmpfs tmpfs "$root/dev/shm"
+    make_devices
     mount -t tmpfs -o mode=755 tmpfs "$root/run"
     cd "$root"
     pivot_root . .
     umount -l .
     cd /
+}
+
+# Devices of its own: systemd would change those of this machine.
+make_devices() {
+    local name
+    mount -t tmpfs -o mode=755 tmpfs "$root/dev"
+    mkdir "$root/dev/pts" "$root/dev/shm"
+    for name in null zero full random urandom tty; do
+        touch "$root/dev/$name"
+        mount --bind "/dev/$name" "$root/dev/$name"
+    done
+    mount -t devpts -o newinstance,ptmxmode=666,mode=620,gid=5 devpts "$root/dev/pts"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/dev/shm"
+    ln -s pts/ptmx "$root/dev/ptmx"
+    ln -s /proc/self/fd "$root/dev/fd"
+    for name in stdin:0 stdout:1 stderr:2; do ln -s "fd/${name#*:}" "$root/dev/${name%:*}"; done
+}
+
+# Becomes systemd, which runs prove-units.sh and ends with its result. The network has only the loopback, so that the
+# services can have their usual ports.
+boot() {
+    cat >/etc/systemd/system/prove-units.service <<UNIT
+[Unit]
+SuccessAction=exit-force
+FailureAction=exit-force
+FailureActionExitStatus=1
+
+[Service]
+Type=oneshot
+ExecStart=$place/tests/distributions/prove-units.sh
+StandardOutput=append:/prove-units.log
+StandardError=append:/prove-units.log
+TimeoutStartSec=10min
+UNIT
+    # shellcheck disable=SC2016 # it is the inner shell that expands them
+    exec unshare --net --cgroup bash -c 'mount -t cgroup2 cgroup2 /sys/fs/cgroup &&
+        exec env -i container=try-release PATH=/usr/sbin:/usr/bin /lib/systemd/systemd --unit=prove-units.service'
 }
 
 # Ports that the kernel chooses: the network is this machine's.
@@ -65,18 +107,24 @@ run() {
 
 [[ $$ == 1 ]] || { echo "bare-root.sh: run try-release.sh, which gives it namespaces of its own" >&2; exit 2; }
 say "$release: making a bare root …"
-debootstrap --variant=minbase --include=ca-certificates,curl "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
+debootstrap --variant=minbase --include="$packages" "$release" "$root" "$mirror" >"$root.log" 2>&1 || {
     tail -n 20 "$root.log" "$root/debootstrap/debootstrap.log" 2>/dev/null || true
     exit 1
 }
 mkdir -p "$root/root"
 copy_settings
 trust_certificates
-git clone --quiet --no-hardlinks "$repository" "$root/root/repository"
+git clone --quiet --no-hardlinks "$repository" "$root$place"
 change_root
+if [[ ${1-} == --systemd ]]; then
+    say "$release: bin/start --setup …"
+    run "$place/bin/start" --setup
+    say "$release: booting …"
+    boot
+fi
 say "$release: bin/start …"
-run /root/repository/tests/distributions/prove-sync.sh
+run "$place/tests/distributions/prove-sync.sh"
 if [[ ${1-} == --tests ]]; then
     say "$release: bin/test …"
-    run /root/repository/bin/test "${@:2}"
+    run "$place/bin/test" "${@:2}"
 fi

@@ -77,7 +77,7 @@ def place() -> Iterator[Path]:
 # -- where it cannot run ----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arguments", [[], ["--tests"], ["trixie", "--test"], ["../x"]])
+@pytest.mark.parametrize("arguments", [[], ["--tests"], ["trixie", "--test"], ["trixie", "--systemd", "x"], ["../x"]])
 def test_wrong_use_is_told(arguments: list[str]) -> None:
     done = run(*arguments)
     assert done.returncode == 2
@@ -204,6 +204,16 @@ def test_a_sync_is_proved_on_a_fresh(release: str) -> None:
     assert "prove-sync: proved and ended within " in done.stdout
 
 
-def run_long(release: str) -> subprocess.CompletedProcess[str]:
+@pytest.mark.full
+def test_the_units_work_under_systemd() -> None:
+    """Debian with systemd as its first process: the README's commands, and services that are killed and stopped."""
+    done = run_long("trixie", "--systemd")
+    if done.returncode == 3:
+        pytest.skip(f"not run: {done.stderr.strip()}")
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
+    assert "prove-units: the units work\n" in done.stdout
+
+
+def run_long(*arguments: str) -> subprocess.CompletedProcess[str]:
     """With this machine's own environment variables, and none of this run's."""
-    return subprocess.run([SCRIPT, release], capture_output=True, text=True, check=False, timeout=1800)
+    return subprocess.run([SCRIPT, *arguments], capture_output=True, text=True, check=False, timeout=1800)
