@@ -1,17 +1,12 @@
 """The podman runtime: a session in a container without a network, within the limits of its profile.
 
-The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
-the session's ``run`` and ``work``, which its programs write to. The repository is at ``/workspace``, read-only. The
-state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``. Of the other
-state directories in the repository nothing is seen: a read-only mount does not keep a program from their sockets.
-
+What the container sees and may do is in ``container_options.py``.
 The container's first process only waits. The MCP server is started in it by ``podman exec``, so that it can be started
 again while Neovim and gdb keep running.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import shlex
@@ -24,27 +19,19 @@ import time
 import uuid
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 
 from cardapp.container import prepare
+from cardapp.container.container_options import LABEL, WORKSPACE, ContainerOptions
 from cardapp.container.directory import Record, SessionDirectory
 from cardapp.container.image import PYTHON, Image
-from cardapp.container.limits import LIMITED_VARIABLE
 from cardapp.container.pane import Pane
 from cardapp.container.podman import Podman, PodmanFailed
 from cardapp.container.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
-from cardapp.container.profile import ROOT, Limits, load_profile
-from cardapp.container.seccomp import write_profile
+from cardapp.container.profile import load_profile
 from cardapp.container.sources import Fetched
-from cardapp.errors import CardAppError, MissingRequirement, SessionUnavailable, UsageError
+from cardapp.errors import MissingRequirement, SessionUnavailable
 from cardapp.procfs import command_line, start_time
 
-WORKSPACE = "/workspace"
-STATES = ".state"  # in the repository: where state directories are by default
-STATE_INSIDE = f"{STATES}/card"
-LABEL = "cardapp.session"
-EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
-MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 SERVER = "cardapp.container.mcp_server"
 CLIENT_VARIABLE = "CARDAPP_TERMINAL"
 """The variable in the environment of a client of tmux; its value is different for each."""
@@ -93,7 +80,8 @@ class PodmanRuntime:
         # The container of a command that is killed before it has returned is found by the record, or by its name.
         self._directory.write(record)
         # podman's monitor writes a file named oom to its directory when the memory is used up.
-        arguments = ["run", "--detach", "--replace", *self._options(record), image]
+        options = ContainerOptions(self._directory, self._podman.environ, limited=self._can_limit)
+        arguments = ["run", "--detach", "--replace", *options.arguments(record), image]
         done = self._podman.run(*arguments, directory=self._directory.run)
         return done.stdout.split()[-1]  # before it is the name of a container that was replaced
 
@@ -105,48 +93,6 @@ class PodmanRuntime:
             raise MissingRequirement(f"{why} for sessions in a container: build it with bin/card-session image")
         return image.name()
 
-    def _options(self, record: Record) -> list[str]:
-        limits, state = load_profile(record.profile).limits, self._directory.path.parent.parent
-        if limits is None:
-            raise UsageError(f"profile {record.profile} is not one of runtime = podman any more: stop the session")
-        seccomp = write_profile(self._directory.path / "seccomp.json")
-        return [
-            f"--name={self._name()}",
-            f"--label={LABEL}={self._directory.path}",
-            f"--hostname={self._directory.name}",
-            "--pull=never",
-            "--network=none",
-            "--read-only",
-            "--read-only-tmpfs=false",
-            "--cap-drop=all",
-            "--security-opt=no-new-privileges",
-            *([f"--security-opt=seccomp={seccomp}"] if seccomp else []),
-            *self._limits(limits),
-            f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
-            "--ulimit=core=0:0",
-            # What is written there counts as memory, also when the program has ended.
-            f"--tmpfs=/tmp:rw,nosuid,nodev,size={limits.memory // 8}m,mode=1777",
-            f"--shm-size={limits.memory // 8}m",
-            *self._mounts(record, state),
-            *self._api_socket(state),
-            f"--workdir={WORKSPACE}",
-            "--env=HOME=/tmp",
-            f"--env=CARD_STATE_DIR={WORKSPACE}/{STATE_INSIDE}",
-            f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
-            f"--env={DIRECTORY_VARIABLE}={self._directory.path}",
-        ]
-
-    def _limits(self, limits: Limits) -> list[str]:
-        if not self._can_limit:
-            # It counts the processes of all containers of this user, and keeps a program from using up the machine's.
-            return [f"--ulimit=nproc={limits.processes}:{limits.processes}"]
-        return [
-            f"--memory={limits.memory}m",
-            f"--memory-swap={limits.memory}m",
-            f"--pids-limit={limits.processes}",
-            f"--env={LIMITED_VARIABLE}=1",
-        ]
-
     @cached_property
     def _can_limit(self) -> bool:
         return self._podman.can_limit()
@@ -155,42 +101,6 @@ class PodmanRuntime:
         if self._can_limit:
             return None
         return "memory is not limited, processes only over all your containers together: podman can limit no more here"
-
-    def _mounts(self, record: Record, state: Path) -> list[str]:
-        card = Path(record.card_source).parent
-        _make_mount_point(ROOT / STATES)
-        hidden = {f"{WORKSPACE}/{STATES}", f"{WORKSPACE}/{STATE_INSIDE}/sessions"}
-        if state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES):
-            hidden.add(f"{WORKSPACE}/{state.relative_to(ROOT)}")
-        return [
-            _mount(ROOT, WORKSPACE, "ro"),
-            *(f"--tmpfs={path}:{EMPTY}" for path in sorted(hidden)),
-            _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
-            _mount(card, str(card), "ro"),
-            _mount(self._directory.path, str(self._directory.path), "ro"),
-            _mount(self._directory.run, str(self._directory.run), "rw"),
-            _mount(self._directory.work, str(self._directory.work), "rw"),
-        ]
-
-    def _api_socket(self, state: Path) -> list[str]:
-        """Where the API's socket is inside, and the mount of its folder if that is not the state directory.
-
-        :raises UsageError: the folder has something else, like the sockets of other services in ``/run/user/UID``.
-        """
-        socket = Path(self._podman.environ.get("CARD_API_SOCKET") or state / "card-api.sock").absolute()
-        if socket.parent.resolve() == state:
-            return [f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/{socket.name}"]
-        if any(path.name != socket.name for path in socket.parent.glob("*")):
-            raise UsageError(
-                f"CARD_API_SOCKET={socket}: the folder has other files, which a program in the container could use: "
-                "give the socket a folder of its own"
-            )
-        return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
-
-    def _name(self) -> str:
-        """A name that no session of another state directory has."""
-        digest = hashlib.sha256(str(self._directory.path).encode()).hexdigest()[:8]
-        return f"card-{self._directory.name}-{digest}"
 
     def inspect(self, container_id: str) -> Container | None:
         """The container's state; None if there is none, also if ``container_id`` is empty.
@@ -308,21 +218,3 @@ class PodmanRuntime:
     def _pane(self, record: Record, *options: str) -> Pane:
         # Clients of tmux must be of the server's release, so the one in the image is used.
         return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))
-
-
-def _mount(source: Path, target: str, mode: str) -> str:
-    for path in (str(source), target):
-        if ":" in path or "," in path:
-            raise UsageError(f"{path} has a ':' or ',' in its path, which podman does not mount: use another folder")
-    return f"--volume={source}:{target}:{mode}"
-
-
-def _make_mount_point(path: Path) -> None:
-    """Make a folder in the repository: in the container it could not be made, because it is read-only there."""
-    try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise CardAppError(
-            f"{path} cannot be made ({error.strerror}), and the container needs it to mount the state directory there: "
-            "make it once as the owner of the repository"
-        ) from error

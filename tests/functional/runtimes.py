@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from cardapp.container.container_options import LABEL
 from cardapp.container.image import Image
 from cardapp.container.podman import Podman
-from cardapp.container.podman_runtime import LABEL
 from cardapp.errors import CardAppError, MissingRequirement
 
 LOCAL, PODMAN = "local", "podman"
