@@ -254,7 +254,7 @@ class Checkpoints:
         if result.is_error:
             raise self._failed(guard, failure(result.structured, result.text))
         reading: dict[str, Any] = result.structured
-        self._fallbacks.add(reading["fallbacks"])
+        self._fallbacks.add(reading.get("fallbacks", []))
         return reading
 
     def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:

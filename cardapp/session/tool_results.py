@@ -20,8 +20,8 @@ _INTEGER_OR_NULL = {"type": ["integer", "null"]}
 _BOOLEAN = {"type": "boolean"}
 
 
-def _record(optional: tuple[str, ...] = (), **properties: dict[str, Any]) -> dict[str, Any]:
-    required = [name for name in properties if name not in optional]
+def _record(**properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name, schema in properties.items() if "default" not in schema]
     return {"type": "object", "properties": properties, "required": required}
 
 
@@ -33,8 +33,7 @@ _ARENA = _record(
 _BY_TOOL = {
     "session_binding": _record(
         # Sessions of the local runtime and of older releases have none.
-        ("container_process",),
-        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}]},
+        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}], "default": None},
         container_id=_SHORT,
         instance=_SHORT,
         profile=_SHORT,
@@ -51,7 +50,8 @@ _BY_TOOL = {
     replay.TOOL: _record(
         method={"enum": ["rerun", "fork"]},
         fresh=_BOOLEAN,
-        fallbacks={"type": "array", "items": {"enum": list(fallbacks.NAMES)}, "maxItems": 1000},
+        # A session that an earlier release started does not report them.
+        fallbacks={"type": "array", "items": {"enum": list(fallbacks.NAMES)}, "maxItems": 1000, "default": []},
         file=_TEXT_OR_NULL,
         line=_INTEGER_OR_NULL,
         function=_TEXT_OR_NULL,

@@ -31,6 +31,11 @@ def test_session_service_and_description_have_the_same_names() -> None:
     assert NAMES == schemas.FALLBACKS == tuple(described["properties"]) == tuple(described["required"])
 
 
+def test_a_session_of_an_earlier_release_reports_none() -> None:
+    assert faults("checkpoint_replay", {name: value for name, value in READING.items() if name != "fallbacks"}) == ()
+    assert faults("checkpoint_replay", {name: value for name, value in READING.items() if name != "fresh"})
+
+
 @pytest.mark.parametrize("found", [["other"], "late_pc_sign", ["late_pc_sign"] * 1001])
 def test_a_peer_cannot_count_what_there_is_not(found: object) -> None:
     assert faults("checkpoint_replay", READING | {"fallbacks": ["late_pc_sign"]}) == ()
