@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cardapp import __version__
+from cardapp.arguments import ArgumentParser
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
@@ -55,7 +56,7 @@ def _exit_code(error: CardAppError) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = ArgumentParser(
         prog="cardapp",
         description="Worksheets for C programs. A real debugger reproduces every program state they describe.",
         epilog="To start and stop debugger sessions, use bin/card-session.",
@@ -82,7 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_backup_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_backup_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     backup = commands.add_parser("backup", help="back up the stored state to a new folder; the service may run")
     backup.add_argument("folder", metavar="FOLDER", type=Path, help="the backup's folder, which must not exist")
     backup.set_defaults(run=_backup)
@@ -92,7 +93,7 @@ def _add_backup_commands(commands: argparse._SubParsersAction[argparse.ArgumentP
     restore.set_defaults(run=_restore)
 
 
-def _add_card_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     """Add the commands that read cards and layouts and need no server."""
     check = commands.add_parser("check", help="check a card: schema, ids, layout, and its references into the C files")
     check.add_argument("card", metavar="CARD", help="a card's folder or its card_source.json")

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from marketdata import __version__
+from marketdata.arguments import ArgumentParser
 from marketdata.backup import cli as backup
 from marketdata.demo import cli as demo
 from marketdata.errors import (
@@ -42,7 +43,7 @@ from marketdata.tasks.connection import init, initialised
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
 
-Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+Commands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
 Run = Callable[[argparse.Namespace, Settings], None]
 
 _ABOUT_API = "Serve the data API. Without any settings it creates everything that it needs."
@@ -108,7 +109,7 @@ def _print(text: str) -> None:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="marketdata", description="The market-data service.")
+    parser = ArgumentParser(prog="marketdata", description="The market-data service.")
     parser.add_argument("--version", action="version", version=f"marketdata {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 

@@ -38,15 +38,15 @@ class Product:
 CARD = Product(
     package="cardapp",
     order=(
-        "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "settings", "card",
-        "layout", "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve", "cli",
-        "__main__",
+        "errors", "arguments", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "settings",
+        "card", "layout", "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve",
+        "cli", "__main__",
     ),
     # The programs that run inside the session.
     separate={
         "container": (
-            "errors", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "card", "mcp",
-            "neovim",
+            "errors", "arguments", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "card",
+            "mcp", "neovim",
         ),
     },
     # Only the command line may start the composition root.
@@ -68,8 +68,8 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres", "store",
-        "graphql", "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
+        "errors", "arguments", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
+        "store", "graphql", "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.

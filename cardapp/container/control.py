@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 
+from cardapp.arguments import ArgumentParser
 from cardapp.container import bridge, foreground
 from cardapp.container.debian_base import BASE
 from cardapp.container.directory import Record, State
@@ -177,7 +178,7 @@ def _table(listed: Sequence[ListedSession]) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    main_parser = argparse.ArgumentParser(
+    main_parser = ArgumentParser(
         prog="card-session",
         description="Run a card's program under gdb, inside Neovim, for the service to control.",
         epilog=EPILOG,

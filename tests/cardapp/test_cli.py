@@ -19,6 +19,12 @@ def card(tmp_path: Path) -> Path:
     return make_card(tmp_path / "card")
 
 
+def test_a_mistyped_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["emit", "--formt", "html"])
+    assert capsys.readouterr().err.endswith("error: unrecognized arguments: --formt\n")
+
+
 def test_check_says_that_every_place_fits(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(card)]) == 0
     said = capsys.readouterr().out

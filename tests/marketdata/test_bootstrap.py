@@ -672,6 +672,21 @@ def test_every_command_explains_itself(command: Command) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "unknown"),
+    [
+        (("token", "create", "--nmae", "me", "--scope", "read"), "--nmae"),
+        (("copy", "--folow=x"), "--folow=x"),
+        (("version", "--forse", "1"), "--forse"),
+    ],
+)
+def test_a_mistyped_option_is_named(command: Command, arguments: tuple[str, ...], unknown: str) -> None:
+    done = command(*arguments)
+    assert (done.returncode, done.stderr.splitlines()[-1].partition("error: ")[2]) == (
+        2, f"unrecognized arguments: {unknown}",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
     ("arguments", "launcher"),
     [
         (("api", "--unknown"), "bin/marketdata-api"),
