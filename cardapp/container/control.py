@@ -214,7 +214,7 @@ def parser() -> argparse.ArgumentParser:
     return main_parser
 
 
-def _add_image(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def _add_image(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
     image = commands.add_parser(
         "image",
         help="build the image of sessions in containers with podman, if it is missing or outdated",
