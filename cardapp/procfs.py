@@ -39,8 +39,8 @@ def has_ended(pid: int, started: int, seconds: float) -> bool:
     """Whether the process ``pid`` that started at ``started`` has ended, or ends within ``seconds``."""
     try:
         pidfd = os.pidfd_open(pid)
-    except OSError:
-        return True
+    except OSError:  # it has ended, or no descriptor is left
+        return start_time(pid) != started
     try:
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import datetime
+import os
 import threading
 import time
 from dataclasses import dataclass, replace
@@ -168,7 +170,9 @@ class Sessions:
             record = self._launch(directory, record)
             selected = self._select(directory, select)
         except BaseException:
-            runtime.stop(record)
+            # The reason of the failure counts, not one of the clean-up.
+            with contextlib.suppress(CardAppError):
+                runtime.stop(record)
             directory.clear()
             raise
         return Started(record, str(directory.mcp_socket), False, selected, fetched, runtime.shortcoming())
@@ -288,7 +292,9 @@ class Sessions:
 
 def _tail(log: Path, start: int) -> str:
     """The last lines of ``log`` after byte ``start``."""
-    with log.open("rb") as file:
+    # A program in a container may have put something else in its place, which is neither followed nor waited for.
+    descriptor = os.open(log, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
         file.seek(start)
         lines = file.read().decode("utf-8", "replace").splitlines()
     return "\n".join(lines[-LOG_LINES:]) or f"(nothing in {log})"
