@@ -26,14 +26,15 @@ PERIOD_SECONDS = 10.0
 ANSWER_SECONDS = 3.0
 STALL_SECONDS = 10.0
 """A check that takes longer has failed, though it goes on: the name of the host may be looked up for so long."""
+FAILED = "the check failed; the log of the API has the reason"
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class Tracking:
-    """``reason``: why the version is not tracked, or why that is not known; None when it is tracked. ``age``: seconds
-    since the end of the last check."""
+    """``reason``: why the version is not tracked, or why that is not known; None when it is tracked. It names no
+    host and no file, because everybody can read it; the log does. ``age``: seconds since the end of the last check."""
 
     reason: str | None
     age: float
@@ -41,11 +42,13 @@ class Tracking:
 
 @dataclass(frozen=True)
 class _Checked:
-    """The result of a check that ended at the monotonic time ``at``. ``version`` is None where it was not compared."""
+    """The result of a check that ended at the monotonic time ``at``. ``version`` is None where it was not compared.
+    ``detail`` is what the log gets instead of ``reason``."""
 
     at: float
     reason: str | None
     version: Version | None = None
+    detail: str = ""
 
 
 class GraphqlCheck:
@@ -99,18 +102,18 @@ class GraphqlCheck:
             self._stopping.wait(PERIOD_SECONDS)
 
     def _check(self) -> _Checked | None:
-        reason, version = None, None
+        reason, version, detail = None, None, ""
         try:
             credential = engine.load(self._folder, warn=self._warn)
             reason, version = self._compare(credential)
         except MissingRequirement:
             return None
         except MarketError as error:
-            reason = error.detail
+            reason, detail = FAILED, error.detail
         except Exception:
             _log.exception("internal error in the check of the GraphQL engine")
             reason = "internal error in the check; see the log"
-        return _Checked(monotonic(), reason, version)
+        return _Checked(monotonic(), reason, version, detail)
 
     def _compare(self, credential: Credential) -> tuple[str | None, Version]:
         self._engine = Engine(credential, ANSWER_SECONDS)
@@ -120,17 +123,19 @@ class GraphqlCheck:
             missing = untracked(version, schemas(connection, version), tracked)
         if not missing:
             return None, version
-        return f"{credential.url} does not track {' and '.join(missing)}: run bin/marketdata-graphql", version
+        return f"the engine does not track {' and '.join(missing)}: run bin/marketdata-graphql", version
 
     def _record(self, checked: _Checked | None) -> None:
         before, self._last = self._last, checked
         self._began = None
-        if checked is None or (before is not None and checked.reason == before.reason):
+        if checked is None or (
+            before is not None and (checked.reason, checked.detail) == (before.reason, before.detail)
+        ):
             return
         if checked.reason is None:
             _log.info("the GraphQL engine tracks the served version")
         else:
-            _log.warning("GraphQL: %s", checked.reason)
+            _log.warning("GraphQL: %s", checked.detail or checked.reason)
 
     def _warn(self, text: str) -> None:
         """Log a warning about the file, but not with every check."""

@@ -97,6 +97,12 @@ def eventually_because(api: Api, reason: str) -> None:
     assert metric(api) == "0"
 
 
+def eventually_failed(api: Api, caplog: pytest.LogCaptureFixture, reason: str) -> None:
+    """Wait until the check has failed for a reason that matches the pattern; only the log has it."""
+    eventually(lambda: any(re.search(f"^GraphQL: {reason}", each) for each in caplog.messages))
+    eventually_because(api, f"^{graphql_check.FAILED}$")
+
+
 TRACKED = {"tracked": True, "reason": None}
 
 
@@ -106,7 +112,7 @@ def test_the_version_is_tracked_after_the_command_did_so(
     credential(url=hasura.url, admin_secret=SECRET)
     served = api()
     names = r"table public\.md_ticks_v1 and function public\.md_candles_v1"
-    eventually_because(served, f"^{hasura.url} does not track {names}: run bin/marketdata-graphql$")
+    eventually_because(served, f"^the engine does not track {names}: run bin/marketdata-graphql$")
     loaded = engine.load(settings.secrets_dir, warn=lambda _text: None)
     with connect(settings.database_url or "") as connection:
         track(connection, registry.served(connection, settings), loaded, lambda _text: None)
@@ -129,14 +135,14 @@ def test_a_credential_may_come_change_and_go(
     assert tracking(served) is None
     path = credential(url=hasura.url, admin_secret="another secret")
     eventually(lambda: tracking(served) is not None)
-    eventually_because(served, f"^{hasura.url} refuses the admin secret: .*; correct admin_secret in {path}$")
-    assert "another secret" not in json.dumps(tracking(served))
+    eventually_failed(served, caplog, f"{hasura.url} refuses the admin secret: .*; correct admin_secret in {path}$")
+    assert "another secret" not in caplog.text
     credential(url=hasura.url)
-    eventually_because(served, f"^{path}: admin_secret must be a text that is not empty")
+    eventually_failed(served, caplog, f"{path}: admin_secret must be a text that is not empty")
     path.write_text('{"url": }')
-    eventually_because(served, f"{path} is not JSON: line 1, column 9")
+    eventually_failed(served, caplog, f".*{path} is not JSON: line 1, column 9")
     path.chmod(0o622)
-    eventually_because(served, f"^{path} is writable by group or others")
+    eventually_failed(served, caplog, f".*{path} is writable by group or others")
     path.unlink()
     eventually(lambda: tracking(served) is None)
     assert metric(served) is None
@@ -154,14 +160,15 @@ def test_a_warning_about_the_file_is_logged_once(
     assert sum("readable by group or others" in each for each in caplog.messages) == 1
 
 
-def test_an_engine_that_is_not_there_is_named(credential: Credential, api: Callable[[], Api]) -> None:
+def test_an_engine_that_is_not_there_is_named(
+    credential: Credential, api: Callable[[], Api], caplog: pytest.LogCaptureFixture
+) -> None:
     with socket.socket() as bound:  # and not listening: connections are refused
         bound.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{bound.getsockname()[1]}"
         path = credential(url=url, admin_secret=SECRET)
-        eventually_because(
-            api(), rf"^{url} does not answer: .*Connection refused; start Hasura, or correct url in {path}$"
-        )
+        reason = rf"{url} does not answer: .*Connection refused; start Hasura, or correct url in {path}$"
+        eventually_failed(api(), caplog, reason)
 
 
 def test_an_engine_that_never_answers_delays_nothing(
@@ -180,12 +187,15 @@ def test_an_engine_that_never_answers_delays_nothing(
 
 
 def test_an_engine_that_stops_answering_is_reported(
-    credential: Credential, api: Callable[[], Api], monkeypatch: pytest.MonkeyPatch
+    credential: Credential,
+    api: Callable[[], Api],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr(graphql_check, "ANSWER_SECONDS", 0.2)
     with socket.create_server(("127.0.0.1", 0)) as listening:
         credential(url=f"http://127.0.0.1:{listening.getsockname()[1]}", admin_secret=SECRET)
-        eventually_because(api(), r"does not answer: no answer within 0\.2 s")
+        eventually_failed(api(), caplog, r".*does not answer: no answer within 0\.2 s")
 
 
 def test_a_result_belongs_to_its_version(hasura: StandIn, credential: Credential, api: Callable[[], Api]) -> None:
