@@ -19,7 +19,7 @@ def relay(path: Path, reader: int = 0, writer: int = 1) -> int:
             session.connect(str(path))
         except OSError as error:
             raise SessionUnavailable(
-                f"no server listens on {path} ({error.strerror}); restore it with card-session reset"
+                f"no server listens on {path} ({error.strerror}); restore it with bin/card-session reset"
             ) from error
         selector.register(session, selectors.EVENT_READ)
         selector.register(reader, selectors.EVENT_READ)

@@ -17,7 +17,7 @@ BUSY_PAUSE = 0.1
 
 def call(directory: SessionDirectory, tool: str, *, timeout: float = CALL_TIMEOUT) -> dict[str, Any]:
     """The result of ``tool`` of the session; :class:`SessionUnavailable` if the call fails."""
-    advice = f"restore it with card-session reset {directory.name}"
+    advice = f"restore it with bin/card-session reset {directory.name}"
     try:
         client = McpClient.connect(
             str(directory.mcp_socket), timeout=timeout, client_info={"name": "card-session", "version": __version__}

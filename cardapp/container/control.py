@@ -81,7 +81,8 @@ class Commands:
     def attach(self, options: argparse.Namespace) -> int:
         directory, record = self._sessions.find(options.name)
         if self._sessions.binding(directory) is None:
-            print(f"session {directory.name} does not answer; restore it with card-session reset", file=sys.stderr)
+            restore = _command("reset", directory.name)
+            print(f"session {directory.name} does not answer; restore it with {restore}", file=sys.stderr)
             return 1
         if not sys.stdin.isatty():
             raise UsageError("attach needs a terminal as its standard input")

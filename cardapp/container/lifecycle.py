@@ -216,7 +216,7 @@ class Sessions:
     def select(self, name: str) -> Record:
         directory, record = self.find(name)
         if self.binding(directory) is None:
-            raise SessionUnavailable(f"session {name} does not answer; restore it with card-session reset {name}")
+            raise SessionUnavailable(f"session {name} does not answer; restore it with bin/card-session reset {name}")
         self._state.choose(directory)
         return record
 

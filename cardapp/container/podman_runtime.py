@@ -89,8 +89,10 @@ class PodmanRuntime:
         image = Image()
         state = image.state(self._podman)
         if state != "current":
-            why = "there is no image" if state == "missing" else "the image is older than its recipe"
-            raise MissingRequirement(f"{why} for sessions in a container: build it with bin/card-session image")
+            fault = "is missing" if state == "missing" else "is older than its recipe"
+            raise MissingRequirement(
+                f"the image for sessions in a container {fault}: build it with bin/card-session image"
+            )
         return image.name()
 
     @cached_property

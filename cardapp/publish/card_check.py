@@ -14,7 +14,7 @@ from pathlib import Path
 from cardapp.card import drift, proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard
-from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable
+from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable, UsageError
 from cardapp.layout.compose import compose
 from cardapp.publish import layouts
 from cardapp.session import replay
@@ -115,4 +115,6 @@ def _card_session(environment: dict[str, str], *arguments: str, check: bool = Tr
         message = (ended.stderr or ended.stdout).strip()
         if ended.returncode == 3:
             raise MissingRequirement(message)
+        if ended.returncode == 2:
+            raise UsageError(message)
         raise CardAppError(message, code="session_failed")

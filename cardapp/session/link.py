@@ -225,7 +225,9 @@ def call_tool(
             f"the session did not answer {tool} within {seconds:g} s; reset it with bin/card-session reset"
         ) from error
     except McpError as error:
-        raise SessionUnavailable(f"the session failed during {tool} ({error}); see bin/card-session list") from error
+        raise SessionUnavailable(
+            f"the session failed during {tool} ({error}): restore it with bin/card-session reset"
+        ) from error
     if result.is_error:
         raise failure(result.structured, result.text)
     structured: dict[str, Any] = result.structured

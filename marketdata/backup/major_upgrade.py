@@ -50,8 +50,9 @@ def upgrade(state_dir: Path, say: Say) -> None:
         target = binaries.find(data_major=None, data=cluster.data)
         if target.major <= major:
             say(
-                f"nothing to do: PostgreSQL {major} made the database, and the newest that is installed is "
-                f"{target.major}. Install a newer one beside it (on Debian: apt-get install postgresql-N)"
+                f"PostgreSQL {major} made the database, and no newer one is installed, so nothing was changed. To "
+                "upgrade, install a newer one beside it first: on Debian the package postgresql-N, of a newer release "
+                "of Debian or of apt.postgresql.org"
             )
             return
         _check(state_dir, target)

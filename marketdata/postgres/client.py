@@ -9,6 +9,7 @@ dies, so a service recovers without a restart. ``locks.py`` describes how client
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import subprocess
@@ -23,6 +24,7 @@ from marketdata import errors
 from marketdata.postgres import locks
 from marketdata.postgres.cluster import conninfo, rotate_log
 from marketdata.postgres.processes import continue_stopped, is_running, signal_and_wait, wait_readable
+from marketdata.postgres.sockets import socket_in
 from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 
@@ -31,6 +33,8 @@ START_TIMEOUT = 120.0
 
 _POLL_SECONDS = 0.02
 _RETRY_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
@@ -71,6 +75,7 @@ class Client:
             os.close(self._stop_writer)
             self._release()
             raise
+        self._check_socket(socket_dir)
         self._thread = threading.Thread(
             target=self._keep_owner_running, args=(owner,), name="database-owner-monitor", daemon=True
         )
@@ -101,6 +106,16 @@ class Client:
         if not self._linger and locks.acquire(self._lock, locks.EXCLUSIVE):
             _end_owner(self._state_dir)
         os.close(self._lock)
+
+    @staticmethod
+    def _check_socket(folder: Path | None) -> None:
+        """Warn where PostgreSQL runs already without the second socket that this client asks for."""
+        if folder is not None and not socket_in(folder).exists():
+            _log.warning(
+                "PostgreSQL was started by a process without MARKET_SOCKET_DIR and has no socket in %s: stop all "
+                "processes that use it, wait three seconds, and start them with the setting",
+                folder,
+            )
 
     def _keep_owner_running(self, owner: int) -> None:
         """Start the next owner whenever the current one ends, until the client is closed."""

@@ -127,7 +127,7 @@ def test_a_missing_or_outdated_image_is_reported_with_the_command_that_builds_it
 ) -> None:
     command = "bin/card-session image"
     told = refused(tool, card, **storage)
-    assert "there is no image" in told
+    assert "the image for sessions in a container is missing" in told
     assert command in told
     older = tmp_path / "older.tar"
     with tarfile.open(older, "w") as archive:
