@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 
 from pynvim import Nvim, NvimError, socket_session
 
+from cardapp import unix_socket
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 
 _SETTLE_SECONDS = 5.0
@@ -151,7 +152,8 @@ class NeovimConnection:
         session = None
         reason = f"Neovim ended; {REMEDY}"
         try:
-            session = socket_session(self.socket_path)
+            with unix_socket.pinned(self.socket_path) as path:
+                session = socket_session(path)
             if self._adopt(session):
                 self._nvim = Nvim.from_session(session)
                 self._settled.set()

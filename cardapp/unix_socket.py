@@ -11,6 +11,7 @@ import os
 import socket
 import stat
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -85,10 +86,25 @@ def remove(path: Path, bound: SocketIdentity | None) -> None:
             path.unlink()
 
 
-def peer_pid(connected: socket.socket) -> int:
-    """The pid of the process that listens at, or connected from, the other end (``SO_PEERCRED``)."""
-    pid, _uid, _gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
-    return int(pid)
+@contextlib.contextmanager
+def pinned(path: str | os.PathLike[str]) -> Iterator[str]:
+    """Another path of the socket file at ``path``, by which it can be connected to; a symbolic link is refused there.
+
+    A program in a container can put a link at the path of its session's socket, to any socket outside.
+
+    :raises OSError: there is no file.
+    """
+    descriptor = os.open(path, os.O_PATH | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
+
+
+def peer(connected: socket.socket) -> tuple[int, int]:
+    """Pid and uid of the process that listens at, or connected from, the other end (``SO_PEERCRED``)."""
+    pid, uid, _gid = _UCRED.unpack(connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
+    return int(pid), int(uid)
 
 
 def _remove_stale(path: Path, setting: str) -> None:

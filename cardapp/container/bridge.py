@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
+from cardapp import unix_socket
 from cardapp.errors import SessionUnavailable
 
 
@@ -16,7 +17,8 @@ def relay(path: Path, reader: int = 0, writer: int = 1) -> int:
     # epoll, the default, refuses regular files and /dev/null.
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as session, selectors.PollSelector() as selector:
         try:
-            session.connect(str(path))
+            with unix_socket.pinned(path) as pinned:
+                session.connect(pinned)
         except OSError as error:
             raise SessionUnavailable(
                 f"no server listens on {path} ({error.strerror}); restore it with bin/card-session reset"

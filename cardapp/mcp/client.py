@@ -232,7 +232,8 @@ def _connected(path: str | os.PathLike[str], timeout: float) -> socket.socket:
     connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connected.settimeout(max(0.001, timeout))  # 0 would mean non-blocking
-        connected.connect(os.fspath(path))
+        with unix_socket.pinned(path) as pinned:
+            connected.connect(pinned)
         connected.settimeout(None)
     except OSError as why:
         connected.close()
@@ -271,5 +272,5 @@ def _peer(stream: Stream) -> tuple[int | None, int | None]:
     """Pid and start time of the process at the other end of a Unix socket; None for other streams."""
     if not isinstance(stream, socket.socket) or stream.family != socket.AF_UNIX:
         return None, None
-    pid = unix_socket.peer_pid(stream)
+    pid, _uid = unix_socket.peer(stream)
     return pid, procfs.start_time(pid)

@@ -97,7 +97,7 @@ def test_the_peer_is_the_process_that_listens(path: Path) -> None:
     with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as client:
         bound.listen()
         client.connect(str(path))
-        assert unix_socket.peer_pid(client) == os.getpid()
+        assert unix_socket.peer(client) == (os.getpid(), os.geteuid())
 
 
 def test_a_process_has_one_start_time_until_it_ends() -> None:
@@ -121,3 +121,35 @@ def test_a_command_with_spaces_and_parentheses_does_not_shift_the_fields(tmp_pat
     assert found is not None
     assert own is not None
     assert found >= own
+
+
+def test_a_pinned_socket_is_connected_to(path: Path) -> None:
+    with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as client:
+        bound.listen()
+        with unix_socket.pinned(path) as pinned:
+            client.connect(pinned)
+        assert client.getpeername() == str(path)
+
+
+def test_a_link_to_a_socket_is_not_followed(path: Path) -> None:
+    link = path.with_name("link")
+    link.symlink_to(path)
+    with unix_socket.bind(path, "CARD_X") as bound, socket.socket(socket.AF_UNIX) as client:
+        bound.listen()
+        with unix_socket.pinned(link) as pinned, pytest.raises(ConnectionRefusedError):
+            client.connect(pinned)
+
+
+def test_a_socket_that_is_replaced_after_it_was_pinned_is_not_connected_to(path: Path) -> None:
+    with unix_socket.bind(path, "CARD_X") as bound, unix_socket.pinned(path) as pinned:
+        bound.close()
+        path.unlink()
+        with unix_socket.bind(path, "CARD_X") as other, socket.socket(socket.AF_UNIX) as client:
+            other.listen()
+            with pytest.raises(ConnectionRefusedError):
+                client.connect(pinned)
+
+
+def test_a_missing_socket_cannot_be_pinned(path: Path) -> None:
+    with pytest.raises(FileNotFoundError), unix_socket.pinned(path):
+        pass
