@@ -67,6 +67,14 @@ def tracer(pid: int) -> int:
     return next((int(line.split()[1]) for line in lines if line.startswith("TracerPid:")), 0)
 
 
+def pid_space(pid: int) -> str | None:
+    """The pid namespace of a process of this account, of which each container has its own; None if it has ended."""
+    try:
+        return os.readlink(f"/proc/{pid}/ns/pid")
+    except OSError:
+        return None
+
+
 def is_frozen(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs/cgroup")) -> bool:
     """Whether the process is in a control group that is frozen, as ``podman pause`` does (cgroups(7))."""
     try:

@@ -25,6 +25,8 @@ from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web import request_log
 from cardapp.web.app import make_app
+from cardapp.web.container_peers import only_chosen_container
+from cardapp.web.failures import WsgiApp
 from cardapp.web.listener import CONNECTIONS, Listener
 from cardapp.web.live import LiveFeed
 from cardapp.web.peer import ROOT_UID, account
@@ -84,7 +86,11 @@ class Service:
         )
         self._composer = threading.Thread(target=self._sheets.prepare, name="sheet-composer", daemon=True)
         self.websockets = WebSockets(endpoints(self.services))
-        self.listener = Listener(settings, self.websockets.in_front_of(make_app(self.services)))
+        self.listener = Listener(settings, self._app())
+
+    def _app(self) -> WsgiApp:
+        app = self.websockets.in_front_of(make_app(self.services))
+        return only_chosen_container(app, self._link.pid_space)
 
     def _wake(self) -> None:
         self._live.wake()

@@ -57,7 +57,7 @@ CARD = Product(
         "pynvim": ("neovim",),
         "simple_websocket": ("web.websocket",),
         "sqlite3": ("state",),
-        "waitress": ("web.waitress_adapter",),
+        "waitress": ("web.waitress_adapter", "web.waitress_tasks"),
         "gdb": ("container.gdb_plugin",),
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 import time
@@ -115,7 +116,16 @@ class SessionLink:
         if known is None or known[0] is not client:
             found = call_tool(client, "session_binding", {}, seconds=CALL_SECONDS)
             known = self._editor_socket = client, found["editor"]["socket"]
-        return known[1]
+        path, own = known[1], self.choice().socket
+        # A program in a container can take the server's place, and name the socket of another session's Neovim.
+        if path is not None and os.path.dirname(path) != os.path.dirname(own):
+            raise SessionUnavailable(f"the session names {path} as its Neovim's socket, which is not beside {own}")
+        return path
+
+    def pid_space(self) -> str | None:
+        """The pid namespace of the chosen session's MCP server; raises like :meth:`call` if it does not answer."""
+        pid = self._client(CALL_SECONDS).peer_pid
+        return procfs.pid_space(pid) if pid is not None else None
 
     def describe(self) -> dict[str, Any]:
         """The body of ``GET /api/session``."""

@@ -63,6 +63,12 @@ class ForeignUser(e.CardAppError):
     code = "foreign_user"
 
 
+class ForeignSession(e.CardAppError):
+    """The request comes from a container whose session is not the chosen one."""
+
+    code = "foreign_session"
+
+
 class UpgradeRequired(e.CardAppError):
     """The path is a WebSocket endpoint, and the request is not a handshake."""
 
@@ -86,6 +92,7 @@ STATUS: dict[type[e.CardAppError], int] = {
     BadRequest: 400,
     e.MalformedJson: 400,
     ForeignUser: 403,
+    ForeignSession: 403,
     e.ForbiddenOrigin: 403,
     e.NotFound: 404,
     MethodNotAllowed: 405,

@@ -1,4 +1,4 @@
-"""Adapts waitress. Only this module and ``request_log`` use undocumented members of waitress.
+"""Adapts waitress. Only this module, ``waitress_tasks`` and ``request_log`` use its undocumented members.
 
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
 buffers requests and responses, so a slow client occupies a connection but no worker. This module changes that:
@@ -16,7 +16,7 @@ import logging
 import math
 import socket
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from time import monotonic
@@ -27,28 +27,18 @@ from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 from waitress.server import create_server
-from waitress.task import ErrorTask, ThreadedTaskDispatcher, WSGITask
+from waitress.task import ThreadedTaskDispatcher
 from waitress.utilities import BadRequest as MalformedChunk
-from waitress.utilities import Error
 
-from cardapp.errors import CardAppError
 from cardapp.web.chunked_coding import ChunkedDecoder
 from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
-from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem, status_line
-from cardapp.web.gate import head_of, secured
+from cardapp.web.container_peers import pid_space_of
+from cardapp.web.gate import head_of
 from cardapp.web.hand_over import HandOver
 from cardapp.web.peer import MakeError
-from cardapp.web.request_log import Logged
+from cardapp.web.waitress_tasks import ProblemTask, Refusal, Task
 
 RECEIVE_BYTES, _ACCEPTED_AT_ONCE = 64 * 1024, 64
-
-
-class _Refusal(Error):
-    """Stored as ``parser.error``: waitress then answers with the application's error that ``make`` returns."""
-
-    def __init__(self, make: MakeError) -> None:
-        super().__init__("")
-        self.make = make
 
 
 class _StrictChunks(ChunkedReceiver):
@@ -84,7 +74,7 @@ class Parser(HTTPRequestParser):
                 refused = self._limits.check_head(head, has_body=body is not None)
             else:
                 refused = self._limits.count_body(len(body))
-            self.error = _Refusal(refused) if refused else None
+            self.error = Refusal(refused) if refused else None
         if body is None:
             self.expect_continue = False  # else waitress would wait for a body that never comes
         if self.error is None:
@@ -113,47 +103,18 @@ class Parser(HTTPRequestParser):
         self._limits.close()
 
 
-class _ProblemTask(Logged, ErrorTask):
-    """Answers a refused request with a problem document and the same headers as the application's errors."""
-
-    _KINDS: Mapping[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
-
-    def execute(self) -> None:
-        request: Any = self.request
-        self.channel.is_refused = True
-        error = request.error
-        kind = self._KINDS.get(error.code, BadRequest)
-        cause = error.make() if isinstance(error, _Refusal) else kind(f"the request cannot be read: {error.body}")
-        reply = problem(cause)
-        assert isinstance(reply.body, bytes)
-        self.status = status_line(reply.status)
-        self.response_headers = secured([("Content-Type", reply.media_type), *reply.headers])
-        self.set_close_on_finish()
-        self.content_length = len(reply.body)
-        self.write(b"" if getattr(request, "command", "") == "HEAD" else reply.body)
-
-
-class _Task(Logged, WSGITask):
-    def set_close_on_finish(self) -> None:
-        """Keep the connection open after a response without a body (304). waitress closes it, as if the missing
-        Content-Length were needed (RFC 9112, section 6.3); a page that polls with an entity tag would reconnect."""
-        request: Any = self.request
-        is_asked_for = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
-        if self.has_body or is_asked_for:
-            super().set_close_on_finish()
-
-
 class Channel(HTTPChannel):
     """One connection. Workers call ``service`` and ``write_soon``, the loop's thread all other methods."""
 
-    task_class = _Task
-    error_task_class = _ProblemTask
+    task_class = Task
+    error_task_class = ProblemTask
     is_refused = False
 
     def __init__(self, rules: Rules, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:
         self._rules = rules
         self.activity = Activity()
         self.parser_class: Any = partial(Parser, rules, rules.refusal(sock, addr))
+        self.pid_space = pid_space_of(sock)
         super().__init__(server, sock, addr, adj, map=map)
 
     def received(self, data: bytes) -> bool:

@@ -224,3 +224,13 @@ def test_any_answer_of_a_tool_is_a_documented_problem(stage: Stage, place: Place
 
     check()
     assert stage.tcp.post("/api/navigation/sync").status == 200
+
+
+def test_the_editor_of_another_session_is_not_used(stage: Stage, place: Place) -> None:
+    """A program in a container can take its server's place, and name the socket of any Neovim."""
+    theirs = stage.tcp.get("/api/session")["mcp_socket"].replace("mcp.sock", "nvim.sock")
+    assert Path(theirs).is_socket()
+    with taken(stage, place, peers.saying(BINDING | {"editor": {"socket": theirs}})):
+        answer = stage.tcp.post("/api/editor/input", {"text": "<Esc>"})
+        assert (answer.status, answer.json["code"]) == (503, "editor_unavailable")
+        assert "is not beside" in answer.json["detail"]

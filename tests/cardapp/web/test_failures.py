@@ -12,6 +12,7 @@ from cardapp import errors as e
 from cardapp.web import failures, schemas
 from cardapp.web.failures import (
     BadRequest,
+    ForeignSession,
     ForeignUser,
     InternalError,
     MethodNotAllowed,
@@ -35,6 +36,7 @@ EXPECTED = {
     BadRequest: 400,
     e.ForbiddenOrigin: 403,
     ForeignUser: 403,
+    ForeignSession: 403,
     e.NotFound: 404,
     MethodNotAllowed: 405,
     e.Conflict: 409,
