@@ -9,7 +9,4 @@ echo 1000 >/proc/self/oom_score_adj
 # other. A process cannot raise the upper one again, so limits.py finds the program's processes by it.
 ulimit -St "$CARDAPP_PROGRAM_SECONDS"
 ulimit -Ht $((CARDAPP_PROGRAM_SECONDS + 5))
-# A program that starts processes without end leaves the processor to those of the session. (gdb expects that this script
-# becomes the program at once, so it is not started by nice.)
-renice -n 19 -p $$ >/dev/null
 exec "$@"

@@ -259,6 +259,11 @@ def test_the_program_has_no_rights_and_can_get_none(session: RunningSession) -> 
     assert "permission denied" in found
 
 
+def test_the_program_has_the_lowest_priority(session: RunningSession) -> None:
+    """So that one that starts processes without end can be ended."""
+    assert report_of(session, "nice").strip() == "19"
+
+
 def test_the_program_has_no_network(session: RunningSession) -> None:
     assert report_of(session, "ls /sys/class/net; cat /proc/net/route").split() == ["lo", *ROUTE_COLUMNS]
 

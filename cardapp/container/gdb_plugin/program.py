@@ -189,6 +189,9 @@ class Program:
         if pid:
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(pid)
+                if SECONDS in os.environ:
+                    # One that starts processes without end leaves the processor to those of the session.
+                    os.setpriority(os.PRIO_PROCESS, pid, 19)
 
     # -- requests ----------------------------------------------------------------------------------------------------
 
