@@ -57,18 +57,11 @@ class Commands:
         return 0
 
     def reset(self, options: argparse.Namespace) -> int:
-        record, done, server = self._sessions.reset(options.name)
-        restarted = [
-            part
-            for part, was in (
-                ("MCP server", server),
-                ("Neovim", done["editor_restarted"]),
-                ("gdb", done["debugger_restarted"]),
-            )
-            if was
-        ]
-        started = f"; started again: {', '.join(restarted)}" if restarted else ""
-        print(f"session {record.name} is reset: no program runs{started}")
+        record, started, done = self._sessions.reset(options.name)
+        inside = (("Neovim", done["editor_restarted"]), ("gdb", done["debugger_restarted"]))
+        started += [part for part, was in inside if was]
+        again = f"; started again: {', '.join(started)}" if started else ""
+        print(f"session {record.name} is reset: no program runs{again}")
         return 0
 
     def refresh(self, options: argparse.Namespace) -> int:

@@ -220,31 +220,35 @@ class Sessions:
         self._state.choose(directory)
         return record
 
-    def reset(self, name: str | None) -> tuple[Record, dict[str, Any], bool]:
+    def reset(self, name: str | None) -> tuple[Record, list[str], dict[str, Any]]:
         """End the program and start the parts that have ended.
 
-        Returns the record, the result of ``target_reset``, and whether the MCP server was started.
+        Returns the record, which of the container and the MCP server were started, and the result of ``target_reset``.
         """
         directory, record = self.find(name)
         self.runtime(directory, record.runtime).require()
         with directory.locked():
-            restarted = self.binding(directory) is None
-            if restarted:
-                record = self._start_server(directory, record)
-            return record, call(directory, "target_reset"), restarted
+            started: list[str] = []
+            if self.binding(directory) is None:
+                record, started = self._start_server(directory, record)
+            return record, started, call(directory, "target_reset")
 
-    def _start_server(self, directory: SessionDirectory, record: Record) -> Record:
-        """Start the MCP server, and before that the container, again. A running Neovim and gdb keep running."""
+    def _start_server(self, directory: SessionDirectory, record: Record) -> tuple[Record, list[str]]:
+        """Start the MCP server, and before that the container, again. A running Neovim and gdb keep running.
+
+        Returns the new record, and which of the two were started.
+        """
         runtime = self.runtime(directory, record.runtime)
         revived = runtime.revive(record)
+        container = ["container"] if revived is not None else []
         if revived == record.container_id and self.binding(directory) is not None:
-            return record  # it was paused only
+            return record, container  # it was paused only
         if record.host is not None:
             record.host.end(5.0)
         directory.mcp_socket.unlink(missing_ok=True)
         record = replace(record, container_id=revived or record.container_id)
         runtime.prepare(record, refresh=False)
-        return self._launch(directory, record)
+        return self._launch(directory, record), [*container, "MCP server"]
 
     def refresh(self, name: str | None) -> tuple[Record, Fetched | None]:
         """Fetch the card's sources again, build them, and reset. Edited files are kept as backups."""
