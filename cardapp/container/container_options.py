@@ -1,9 +1,10 @@
 """The options of a session's container: what keeps its programs apart, its limits, and what it sees of the host.
 
 The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
-the session's ``run`` and ``work``, which its programs write to. The repository is at ``/workspace``, read-only. The
-state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``. Of the other
-state directories in the repository nothing is seen: a read-only mount does not keep a program from their sockets.
+the session's ``run`` and copy of the sources, which its programs write to. The repository is at ``/workspace``,
+read-only. The state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
+Of the other state directories in the repository nothing is seen: a read-only mount does not keep a program from their
+sockets.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ class ContainerOptions:
         ]
 
     def _mounts(self, record: Record, state: Path) -> list[str]:
-        card = Path(record.card_source).parent
+        card, work = Path(record.card_source).parent, self._directory.work(record.runtime)
         _make_mount_point(ROOT / STATES)
         hidden = {f"{WORKSPACE}/{STATES}", f"{WORKSPACE}/{STATE_INSIDE}/sessions"}
         if state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES):
@@ -95,7 +96,7 @@ class ContainerOptions:
             _mount(card, str(card), "ro"),
             _mount(self._directory.path, str(self._directory.path), "ro"),
             _mount(self._directory.run, str(self._directory.run), "rw"),
-            _mount(self._directory.work, str(self._directory.work), "rw"),
+            _mount(work, str(work), "rw"),
         ]
 
     def _api_socket(self, state: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """A session on disk: its directory, its record, and the file that names the chosen session.
 
-The programs of a session write below ``run`` and ``work`` only. The record and the lock are beside these, where a
-program that runs in a container cannot change what the commands on the host read.
+The programs of a session write below ``run`` and to their copy of the sources only. The record and the lock are beside
+these, where a program in a container cannot change what the commands on the host read.
 """
 
 from __future__ import annotations
@@ -113,10 +113,12 @@ class SessionDirectory:
         """The folder of the sockets, the log, and Neovim's files."""
         return self.path / "run"
 
-    @property
-    def work(self) -> Path:
-        """The folder of the session's copy of the sources."""
-        return self.path / "work"
+    def work(self, runtime: str) -> Path:
+        """The folder of the session's copy of the sources.
+
+        Each runtime has its own. A program in a container can change its copy, which must not be built outside of one.
+        """
+        return self.path / ("work" if runtime == "local" else f"work-{runtime}")
 
     @property
     def mcp_socket(self) -> Path:

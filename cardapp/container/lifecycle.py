@@ -151,7 +151,7 @@ class Sessions:
             )
 
     def _start_new(self, directory: SessionDirectory, loaded: LoadedCard, profile: Profile, select: bool) -> Started:
-        work = loaded.target_directory if profile.in_place else directory.work / loaded.card.id
+        work = loaded.target_directory if profile.in_place else directory.work(profile.runtime) / loaded.card.id
         record = Record(
             name=directory.name,
             container_id="",
@@ -272,7 +272,7 @@ class Sessions:
             ended = self._end(directory, record)
             directory.clear()
             self._state.forget_choice(directory.name)
-        return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.work)
+        return Stopped(directory.name, ended, Path(record.source_directory) if record else directory.work("local"))
 
     def list_all(self) -> list[ListedSession]:
         chosen = self._state.chosen()

@@ -76,7 +76,7 @@ class PodmanRuntime:
 
     def create(self, record: Record) -> str:
         image = self._image()
-        self._directory.work.mkdir(mode=0o700, exist_ok=True)
+        self._directory.work(record.runtime).mkdir(mode=0o700, exist_ok=True)
         # The container of a command that is killed before it has returned is found by the record, or by its name.
         self._directory.write(record)
         # podman's monitor writes a file named oom to its directory when the memory is used up.

@@ -12,14 +12,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp.card.source import LoadedCard, load_card
+from cardapp.card.source import load_card
 from cardapp.container.build import Workspace
-from cardapp.container.profile import Profile, load_profile
-from cardapp.container.sources import BUILT, Fetched, fetch
+from cardapp.container.profile import load_profile
+from cardapp.container.sources import Fetched, fetch
 from cardapp.errors import CardAppError
-
-RUNTIME_MARK = ".built-in"
-"""The file in the copy of the sources that names the runtime which built its program."""
 
 
 @dataclass(frozen=True)
@@ -42,29 +39,11 @@ class Preparation:
         loaded, profile = load_card(self.card_source), load_profile(self.profile)
         fetched = None
         if not profile.in_place:
-            fetched = self._fetch(loaded, profile)
+            fetched = fetch(loaded.target_directory, Path(self.work), loaded.card.target, replace_edits=self.refresh)
         workspace = Workspace(Path(self.work), loaded.card.target)
         if self.refresh or workspace.is_stale():
             workspace.build(profile.build_timeout)
         return fetched
-
-    def _fetch(self, loaded: LoadedCard, profile: Profile) -> Fetched:
-        work, target = Path(self.work), loaded.card.target
-        fetched = fetch(loaded.target_directory, work, target, replace_edits=self.refresh)
-        mark = work / RUNTIME_MARK
-        built_in = mark.read_text("utf-8") if mark.is_file() else "local"
-        if built_in != profile.runtime:
-            _discard_build(work, work / target.program)
-            mark.write_text(profile.runtime, "utf-8")
-        return fetched
-
-
-def _discard_build(work: Path, program: Path) -> None:
-    """Remove what another runtime built: its C library may be another one."""
-    program.unlink(missing_ok=True)
-    for path in work.rglob("*"):
-        if path.suffix in BUILT and path.is_file():
-            path.unlink()
 
 
 def command(preparation: Preparation) -> list[str]:

@@ -42,7 +42,8 @@ def arena(runtime: str = LOCAL) -> Iterator[Stage]:
 def built(stage: Stage) -> Path:
     """The program that the session of ``stage`` has built."""
     name = Path(load_card(stage.card).card.target.program).name
-    found = (Path(stage.sessions.socket).parent / "work").rglob(name)
+    session = Path(stage.sessions.socket).parent.parent
+    found = (path for work in session.glob("work*") for path in work.rglob(name))
     return next(path for path in found if path.is_file())
 
 

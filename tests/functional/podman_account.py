@@ -19,6 +19,7 @@ from cardapp.container.image import Image
 from cardapp.container.podman import Podman
 from tests.functional import small_profile
 from tests.functional.other_accounts import PYTHON, environment_for_all, requirements
+from tests.functional.runtimes import image_or_skip
 from tests.functional.session_process import SessionTool
 
 PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -114,7 +115,7 @@ def account_with_podman() -> Iterator[Account]:
     for program in ("useradd", "setpriv", "newuidmap"):
         if shutil.which(program) is None:
             pytest.skip(f"not run: {program} is not on PATH (Debian packages passwd, util-linux, uidmap)")
-    small_profile.image_or_skip()
+    image_or_skip()
     name = f"cardtest{secrets.token_hex(3)}"
     folder = Path(tempfile.mkdtemp(prefix="card-", dir="/var/tmp"))
     folder.chmod(0o755)

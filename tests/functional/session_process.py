@@ -163,6 +163,11 @@ class RunningSession:
         return found
 
     @property
+    def work(self) -> Path:
+        """The folder of its copy of the sources."""
+        return next(self.path.glob("work*"))
+
+    @property
     def client(self) -> McpClient:
         """A connection to the server that runs now."""
         if self._client is None or self._client.closed.is_set():

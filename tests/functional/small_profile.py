@@ -6,15 +6,9 @@ Profiles are read from the repository that the session tool belongs to, on both 
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
-import pytest
-
-from cardapp.container.image import Image
-from cardapp.container.podman import Podman
 from cardapp.container.profile import ROOT
-from cardapp.errors import CardAppError
 from tests.functional.session_process import SessionTool
 
 NAME = "small"
@@ -26,22 +20,6 @@ memory = {MEMORY}
 processes = {PROCESSES}
 program_seconds = {SECONDS}
 """
-
-
-def image_or_skip() -> None:
-    """Build the image of sessions if it is missing; skip where that is not possible, and say why."""
-    if shutil.which("podman") is None:
-        pytest.skip("not run: podman is not on PATH (Debian: apt-get install podman)")
-    try:
-        Image().build(Podman(), None, print)
-        subprocess.run(
-            Podman().command("run", "--rm", "--pull=never", "--network=none", Image().name(), "true"),
-            check=True, capture_output=True,
-        )  # fmt: skip
-    except CardAppError as error:
-        pytest.skip(f"not run: the image of sessions cannot be built: {error.detail}")
-    except subprocess.CalledProcessError as error:
-        pytest.skip(f"not run: podman runs no container here: {error.stderr[-500:]!r}")
 
 
 def repository(folder: Path) -> Path:

@@ -212,7 +212,7 @@ def test_socket_files_of_before_a_restart_are_replaced(session: RunningSession) 
 
 
 def test_edits_survive_the_loss_of_the_container(session: RunningSession) -> None:
-    copy = session.path / "work" / "probe" / "target.c"
+    copy = session.work / "probe" / "target.c"
     copy.write_text(copy.read_text().replace("return 2 * n;", "return 5 * n;"))
     session.close()
     remove(session)

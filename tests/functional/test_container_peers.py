@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from cardapp.container.podman import Podman
-from tests.functional import small_profile
+from tests.functional.runtimes import image_or_skip
 from tests.functional.serving import Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, eventually
 
@@ -89,7 +89,7 @@ def answer_of(client: subprocess.Popen[str]) -> tuple[int, Any]:
 
 @pytest.fixture(scope="module")
 def sessions() -> Iterator[Sessions]:
-    small_profile.image_or_skip()
+    image_or_skip()
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         stage = Stage(Path(folder) / "state", make_card(Path(folder) / "card"))
         try:

@@ -57,7 +57,7 @@ def assert_repaired(tool: SessionTool, card: TestCard) -> None:
 
 
 @pytest.mark.parametrize(
-    "point", ["session.json", "container", "work/probe/build/target", "run/host.log", "run/mcp.sock"]
+    "point", ["session.json", "container", "work-podman/probe/build/target", "run/host.log", "run/mcp.sock"]
 )
 def test_a_start_repairs_what_a_killed_one_left(tool: SessionTool, card: TestCard, point: str) -> None:
     path = tool.state / "sessions" / "s"

@@ -16,6 +16,7 @@ import pytest
 
 from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional import small_profile
+from tests.functional.runtimes import image_or_skip
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, alive, eventually
 
 pytestmark = [pytest.mark.functional, pytest.mark.full, pytest.mark.podman]
@@ -31,7 +32,7 @@ SECONDS = (f"{small_profile.SECONDS} s of CPU time", "program_seconds")
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
     """A folder with a short path, for the sockets below it."""
-    small_profile.image_or_skip()
+    image_or_skip()
     with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp") as folder:
         yield Path(folder)
 
@@ -87,7 +88,7 @@ def report_of(session: RunningSession, command: str) -> str:
     script.write_text(command)
     session.card.behave("run", f"sh {script} >report 2>&1")
     session.replay(AFTER, fresh=True)
-    return (session.path / "work" / session.card.document["id"] / "report").read_text()
+    return (session.work / session.card.document["id"] / "report").read_text()
 
 
 # -- memory and processes --------------------------------------------------------------------------------------------
@@ -185,7 +186,7 @@ def test_the_program_writes_to_run_work_and_tmp_only(session: RunningSession) ->
     """Beside devices. /dev, /proc and /sys are the kernel's: see the next test."""
     script = r"find / \( -path /proc -o -path /sys -o -path /dev \) -prune -o ! -type l -writable -print 2>/dev/null"
     written = {Path(path) for path in report_of(session, script).splitlines()}
-    allowed = (session.path / "run", session.path / "work", Path("/tmp"))
+    allowed = (session.path / "run", session.work, Path("/tmp"))
     assert [path for path in written if not any(path.is_relative_to(each) for each in allowed)] == []
     assert written >= set(allowed)
 

@@ -197,7 +197,7 @@ def test_a_program_with_shared_files_memory_threads_children_or_timers_is_not_fo
 
 def test_a_rebuilt_program_or_other_arguments_lead_to_a_rerun(session: RunningSession) -> None:
     replayed(session, LATER)
-    source = session.path / "work" / "probe" / "target.c"
+    source = session.work / "probe" / "target.c"
     source.write_text(source.read_text() + "\n")
     assert replayed(session, LATER)[0] == "rerun"
     assert replayed(session, LATER)[0] == "fork"

@@ -45,7 +45,7 @@ def replayed(session: RunningSession) -> str:
 def test_a_replay_runs_as_the_account_and_without_rights(session: RunningSession, account: Account) -> None:
     session.card.behave("run", "cat /proc/self/status >report")
     session.replay(AFTER)
-    report = session.path / "work" / "probe" / "report"
+    report = session.work / "probe" / "report"
     assert report.stat().st_uid == account.uid
     assert "CapEff:\t0000000000000000\n" in report.read_text()
     outside = Path(f"/proc/{session.host_pid()}/status").read_text()

@@ -41,7 +41,7 @@ def test_start_is_done_when_the_session_answers(tool: SessionTool, card: TestCar
     assert binding["container_id"] in output
     assert binding["card"]["uuid"] == card.document["uuid"]
     assert binding["card_source"] == str(card.folder / "card_source.json")
-    assert binding["source_directory"] == str(path / "work" / "probe")
+    assert binding["source_directory"] == str(path / ("work-podman" if runtime == PODMAN else "work") / "probe")
     assert (binding["profile"], binding["target"], binding["runtime"]) == (runtime, "probe", runtime)
     assert binding["editor"] == {"socket": str(path / "run" / "nvim.sock"), "available": True, "reason": None}
     assert binding["debugger"] == {"available": True, "reason": None}
@@ -256,7 +256,7 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
     assert {"nvim", "gdb", "tmux: server", "target"} <= set(session.processes().values())
     session.close()
     output = session.tool.must("stop", "s")
-    assert str(session.path / "work" / "probe") in output
+    assert str(session.work / "probe") in output
     assert processes_of(record["container_id"], session.path) == {}
     assert not list(session.path.rglob("*.sock"))
     assert containers_of(session.path) == []
@@ -265,7 +265,7 @@ def test_a_stop_leaves_no_process_and_no_socket(session: RunningSession) -> None
 
 
 def test_edits_outlive_a_stop_and_a_refresh_sets_them_aside(session: RunningSession) -> None:
-    copy = session.path / "work" / "probe"
+    copy = session.work / "probe"
     edited = (copy / "target.c").read_text().replace("return 2 * n;", "return 5 * n;")
     (copy / "target.c").write_text(edited)
     session.stop()
@@ -291,7 +291,7 @@ def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -
     assert binding["profile"] == "local-in-place"
     assert binding["source_directory"] == str(card.sources)
     assert session.replay(at("/* after */"))["file"] == "target.c"
-    assert not (session.path / "work").exists()
+    assert not list(session.path.glob("work*"))
     session.stop()
 
 

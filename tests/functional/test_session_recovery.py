@@ -217,7 +217,7 @@ def test_a_damaged_record_is_reported_and_a_stop_ends_its_processes(session: Run
         assert "is damaged" in done.stderr
         assert "card-session stop s" in done.stderr
     output = session.tool.must("stop", "s")
-    assert str(session.path / "work") in output
+    assert str(session.work) in output
     assert not processes_of(mark, session.path)
     assert "no session" in session.tool.must("list")
 

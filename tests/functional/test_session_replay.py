@@ -198,7 +198,7 @@ def test_a_reset_brings_the_windows_back_to_their_places(session: RunningSession
 def test_a_record_that_arrives_in_pieces_is_put_together(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     line = line_of("/* after */")
-    record = f'*stopped,frame={{fullname="{session.path}/work/probe/target.c",line="{line}"}}\n'
+    record = f'*stopped,frame={{fullname="{session.work}/probe/target.c",line="{line}"}}\n'
     channels = "filter(nvim_list_chans(), {_, c -> join(get(c, 'argv', [])) =~ '#gdb communication'})"
     half = len(record) // 2
     with open(session.outside(session.editor(f"{channels}[0].pty")), "w", encoding="utf-8") as terminal:
@@ -352,7 +352,7 @@ def awaits_line(session: RunningSession) -> bool:
 
 
 def test_a_failed_build_is_reported_with_the_compiler_output(session: RunningSession) -> None:
-    source = session.path / "work" / "probe" / "target.c"
+    source = session.work / "probe" / "target.c"
     good = source.read_text()
     try:
         source.write_text(good.replace("arena.count", "arena.count") + "\nint broken(void) { return missing; }\n")
@@ -365,7 +365,7 @@ def test_a_failed_build_is_reported_with_the_compiler_output(session: RunningSes
 
 
 def test_an_edit_is_built_before_the_replay(session: RunningSession) -> None:
-    source = session.path / "work" / "probe" / "target.c"
+    source = session.work / "probe" / "target.c"
     good = source.read_text()
     try:
         source.write_text(good.replace("return 2 * n;", "return 3 * n;"))

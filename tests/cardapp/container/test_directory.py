@@ -82,7 +82,7 @@ def test_a_damaged_record_is_none(directory: SessionDirectory, text: str) -> Non
 
 def test_clearing_leaves_the_sources(directory: SessionDirectory) -> None:
     directory.write(RECORD)
-    directory.work.mkdir()
+    directory.work("local").mkdir()
     directory.mcp_socket.touch()
     directory.clear()
     assert {path.name for path in directory.path.rglob("*")} == {"run", "work"}
