@@ -4,16 +4,31 @@ from __future__ import annotations
 
 import json
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
 from cardapp.card.catalog import Catalog
+from cardapp.card.source import load_card
+from cardapp.settings import ROOT
 from tests.functional.card_proofs import CARDS, RECORDED, card_session, digest, replayed
 from tests.functional.session_process import SessionTool
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", CARDS)
+def test_the_check_of_a_card_replays_every_snapshot(name: str, runtime: str) -> None:
+    card = ROOT / "etc" / "cards" / name
+    command = [sys.executable, "-P", "-m", "cardapp", "check", "--replay", "--profile", runtime, str(card)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    count = len(Catalog(load_card(str(card)).card).snapshots)
+    assert done.stdout.splitlines()[-1] == f"all {count} snapshots were replayed and match the card"
 
 
 @pytest.mark.parametrize("name", CARDS)
