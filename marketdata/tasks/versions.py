@@ -74,6 +74,7 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.bootstrap.copy_lock import copying
     from marketdata.bootstrap.copy_loop import CopyLoop
     from marketdata.bootstrap.pair import Pair
+    from marketdata.store.registry import registered
 
     source, target = options.source, options.target
     if source == target:
@@ -87,9 +88,13 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
         with copying(connection, settings.prefix):
             loop = CopyLoop(connection, pair, stopping, say)
             loop.run(follows=options.follow)
+        is_current = any(each.n == target and each.is_current for each in registered(connection, settings.prefix))
     if options.follow:
         say(f"stopped after a last pass; carried {loop.described()}")
-    say(f"next: bin/marketdata-cutover {target} compares the candles and makes version {target} the current one")
+    if is_current:
+        say(f"version {target} is the current one; bin/marketdata-cutover {source} goes back")
+    else:
+        say(f"next: bin/marketdata-cutover {target} compares the candles and makes version {target} the current one")
 
 
 def cutover(options: argparse.Namespace, settings: Settings) -> None:
@@ -111,8 +116,8 @@ def cutover(options: argparse.Namespace, settings: Settings) -> None:
         raise StateError(
             f"{len(found)} differences; version {versions.current} stays the current one. Run bin/marketdata-copy "
             f"{versions.current} {versions.new} (with --follow, while version {versions.current} receives) and this "
-            f"command again. What a copy does not remove is only in version {versions.new}: drop that one, create and "
-            "copy it again; or switch nevertheless with --despite-differences"
+            f"command again. A copy removes nothing that only version {versions.new} has: if differences "
+            "stay, switch nevertheless with --despite-differences"
         )
     if options.compare:
         return
