@@ -102,7 +102,6 @@ def _add_card_commands(commands: argparse._SubParsersAction[ArgumentParser]) -> 
     )
     check.add_argument(
         "--profile",
-        default=os.environ.get("CARD_SESSION_PROFILE"),
         help="with --replay: a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
     )
     check.set_defaults(run=_check)
@@ -154,6 +153,8 @@ def _selftest(_options: argparse.Namespace) -> int:
 
 
 def _check(options: argparse.Namespace) -> int:
+    if options.profile and not options.replay:
+        raise UsageError("check --profile needs --replay: without it no session is started")
     try:
         loaded = load_card(options.card)
     except NoCard:
@@ -173,7 +174,7 @@ def _check(options: argparse.Namespace) -> int:
         return FAILED
     _describe(layouts.find(loaded.card.layout))
     if options.replay:
-        return _replay(loaded, catalog, options.profile)
+        return _replay(loaded, catalog, options.profile or os.environ.get("CARD_SESSION_PROFILE"))
     return _print_success("every stop and code range matches the C files")
 
 

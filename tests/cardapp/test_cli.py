@@ -32,6 +32,16 @@ def test_check_says_that_every_place_fits(card: Path, capsys: pytest.CaptureFixt
     assert "every stop and code range matches" in said
 
 
+def test_check_refuses_a_profile_that_it_would_not_use(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--profile", "podman", str(card)]) == 2
+    assert "--profile needs --replay" in capsys.readouterr().err
+
+
+def test_check_refuses_a_profile_that_does_not_exist(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--replay", "--profile", "podmn", str(card)]) == 2
+    assert "known: local, local-in-place, podman" in capsys.readouterr().err
+
+
 def test_check_finds_each_drifted_line(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code = card / "src" / "main.c"
     code.write_text("/* one more line */\n" + code.read_text())
