@@ -138,7 +138,7 @@ def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[
         except psycopg.OperationalError as error:
             if error.sqlstate is None:
                 raise e.DatabaseUnavailable(
-                    "no connection to the database: check that it runs, and DATABASE_URL"
+                    "no connection to the database: check that it runs, and DATABASE_URL where that is set"
                 ) from error
             raise
     with translated(), opened as connection:
