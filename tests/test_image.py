@@ -12,6 +12,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.skipif(
+    shutil.which("git") is None, reason="not run: git is not on PATH (Debian: apt-get install git)"
+)
+
 TOOLS = ("bash", "cat", "find", "git", "grep", "mktemp", "readlink", "rm", "tar")
 BUILDER = """#!/usr/bin/env bash
 printf '%s\\n' "$0" "$@" >"$STUB_LOG"

@@ -9,6 +9,7 @@ import shutil
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -166,7 +167,8 @@ def test_a_session_of_which_nothing_lives_is_started_anew(session: RunningSessio
     before = container_id(session)
     session.close()
     for pid in session.processes():
-        os.kill(pid, signal.SIGKILL)
+        with suppress(ProcessLookupError):  # it has ended with one that was killed before it
+            os.kill(pid, signal.SIGKILL)
     eventually(lambda: not session.processes())
     assert list(session.path.rglob("*.sock"))
     output = session.tool.must("start", "--name", "s", str(session.card.folder))
