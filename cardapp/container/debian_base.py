@@ -1,4 +1,4 @@
-"""The Debian that the image is built on where no other is named: made by debootstrap, without a registry of images."""
+"""The default base of the image: a Debian that debootstrap makes, so that no registry of images is needed."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from cardapp.web.hand_over import HandOver
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"
 VARIABLE = "cardapp.request_id"
-"""Of the WSGI environment, while the log is on."""
+"""The key of the WSGI environment that holds the request's id. It is empty or absent while the log is off."""
 _ATTRIBUTE = "request_id"
 
 _TARGET_MAX = 500

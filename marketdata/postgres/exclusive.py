@@ -17,7 +17,8 @@ from marketdata.postgres.owner import end_old_processes
 from marketdata.postgres.processes import signal_and_wait, wait_readable
 
 GRACE_SECONDS = 1.0
-"""How long a command that uses the database is waited for. A service is refused after it."""
+"""Seconds to wait until other commands have released the database. A process that still uses it then, like a service,
+is named in the error."""
 
 _POLL_SECONDS = 0.02
 

@@ -35,7 +35,7 @@ answers() { curl --fail --silent --show-error --max-time 10 "$@"; }
 # serves PORT TABLE: whether the API there is ready with this version.
 serves() { [[ $(answers "http://127.0.0.1:$1/ready") == *"\"ticks_table\":\"$2\""* ]]; }
 
-# owns_database: whether PostgreSQL belongs to its unit.
+# owns_database: whether the main process of the unit marketdata-db is the one that keeps PostgreSQL running.
 owns_database() {
     grep -q "\"pid\": $(systemctl show --value --property MainPID marketdata-db)," "$state/owner.lock" &&
         systemctl --quiet is-active marketdata-db
