@@ -16,10 +16,10 @@ from cardapp import __version__
 from cardapp.arguments import ArgumentParser
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
+from cardapp.console import ProgressBar, run_printing
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.colophon import emitters, limitations
 from cardapp.layout.template import Layout
-from cardapp.output import ProgressBar, run_printing
 from cardapp.publish import card_check, layouts
 from cardapp.publish.card_check import Finding
 from cardapp.settings import declared, load, unknown_names

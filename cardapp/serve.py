@@ -10,16 +10,16 @@ import threading
 import time
 from datetime import UTC, datetime
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.card_loader import CardLoader
 from cardapp.publish.sheet_pages import SheetPages
-from cardapp.session.checkpoint import Checkpoints
-from cardapp.session.checkpoint_storage import CheckpointStorage
-from cardapp.session.control import Control
-from cardapp.session.editor import Editor
-from cardapp.session.link import SessionLink
-from cardapp.session.status import SessionStatus
-from cardapp.session.sync_monitor import SyncMonitor
+from cardapp.session_client.checkpoint import Checkpoints
+from cardapp.session_client.checkpoint_storage import CheckpointStorage
+from cardapp.session_client.editor import Editor
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.status import SessionStatus
+from cardapp.session_client.sync_monitor import SyncMonitor
+from cardapp.session_client.sync_state import Control
 from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database
@@ -49,7 +49,7 @@ class Service:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        private.make_directory(settings.state_dir, "CARD_STATE_DIR")
+        private_directories.make_directory(settings.state_dir, "CARD_STATE_DIR")
         card_loader = CardLoader(settings.card_source)
         self._database = Database.open(settings.state_database)
         self._link = SessionLink(settings.mcp_choice)

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.errors import StateError, UsageError
 
 MAX_PATH = 107
@@ -57,7 +57,7 @@ def bind(path: Path, setting: str) -> socket.socket:
         other users can enter the directory.
     """
     check_path(path, setting)
-    private.make_directory(path.parent, setting)
+    private_directories.make_directory(path.parent, setting)
     _remove_stale(path, setting)
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -112,7 +112,7 @@ def _remove_stale(path: Path, setting: str) -> None:
         found = path.lstat()
     except FileNotFoundError:
         return
-    private.refuse_foreign(path, setting)
+    private_directories.refuse_foreign(path, setting)
     if not stat.S_ISSOCK(found.st_mode):
         raise StateError(f"{path} exists and is not a socket: move it away, or set {setting}")
     if _has_listener(path):

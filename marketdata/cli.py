@@ -19,6 +19,8 @@ from typing import TypeAlias
 from marketdata import __version__
 from marketdata.arguments import ArgumentParser
 from marketdata.backup import cli as backup
+from marketdata.commands import aliases, graphql, reader, tokens, versions
+from marketdata.commands.connection import init, initialised
 from marketdata.demo import cli as demo
 from marketdata.errors import (
     DATABASE_ERRORS,
@@ -37,8 +39,6 @@ from marketdata.postgres.cluster import conninfo
 from marketdata.postgres.owner import serve
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import ENV_FILE, Settings, declared, load
-from marketdata.tasks import aliases, graphql, reader, tokens, versions
-from marketdata.tasks.connection import init, initialised
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
@@ -183,11 +183,11 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
     signal.signal(signal.SIGTERM, _exit)  # during the set-up too SIGTERM must clean up, as Ctrl-C does
     with database(settings, linger=False) as url:
         if settings.database_url is not None:
-            from marketdata.bootstrap.rotation import finish_at_start
+            from marketdata.operations.rotation import finish_at_start
 
             finish_at_start(url, settings.secrets_dir, _warn)
         else:
-            from marketdata.bootstrap.first_start import prepare
+            from marketdata.operations.first_start import prepare
             from marketdata.store.pool import connect
 
             with connect(url, application_name="marketdata-bootstrap") as connection:

@@ -38,15 +38,15 @@ class Product:
 CARD = Product(
     package="cardapp",
     order=(
-        "errors", "arguments", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "settings",
-        "card", "layout", "card_loader", "mcp", "neovim", "state", "session", "publish", "reports", "web", "serve",
-        "cli", "__main__",
+        "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema", "compiled_schema",
+        "settings", "card", "layout", "card_loader", "mcp", "neovim", "state", "session_client", "publish", "reports",
+        "web", "serve", "cli", "__main__",
     ),
     # The programs that run inside the session.
     separate={
-        "container": (
-            "errors", "arguments", "output", "private", "unix_socket", "procfs", "schema", "compiled_schema", "card",
-            "mcp", "neovim",
+        "session_host": (
+            "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema",
+            "compiled_schema", "card", "mcp", "neovim",
         ),
     },
     # Only the command line may start the composition root.
@@ -58,7 +58,7 @@ CARD = Product(
         "simple_websocket": ("web.websocket",),
         "sqlite3": ("state",),
         "waitress": ("web.waitress_adapter", "web.waitress_tasks"),
-        "gdb": ("container.gdb_plugin",),
+        "gdb": ("session_host.gdb_plugin",),
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
@@ -69,23 +69,23 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "arguments", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
-        "store", "graphql", "bootstrap", "api", "frontend", "tasks", "backup", "demo", "cli", "__main__",
+        "store", "graphql", "operations", "api", "frontend", "commands", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
     imported_only_by={
-        "postgres": ("tasks", "backup", "cli"),
-        "bootstrap": ("tasks", "backup", "cli"),
+        "postgres": ("commands", "backup", "cli"),
+        "operations": ("commands", "backup", "cli"),
         # The engine's client: a task has it track a version, the API reports what it tracks.
-        "graphql": ("bootstrap", "api", "tasks"),
+        "graphql": ("operations", "api", "commands"),
         # The frontend shares the listener with the API, and how requests and errors are written.
         "api": ("frontend", "cli"),
         "frontend": ("cli",),
         # The ingestor reaches the store through the API alone; a version is dropped with its outboxes, and backed up.
         "source": ("ingest", "demo"),
-        "ingest": ("bootstrap", "backup", "demo", "cli"),
+        "ingest": ("operations", "backup", "demo", "cli"),
         "demo": ("cli",),
-        "tasks": ("backup", "cli"),
+        "commands": ("backup", "cli"),
         "backup": ("cli",),
         "cli": ("__main__",),
         "__main__": (),
@@ -94,7 +94,7 @@ MARKET = Product(
         "bcrypt": ("frontend.users", "frontend.login"),
         "bottle": ("api.routing",),
         "jsonschema": ("api.schemas", "source.rpc_file"),
-        "psycopg": ("store", "bootstrap", "backup"),
+        "psycopg": ("store", "operations", "backup"),
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
@@ -106,7 +106,8 @@ MARKET = Product(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
         "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head",
         "api.live.frames", "source.keccak",
-        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.wordings", "source.demo",
+        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.provider_errors",
+        "source.demo",
         "api.live.feed", "store.change", "frontend.gate", "frontend.headers", "frontend.response", "frontend.target",
     ),
 )  # fmt: skip
@@ -114,7 +115,7 @@ MARKET = Product(
 PRODUCTS = {product.package: product for product in (CARD, MARKET)}
 
 # gdb's own Python has none of our packages: this part may import the standard library and itself only.
-IN_GDB = "container.gdb_plugin"
+IN_GDB = "session_host.gdb_plugin"
 
 IMPURE_MODULES = {
     "asyncio", "concurrent", "http", "multiprocessing", "queue", "select", "selectors", "signal", "socket",
@@ -292,19 +293,19 @@ def test_a_cycle_is_found() -> None:
     [
         ("cardapp.state.database", "from cardapp.web import app", "state may not import web"),
         ("cardapp.card.model", "import cardapp.state.events", "card may not import state"),
-        ("cardapp.card.model", "from ..session import choice", "card may not import session"),
+        ("cardapp.card.model", "from ..session_client import choice", "card may not import session_client"),
         ("cardapp.card.model", "from .. import web", "card may not import web"),
         ("cardapp.web.app", "def late():\n    from cardapp import serve", "only ('cli',) may import serve"),
-        ("cardapp.web.app", "from cardapp.container import control", "nothing may import container"),
-        ("cardapp.container.mcp_server", "import cardapp.state", "container may not import state"),
-        ("cardapp.container.gdb_plugin.channel", "from cardapp.errors import CardAppError", "gdb's Python loads"),
-        ("cardapp.container.gdb_plugin.channel", "import pynvim", "gdb's Python has no pynvim"),
-        ("cardapp.container.mcp_server", "import gdb", "gdb is imported only in container.gdb_plugin"),
-        ("cardapp.session.editor", "import pynvim", "pynvim is imported only in neovim"),
-        ("cardapp.neovim", "from cardapp.session import choice", "neovim may not import session"),
-        ("cardapp.private", "from cardapp.settings import load", "private may not import settings"),
+        ("cardapp.web.app", "from cardapp.session_host import control", "nothing may import session_host"),
+        ("cardapp.session_host.mcp_server", "import cardapp.state", "session_host may not import state"),
+        ("cardapp.session_host.gdb_plugin.channel", "from cardapp.errors import CardAppError", "gdb's Python loads"),
+        ("cardapp.session_host.gdb_plugin.channel", "import pynvim", "gdb's Python has no pynvim"),
+        ("cardapp.session_host.mcp_server", "import gdb", "gdb is imported only in session_host.gdb_plugin"),
+        ("cardapp.session_client.editor", "import pynvim", "pynvim is imported only in neovim"),
+        ("cardapp.neovim", "from cardapp.session_client import choice", "neovim may not import session_client"),
+        ("cardapp.private_directories", "import cardapp.settings", "private_directories may not import settings"),
         ("cardapp.web.app", "import sqlite3", "sqlite3 is imported only in state"),
-        ("cardapp.session.editor", "import bottle", "bottle is imported only in web"),
+        ("cardapp.session_client.editor", "import bottle", "bottle is imported only in web"),
         ("cardapp.web.app", "from waitress import serve", "waitress is imported only in web.waitress_adapter"),
         ("cardapp.web.listener", "import waitress", "waitress is imported only in web.waitress_adapter"),
         ("cardapp.card.navigation", "import threading", "a pure module may not import threading"),
@@ -319,9 +320,9 @@ def test_a_cycle_is_found() -> None:
         ("cardapp.web.app", "from marketdata.errors import MarketError", "cardapp may not import marketdata"),
         ("marketdata.api.app", "from cardapp import errors", "marketdata may not import cardapp"),
         ("marketdata.cli", "import cardapp.serve", "marketdata may not import cardapp"),
-        ("marketdata.api.chart", "import psycopg", "psycopg is imported only in store, bootstrap"),
+        ("marketdata.api.chart", "import psycopg", "psycopg is imported only in store, operations"),
         ("marketdata.api.listener.loop", "import waitress", "waitress is imported only in api.waitress_adapter, "),
-        ("marketdata.bootstrap.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
+        ("marketdata.operations.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
         ("marketdata.api.serve", "import waitress", "waitress is imported only in api.waitress_adapter"),
         ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in ingest.outbox"),
         ("marketdata.ingest.loop", "from marketdata.store import ticks", "ingest may not import store"),
@@ -330,17 +331,17 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.store.ticks", "from marketdata.api import app", "only ('frontend', 'cli') may import api"),
         (
             "marketdata.store.pool",
-            "from marketdata import bootstrap",
-            "only ('tasks', 'backup', 'cli') may import bootstrap",
+            "from marketdata import operations",
+            "only ('commands', 'backup', 'cli') may import operations",
         ),
         ("marketdata.tick", "from marketdata.store import ticks", "tick may not import store"),
         ("marketdata.errors", "from .settings import load", "errors may not import settings"),
         (
             "marketdata.api.serve",
             "from marketdata.postgres.client import database",
-            "only ('tasks', 'backup', 'cli') may import postgres",
+            "only ('commands', 'backup', 'cli') may import postgres",
         ),
-        ("marketdata.bootstrap.version", "from ..postgres.cluster import conninfo", "may import postgres"),
+        ("marketdata.operations.version", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),
         ("marketdata.store.change", "import psycopg", "a pure module may not import psycopg"),
         ("marketdata.frontend.target", "import urllib.request", "a pure module may not import urllib"),
@@ -361,17 +362,20 @@ def test_a_broken_rule_is_found(name: str, source: str, fault: str) -> None:
         ("cardapp.web.waitress_adapter", "import waitress\nfrom cardapp.errors import CardAppError"),
         ("cardapp.state", "from . import database\nfrom ..card import model"),
         (
-            "cardapp.container.mcp_server",
+            "cardapp.session_host.mcp_server",
             "import time\nfrom cardapp import neovim\nfrom cardapp.mcp import server",
         ),
-        ("cardapp.container.gdb_plugin.channel", "import gdb, json\nfrom cardapp.container.gdb_plugin import values"),
+        (
+            "cardapp.session_host.gdb_plugin.channel",
+            "import gdb, json\nfrom cardapp.session_host.gdb_plugin import values",
+        ),
         ("cardapp.cli", "from cardapp import serve"),
         ("marketdata.api.waitress_adapter", "import waitress, threading\nfrom marketdata.errors import MarketError"),
         ("marketdata.api.routing", "import bottle"),
         ("marketdata.frontend.target", "import urllib.parse\nfrom urllib.parse import quote"),
         ("marketdata.api", "from marketdata import token\nfrom . import app\nfrom ..store import tokens"),
         ("marketdata.store.pool", "import psycopg, psycopg_pool"),
-        ("marketdata.cli", "from marketdata.api import serve\nfrom marketdata import __version__, bootstrap, postgres"),
+        ("marketdata.cli", "from marketdata.api import serve\nfrom marketdata import __version__, postgres"),
     ],
 )
 def test_what_the_rules_allow(name: str, source: str) -> None:

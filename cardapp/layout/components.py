@@ -8,7 +8,7 @@ from typing import NamedTuple
 from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout.colophon import sentences
 from cardapp.layout.diagram import activity, arena, memory, states
-from cardapp.layout.diagram.model import LEAST_HEIGHT, Diagram, Room
+from cardapp.layout.diagram.model import MIN_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Question, RichText, Title
@@ -132,7 +132,7 @@ class ComponentBuilder:
         self, kind: Kind, key: str, draw: Callable[[Room], tuple[Diagram, ...]], subject: str = ""
     ) -> Iterator[CardComponent]:
         if kind in self._layout.components:
-            room = Room(self._measure.width(kind), max(LEAST_HEIGHT, self._layout.grid.body.height - _ABOVE))
+            room = Room(self._measure.width(kind), max(MIN_HEIGHT, self._layout.grid.body.height - _ABOVE))
             yield from (CardComponent(kind, key, diagram, subject) for diagram in draw(room))
 
     def _states(self, key: str, block: Block, room: Room) -> tuple[Diagram, ...]:

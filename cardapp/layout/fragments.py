@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeVar
 from cardapp.layout import text_fitting
 from cardapp.layout.components import CardComponent
 from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.font_metrics import ANSWER_LINE, BLANK, TABLE_GAP
 from cardapp.layout.measure import Measure
-from cardapp.layout.metrics import ANSWER_LINE, BLANK, TABLE_GAP
 from cardapp.layout.sheets import (
     CONTINUED,
     CONTINUES,

@@ -12,11 +12,11 @@ from cardapp.layout.layout_warnings import LayoutWarnings
 from cardapp.layout.template import Column, Frame, Grid, Page
 
 _PX_PER_MM = 96 / 25.4
-_LEAST_COLUMN, _LEAST_BODY = 35.0, 80.0
+_MIN_COLUMN, _MIN_BODY = 35.0, 80.0
 """Minimum width of a column and height of the body in mm, for a diagram or a readable line of code."""
-_LEAST_SHARE = 40.0
+_MIN_SHARE = 40.0
 """Minimum width in mm of a column without a given width, if all columns can have it: enough for a diagram."""
-_MOST_CM = 200.0
+_MAX_CM = 200.0
 _SHAPE = 0.01
 """Tolerated difference of the aspect ratios of pixels and paper, because pixels are whole numbers."""
 _ROUNDING = 0.05
@@ -87,11 +87,11 @@ def _frames(page: Page, size: Mapping[str, float]) -> tuple[Frame, Frame, Frame]
     footer = Frame(left, page.height - size["margin_bottom"] - size["footer"], width, size["footer"])
     start = top + size["header"]
     body = Frame(left, start, width, footer.y - start)
-    if body.height < _LEAST_BODY or width < _LEAST_COLUMN:
+    if body.height < _MIN_BODY or width < _MIN_COLUMN:
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
             f"leaves {width / 10:.1f} x {body.height / 10:.1f} cm of {page.width / 10:g} x {page.height / 10:g} cm "
-            f"for the parts, which need {_LEAST_COLUMN / 10:g} x {_LEAST_BODY / 10:g} cm: make the margins smaller",
+            f"for the parts, which need {_MIN_COLUMN / 10:g} x {_MIN_BODY / 10:g} cm: make the margins smaller",
         )
     return header, body, footer
 
@@ -105,8 +105,8 @@ def _geometry(given: Mapping[str, Any], columns: Iterable[str], warnings: Layout
     warnings.unknown_names(_GEOMETRY_PLACE, given, known)
     size = {name: default * 10 for name, (_, default) in layout_options.GEOMETRY_CM.items()}
     for name in (name for name in given if name in known):
-        if not 0 <= given[name] <= _MOST_CM:
-            raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must be from 0 to {_MOST_CM:g} cm")
+        if not 0 <= given[name] <= _MAX_CM:
+            raise InvalidLayout.of(f"/tokens/grid/geometry_cm/{name}", f"must be from 0 to {_MAX_CM:g} cm")
         size[name] = given[name] * 10
     return size
 
@@ -122,14 +122,14 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
         if name != layout_options.GUTTER:
             columns.append(Column(name, roles.get(name, ""), x, width))
         x += width
-    if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _LEAST_COLUMN:
+    if x > paper.body.x + paper.body.width + _ROUNDING or min(column.width for column in columns) < _MIN_COLUMN:
         widths = ", ".join(f"{column.name} {column.width / 10:.1f}" for column in columns)
-        needed = (paper.page.width - paper.body.width + taken + _LEAST_SHARE * len(shared)) / 10
+        needed = (paper.page.width - paper.body.width + taken + _MIN_SHARE * len(shared)) / 10
         wider = f", or use a sheet that is {needed:.1f} cm wide" if needed * 10 > paper.page.width else ""
         raise InvalidLayout.of(
             "/tokens/grid/geometry_cm",
             f"columns ({widths} cm, with gutters {(x - paper.body.x) / 10:.1f} cm) must fit "
-            f"{paper.body.width / 10:.1f} cm and have at least {_LEAST_COLUMN / 10:g} cm each: make some columns or "
+            f"{paper.body.width / 10:.1f} cm and have at least {_MIN_COLUMN / 10:g} cm each: make some columns or "
             f"the margins smaller{wider}",
         )
     return Grid(tuple(columns), paper.header, paper.body, paper.footer, size["row_gap"])
@@ -137,7 +137,7 @@ def grid(paper: Paper, names: Iterable[str], shares: Mapping[str, float], roles:
 
 def _shared(room: float, shares: Mapping[str, float]) -> dict[str, float]:
     """Divide the width by the shares; a column below the minimum gets the minimum, and the others share the rest."""
-    least = min(_LEAST_SHARE, room / max(len(shares), 1))
+    least = min(_MIN_SHARE, room / max(len(shares), 1))
     widths: dict[str, float] = {}
     for name in sorted(shares, key=shares.__getitem__):
         rest = sum(share for other, share in shares.items() if other not in widths)

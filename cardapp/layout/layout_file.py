@@ -13,7 +13,7 @@ from typing import Any
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
 from cardapp.layout.arrange import Arranger
-from cardapp.layout.diagram.model import LEAST_WIDTH
+from cardapp.layout.diagram.model import MIN_WIDTH
 from cardapp.layout.geometry import paper
 from cardapp.layout.layout_options import Look
 from cardapp.layout.layout_warnings import LayoutWarnings, Place
@@ -72,11 +72,11 @@ def _refuse_narrow_diagrams(layout: Layout) -> None:
     for arranged in map(layout.arranged, layout.arrangements):
         measure = Measure(arranged)
         for kind in layout_options.DIAGRAMS:
-            if kind in arranged.components and measure.width(kind) < LEAST_WIDTH:
+            if kind in arranged.components and measure.width(kind) < MIN_WIDTH:
                 raise InvalidLayout.of(
                     f"/block_map/{kind}",
                     f"has {measure.width(kind) / 10:.1f} cm in the column {arranged.components[kind].column!r}, but a "
-                    f"diagram needs {LEAST_WIDTH / 10:g} cm: make the column wider, or name another one",
+                    f"diagram needs {MIN_WIDTH / 10:g} cm: make the column wider, or name another one",
                 )
 
 
@@ -225,7 +225,7 @@ def _flag(option: str, look: Look, options: Mapping[str, Any], place: Place, war
             return value
         warnings.add((*place, option), f"must be true or false, not {shown(value)}; {shown(default)} is used instead")
         return default
-    count = warnings.number((*place, option), value, 0, layout_options.MOST_ANSWER_LINES, default)
+    count = warnings.number((*place, option), value, 0, layout_options.MAX_ANSWER_LINES, default)
     if count != int(count):
         warnings.add((*place, option), f"must be a whole number, not {shown(value)}; {int(count)} is used instead")
     return int(count)

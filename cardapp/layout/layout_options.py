@@ -132,7 +132,7 @@ OPTIONS = {
 FLAGS: dict[str, int | bool] = {"tick_box": True, "line_numbers": True, "values": True, "answer_lines": 2}
 """Options of single components (``Look.flag``): whether a step title has a tick box, whether code lines are numbered,
 whether values are shown or left to be filled in, and how many answer lines a question has."""
-MOST_ANSWER_LINES = 12
+MAX_ANSWER_LINES = 12
 DIAGRAMS = ("overview", "activity", "states", "memory")
 UNPLACED = ("header", "footer", "card_title", "colophon")
 """Components that always span the sheet: ``block_map`` cannot move them."""

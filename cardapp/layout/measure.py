@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from cardapp.layout import metrics
+from cardapp.layout import font_metrics
 from cardapp.layout.escape import visible
 from cardapp.layout.sheets import CodeLine, Note, Row, Title
 from cardapp.layout.template import Component, Layout
@@ -23,7 +23,7 @@ class Measure:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
         type_ = layout.typography
-        self._ems = {size: points * metrics.MM_PER_POINT for size, points in type_.sizes_pt.items()}
+        self._ems = {size: points * font_metrics.MM_PER_POINT for size, points in type_.sizes_pt.items()}
         self._lines = {size: em * type_.line_height[size] for size, em in self._ems.items()}
         self._widths = {kind: self._inner_width(component) for kind, component in layout.components.items()}
         self._settings = {kind: self._setting(component) for kind, component in layout.components.items()}
@@ -48,7 +48,7 @@ class Measure:
         return self._widths[kind]
 
     def _inner_width(self, component: Component) -> float:
-        rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+        rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
         return self._layout.grid.column(component.column).width - rule - 2 * _padding(component)
 
     def setting(self, kind: str) -> Setting:
@@ -71,15 +71,17 @@ class Measure:
         if not text:
             return 0.0
         lines = self._count(text, self.width(kind), self.em("label"), "strong")
-        return lines * self.line("label") + metrics.CAPTION_GAP
+        return lines * self.line("label") + font_metrics.CAPTION_GAP
 
     def note_lines(self, note: Note) -> int:
         words = self._count(note.text, self.width("notes"), self.em(self.component("notes").size)) if note.text else 0
         return words + len(note.code)
 
-    def _count(self, text: str, room: float, em: float, face: metrics.Face = "regular") -> int:
-        limit = room * metrics.SLACK
-        return 1 if metrics.width(text, em, face) <= limit else sum(1 for _ in metrics.wrap(text, limit, em, face))
+    def _count(self, text: str, room: float, em: float, face: font_metrics.Face = "regular") -> int:
+        limit = room * font_metrics.SLACK
+        if font_metrics.width(text, em, face) <= limit:
+            return 1
+        return sum(1 for _ in font_metrics.wrap(text, limit, em, face))
 
     # -- code ------------------------------------------------------------------------------------------------------
 
@@ -92,7 +94,7 @@ class Measure:
     ) -> tuple[CodeLine, ...]:
         """Source lines, numbered from ``first``, in segments that fit; ``stops`` has snapshot keys by line number."""
         em = self.em(self.component("code").size)
-        columns = metrics.columns(self.width("code") - gutter * em * metrics.CELL, em)
+        columns = font_metrics.columns(self.width("code") - gutter * em * font_metrics.CELL, em)
         return tuple(
             CodeLine(number, _folded(line, columns), tuple(stops.get(number, ())))
             for number, line in enumerate(lines, first)
@@ -101,21 +103,21 @@ class Measure:
     def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
         """The table rows of a ``machine`` component."""
         em = self.em(self.component("machine").size)
-        room = self.width("machine") - metrics.TABLE_GAP
-        left = metrics.columns(room * metrics.TABLE_SHARE, em)
-        right = metrics.columns(room * (1 - metrics.TABLE_SHARE), em)
+        room = self.width("machine") - font_metrics.TABLE_GAP
+        left = font_metrics.columns(room * font_metrics.TABLE_SHARE, em)
+        right = font_metrics.columns(room * (1 - font_metrics.TABLE_SHARE), em)
         show_values = self.component("machine").values
         return tuple(Row(_folded(each, left), _folded(value, right) if show_values else ()) for each, value in expect)
 
     def note_pieces(self, code: str) -> tuple[str, ...]:
         em = self.em(self.component("notes").size)
-        return _folded(code, metrics.columns(self.width("notes"), em))
+        return _folded(code, font_metrics.columns(self.width("notes"), em))
 
 
 def _padding(component: Component) -> float:
-    return metrics.PADDING if component.background else 0.0
+    return font_metrics.PADDING if component.background else 0.0
 
 
 @lru_cache(maxsize=4096)
 def _folded(line: str, columns: int) -> tuple[str, ...]:
-    return metrics.fold(visible(line), columns)
+    return font_metrics.fold(visible(line), columns)

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
-from cardapp.layout import metrics
-from cardapp.layout.metrics import Face
+from cardapp.layout import font_metrics
+from cardapp.layout.font_metrics import Face
 from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
 _AHEAD = 256
 """Number of characters measured at a time."""
-_LEAST_LINES = 2
+_MIN_LINES = 2
 """Minimum number of lines of a split paragraph at the end of a sheet."""
 _RULE_LINES = 0.5
 
@@ -35,9 +35,9 @@ class Setting:
     strong: bool = False
     level: int = 0
 
-    def inside(self, indent: float = metrics.INDENT) -> Setting:
+    def inside(self, indent: float = font_metrics.INDENT) -> Setting:
         """The setting within a list or quotation."""
-        room = self.width - indent if self.level < metrics.INDENTED_LEVELS else self.width
+        room = self.width - indent if self.level < font_metrics.INDENTED_LEVELS else self.width
         return replace(self, width=room, level=self.level + 1)
 
 
@@ -64,7 +64,7 @@ def take(blocks: tuple[Block, ...], room: float, setting: Setting) -> Taken:
 
 def _gap_after(block: Block, setting: Setting) -> float:
     is_tight = isinstance(block, Paragraph) and block.tight
-    return (metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP) * setting.line
+    return (font_metrics.ITEM_GAP if is_tight else font_metrics.PARAGRAPH_GAP) * setting.line
 
 
 def _take_block(block: Block, room: float, setting: Setting) -> Taken:
@@ -92,8 +92,8 @@ def _take_block(block: Block, room: float, setting: Setting) -> Taken:
 def indent(bullets: Bullets, em: float) -> float:
     """The indent of a list's items in mm, wide enough for its last number; ``em`` is the type size in mm."""
     if bullets.start is None:
-        return metrics.INDENT
-    return max(metrics.INDENT, metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
+        return font_metrics.INDENT
+    return max(font_metrics.INDENT, font_metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
 
 
 def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
@@ -110,17 +110,17 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
             return Taken((bullets._replace(items=items),) if items else (), height, (rest,))
         # An item without blocks still has its mark.
         height += gap + max(found.height, setting.line)
-        gap = _gap_after(item[-1], setting) if item else metrics.ITEM_GAP * setting.line
+        gap = _gap_after(item[-1], setting) if item else font_metrics.ITEM_GAP * setting.line
     return Taken((bullets,), height, ())
 
 
 def _take_code(block: CodeBlock, room: float, setting: Setting) -> Taken:
     most = max(0, int(room / setting.code_line + 1e-6))
-    columns = metrics.columns(setting.width, setting.code_em)
+    columns = font_metrics.columns(setting.width, setting.code_em)
     taken = 0
     lines = block.text.split("\n")
     for place, line in enumerate(lines):
-        pieces = metrics.chop(line, columns)
+        pieces = font_metrics.chop(line, columns)
         if taken + len(pieces) > most:
             split = most - taken
             kept, rest = "".join(pieces[:split]), "".join(pieces[split:])
@@ -139,7 +139,7 @@ def _take_paragraph(block: Paragraph | Heading, spans: tuple[Span, ...], room: f
     lengths = list(islice(line_lengths(spans, setting), max(0, most) + 1))
     if len(lengths) <= most:
         return Taken((block,), len(lengths) * setting.line, ())
-    if most < _LEAST_LINES:
+    if most < _MIN_LINES:
         return Taken((), 0.0, (block,))
     kept, rest = _cut(spans, sum(lengths[:most]))
     return Taken((block._replace(spans=kept),), most * setting.line, (block._replace(spans=rest),))
@@ -164,7 +164,7 @@ def _cut(spans: tuple[Span, ...], length: int) -> tuple[tuple[Span, ...], tuple[
 
 def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
     """The number of characters on each line of a paragraph, including spaces and the break at its end."""
-    limit = setting.width * metrics.SLACK * 1000 / setting.em
+    limit = setting.width * font_metrics.SLACK * 1000 / setting.em
     runs: list[Run] = []
     for span in spans:
         if isinstance(span, Run):
@@ -179,8 +179,8 @@ def line_lengths(spans: tuple[Span, ...], setting: Setting) -> Iterator[int]:
 def _lines(runs: Sequence[Run], limit: float, setting: Setting) -> Iterator[int]:
     """As ``line_lengths``, for runs without breaks. A line ends at the last space that fits, or else at the last
     character. This takes most of a layout's time, so the end is found by bisection rather than word by word."""
-    text = metrics.spaced("".join([run.text for run in runs]))
-    advances = accumulate(chain.from_iterable(metrics.advances(run.text, _face(run, setting)) for run in runs))
+    text = font_metrics.spaced("".join([run.text for run in runs]))
+    advances = accumulate(chain.from_iterable(font_metrics.advances(run.text, _face(run, setting)) for run in runs))
     reached, start = [0], 0
     while start < len(text):
         goal = reached[start] + limit

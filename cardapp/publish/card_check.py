@@ -17,8 +17,8 @@ from cardapp.card.source import LoadedCard
 from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable, UsageError
 from cardapp.layout.compose import compose
 from cardapp.publish import layouts
-from cardapp.session import replay
-from cardapp.session.link import SessionLink, binding_of
+from cardapp.session_client import replay_tool
+from cardapp.session_client.link import SessionLink, binding_of
 
 _REPLAY_SECONDS = 30.0
 
@@ -71,11 +71,11 @@ def _replay(
     link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
 ) -> Finding | None:
     snapshot = catalog.snapshots[key]
-    arguments = replay.arguments(
+    arguments = replay_tool.arguments(
         binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS, fresh=True
     )
     try:
-        reading = link.call(replay.TOOL, arguments, seconds=_REPLAY_SECONDS + 5)
+        reading = link.call(replay_tool.TOOL, arguments, seconds=_REPLAY_SECONDS + 5)
     except SessionUnavailable:
         raise
     except CardAppError as error:
@@ -107,7 +107,7 @@ def _session(loaded: LoadedCard, profile: str | None) -> Iterator[SessionLink]:
 
 def _card_session(environment: dict[str, str], *arguments: str, check: bool = True) -> None:
     """Run the session control tool as a subprocess, because nothing outside ``container`` may import its code."""
-    command = [sys.executable, "-P", "-m", "cardapp.container", *arguments]
+    command = [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False
     )

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from cardapp.errors import MissingRequirement, TooSlow, TypesettingFailed
 from cardapp.layout.latex.document import place_of
-from cardapp.private import make_directory
+from cardapp.private_directories import make_directory
 
 PROGRAM = "lualatex"
 PACKAGES = (

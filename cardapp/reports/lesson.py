@@ -44,7 +44,7 @@ CONTENT_SECURITY_POLICY = (
 )
 
 _FOLD_FROM = 4
-_FOLD_AT_MOST = 200
+_MAX_FOLDED = 200
 """From 4 to 200 consecutive moves are collapsed under one line; the maximum limits what is kept in memory."""
 
 _MONTHS = (
@@ -132,7 +132,7 @@ def _grouped(events: Iterable[Event]) -> Iterator[list[Event]]:
     run: list[Event] = []
     for event in events:
         quiet = event["kind"] in MOVES and not event["evidence"]
-        if run and (not quiet or len(run) == _FOLD_AT_MOST or event["at"][:10] != run[0]["at"][:10]):
+        if run and (not quiet or len(run) == _MAX_FOLDED or event["at"][:10] != run[0]["at"][:10]):
             yield from _run(run)
             run = []
         if quiet:

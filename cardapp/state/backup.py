@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.errors import NotFound, StateError, UsageError
 from cardapp.state import event_verification, evidence
 from cardapp.state.database import read_only
@@ -64,9 +64,9 @@ def restore(source: Path, database: Path, evidence_dir: Path) -> Report:
     refuse_existing(database)
     _refuse_damaged(source / DATABASE, "restore another backup")
     report = event_verification.verify_file(source / DATABASE, evidence_root=source / EVIDENCE)
-    private.make_directory(evidence_dir.parent, "CARD_STATE_DIR")
-    private.make_directory(evidence_dir, "CARD_STATE_DIR")
-    private.make_directory_of_file(database.parent, "CARD_STATE_DATABASE")
+    private_directories.make_directory(evidence_dir.parent, "CARD_STATE_DIR")
+    private_directories.make_directory(evidence_dir, "CARD_STATE_DIR")
+    private_directories.make_directory_of_file(database.parent, "CARD_STATE_DATABASE")
     with _writing(database.parent):
         for name in sorted(os.listdir(source / EVIDENCE)):
             if evidence.NAME.fullmatch(name):

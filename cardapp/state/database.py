@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from urllib.parse import quote
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.errors import StateError
 from cardapp.state.migrations import migrate
 from cardapp.state.sqlite_errors import translating
@@ -154,10 +154,10 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 def _make_private(path: Path) -> None:
     """Refuse symbolic links and other users' files; create the directory and an empty file if missing."""
-    private.make_directory_of_file(path.parent, "CARD_STATE_DATABASE")
+    private_directories.make_directory_of_file(path.parent, "CARD_STATE_DATABASE")
     try:
         for place in (path, Path(f"{path}-wal"), Path(f"{path}-shm")):
-            private.refuse_foreign(place, "CARD_STATE_DATABASE")
+            private_directories.refuse_foreign(place, "CARD_STATE_DATABASE")
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         # Do not open an existing file here: closing it would release all POSIX locks that this process has on it.

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.errors import NotFound, StateError
 from cardapp.state.images import inspect
 
@@ -109,7 +109,7 @@ def sweep(root: Path, conn: sqlite3.Connection) -> list[str]:
 
 
 def _make_private(root: Path) -> None:
-    if private.make_directory(root, "CARD_STATE_DIR"):
+    if private_directories.make_directory(root, "CARD_STATE_DIR"):
         _sync_directory(root.parent)
 
 

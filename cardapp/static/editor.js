@@ -15,7 +15,7 @@ import * as timing from './timing.js';
 const RETRY_MS = [200, 400, 800, 1600, 3000];
 const MIRROR_MS = 400;
 const SMALL = 0.75; // of the type's size: below it `Fit` is suggested
-const PASTE_MOST = 1_000_000; // characters, as the service takes them
+const MAX_PASTE = 1_000_000; // characters, as the service takes them
 let socket = null;
 let failures = 0;
 let retry = 0;
@@ -221,8 +221,8 @@ function onKey(event) {
 function onPaste(event) {
   event.preventDefault();
   const text = event.clipboardData.getData('text/plain');
-  if (text.length > PASTE_MOST) {
-    const reason = `${text.length} characters are too long to paste; ${PASTE_MOST} are taken at once.`;
+  if (text.length > MAX_PASTE) {
+    const reason = `${text.length} characters are too long to paste; ${MAX_PASTE} are taken at once.`;
     update({ failure: new Notice('Not pasted.', reason) });
   } else if (text && hasControl()) send({ type: 'paste', text });
 }

@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.card.search import Match
-from cardapp.session.editor_stream import EditorStream
+from cardapp.session_client.editor_stream import EditorStream
 from cardapp.settings import Settings
 from cardapp.state.database import Connection, Database
 from cardapp.web.live import LiveFeed

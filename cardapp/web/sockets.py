@@ -10,7 +10,7 @@ import os
 import socket
 from pathlib import Path
 
-from cardapp import private
+from cardapp import private_directories
 from cardapp.errors import StateError, UsageError
 
 _PORT_TRIES = 5
@@ -28,7 +28,7 @@ def take_lock(path: Path) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     except OSError as error:
-        private.refuse_foreign(path, "CARD_STATE_DIR")
+        private_directories.refuse_foreign(path, "CARD_STATE_DIR")
         raise StateError(f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR") from error
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

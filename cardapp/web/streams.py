@@ -10,7 +10,7 @@ from typing import Any
 
 from cardapp.compiled_schema import IsValid, compile_schema
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
-from cardapp.session.editor_stream import EditorStream
+from cardapp.session_client.editor_stream import EditorStream
 from cardapp.state import viewer
 from cardapp.web import schemas
 from cardapp.web.http import encode

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import __version__
+from marketdata.commands.connection import say
 from marketdata.errors import StateError, UsageError
 from marketdata.postgres.client import database
 from marketdata.settings import Settings
-from marketdata.tasks.connection import say
 
 if TYPE_CHECKING:
     from marketdata.store.pool import Connection
@@ -141,8 +141,8 @@ def _restore_database(connection: Connection, url: str, dump: Path) -> None:
 
 def _complete(connection: Connection, settings: Settings) -> None:
     """What the dump does not have: roles, which belong to the server, and their privileges."""
-    from marketdata.bootstrap.database import initialise
-    from marketdata.bootstrap.version import make_tables
+    from marketdata.operations.database import initialise
+    from marketdata.operations.version import make_tables
     from marketdata.store import registry, restoring
 
     with connection.transaction():

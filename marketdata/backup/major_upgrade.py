@@ -20,8 +20,8 @@ from pathlib import Path
 from psycopg.conninfo import make_conninfo
 
 from marketdata.backup import contents, programs
-from marketdata.bootstrap.database import Say
 from marketdata.errors import MissingRequirement, StateError
+from marketdata.operations.database import Say
 from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.binaries import Binaries

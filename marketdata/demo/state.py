@@ -15,9 +15,9 @@ from pathlib import Path
 
 from marketdata import secretfile
 from marketdata.errors import StateError
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
-from marketdata.ingest.place import Place
 from marketdata.settings import Settings
 from marketdata.source.demo.blocks import BLOCK_S, CHAIN, HISTORY, POOLS, Blocks
 from marketdata.source.demo.node import DemoNode
@@ -74,7 +74,7 @@ def _highest_read(outbox: Path) -> int:
     if not outbox.exists():
         return 0
     with closing(Outbox(outbox)) as found:
-        return max(Place(found).next_blocks().values(), default=1) - 1
+        return max(ChainCursor(found).next_blocks().values(), default=1) - 1
 
 
 def _folder(settings: Settings) -> Path:

@@ -21,8 +21,8 @@ from time import monotonic
 import bcrypt
 
 from marketdata.errors import MarketError
+from marketdata.frontend.concurrency_limit import Slots
 from marketdata.frontend.failures import LoginRequired, LoginUnavailable, TooManyTries, log
-from marketdata.frontend.slots import Slots
 from marketdata.frontend.throttle import Throttle
 from marketdata.frontend.users import PASSWORD_BYTES
 

@@ -11,9 +11,9 @@ from marketdata.api.failures import MethodNotAllowed, StartResponse
 from marketdata.api.hand_over import HandOver
 from marketdata.api.request_log import VARIABLE, with_id
 from marketdata.frontend import headers
+from marketdata.frontend.concurrency_limit import Slots
 from marketdata.frontend.failures import UpstreamFailed, log
 from marketdata.frontend.response import Body, Head, MalformedResponse, body_of
-from marketdata.frontend.slots import Slots
 from marketdata.frontend.target import Target, for_api
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream

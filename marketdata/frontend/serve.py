@@ -19,7 +19,7 @@ from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
 from marketdata.frontend.failures import refusal
 from marketdata.frontend.pages import Pages
-from marketdata.frontend.reloaded import Reloaded
+from marketdata.frontend.reloading_file import Reloaded
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.settings import Settings

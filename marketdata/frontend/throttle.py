@@ -7,7 +7,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from time import monotonic
 
-IN_HAND = 10
+BURST = 10
 """Wrong tries that are not slowed."""
 SECONDS_EACH = 6.0
 """After those, one further try becomes available in so many seconds."""
@@ -27,7 +27,7 @@ class Throttle:
         """Take a try of every key and return 0; or take none and return in how many seconds there is one."""
         with self._lock:
             now = self._clock()
-            wait = max(self._whole_at.get(key, now) for key in keys) - now - (IN_HAND - 1) * SECONDS_EACH
+            wait = max(self._whole_at.get(key, now) for key in keys) - now - (BURST - 1) * SECONDS_EACH
             if wait > 0:
                 return wait
             for key in keys:

@@ -13,8 +13,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
+from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock, Resumption
 from marketdata.ingest.outbox import put, put_encoded
-from marketdata.ingest.place import Place, ReadBlock, Resumption
 from marketdata.source import swaps
 from marketdata.source.evm import Header, Log
 from marketdata.source.node import may_have
@@ -49,7 +49,7 @@ class Counts:
 class Follower:
     """Reads the pools of ``rpc.json``; used by one thread."""
 
-    def __init__(self, node: Provider, file: RpcFile, place: Place) -> None:
+    def __init__(self, node: Provider, file: RpcFile, place: ChainCursor) -> None:
         self._node = node
         self._file = file
         self._pools = {pool.symbol: pool for pool in file.pools}

@@ -22,7 +22,7 @@ _BYTES = 6 << 20
 """The API takes 8 MiB."""
 COVERAGE_S = 5.0
 """Seconds for which coverage is collected: adjacent ranges of a symbol are one request, however fast blocks come."""
-_COVERAGE_MOST = 10_000
+_MAX_COVERAGE = 10_000
 _LATER = frozenset({401, 403, 404, 408, 429})
 """Statuses that say nothing about the items, as 500 and more: a token, an address or a load that will be put right."""
 
@@ -101,7 +101,7 @@ class Delivery:
     def cover(self) -> None:
         """Have the API record the coverage whose ticks it has."""
         self._cover_at = monotonic() + COVERAGE_S
-        collected = self._outbox.coverage(_COVERAGE_MOST)
+        collected = self._outbox.coverage(_MAX_COVERAGE)
         for each in _merged(collected):
             body = {"symbol": each.symbol, "from": each.since * 1000, "to": each.until * 1000, "state": each.state}
             answer = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())

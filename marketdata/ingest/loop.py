@@ -17,11 +17,11 @@ from time import monotonic
 from marketdata.errors import AlreadyRunning, MarketError, StateError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
 from marketdata.ingest.chain import Counts, Follower
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Figure, MetricsServer
 from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
-from marketdata.ingest.place import Place
 from marketdata.source import check
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import RpcFile
@@ -30,7 +30,7 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
 """From a worker that cannot go on. Another signal than those above, so that neither is taken for the other."""
 
-OUTBOX_MOST = 200_000
+MAX_OUTBOX = 200_000
 """Items in the outbox above which nothing is read until the API has taken some."""
 _IDLE_S = 2.0
 """Seconds between two looks at an outbox that nobody announced an item for; the lease is renewed then, too."""
@@ -135,7 +135,7 @@ class Ingestor:
         head = self.follower.head if self.follower is not None else None
         with closing(Outbox(self._outbox.path, only_reads=True)) as outbox:
             waiting, dead = outbox.count(), outbox.count_dead_letters()
-            places = Place(outbox).next_blocks()
+            places = ChainCursor(outbox).next_blocks()
         next_block = min([places[pool.symbol] for pool in self._file.pools if pool.symbol in places], default=0)
         return [
             Figure("head_block", "The newest block of the chain.", head.number if head is not None else 0),
@@ -184,8 +184,8 @@ class Ingestor:
     def _read(self) -> float:
         if self.follower is None:
             self._check_pools()
-            self.follower = Follower(self._node, self._file, Place(self._outbox))
-        if self._outbox.count() > OUTBOX_MOST:
+            self.follower = Follower(self._node, self._file, ChainCursor(self._outbox))
+        if self._outbox.count() > MAX_OUTBOX:
             return self._file.poll_s
         # A step that fails may have been based on a chain that is no longer there: then look at its head again.
         was_behind, self._is_behind = self._is_behind, False

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from marketdata.errors import ProviderError, RangeRefused, Stopped
-from marketdata.source.wordings import Kind, meaning
+from marketdata.source.provider_errors import Kind, meaning
 
 TIMEOUT = 20.0
 """Seconds without a byte from the provider."""

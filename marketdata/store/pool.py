@@ -20,7 +20,7 @@ import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from marketdata import errors as e
-from marketdata.store.pool_loans import Loans
+from marketdata.store.pool_loans import ConnectionWatchdog
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -172,7 +172,7 @@ class Pool:
         )
 
         self._size = size
-        self._loans = Loans(application_name, answers)
+        self._loans = ConnectionWatchdog(application_name, answers)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 

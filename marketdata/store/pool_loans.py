@@ -29,7 +29,7 @@ _TURN_SECONDS = 0.5
 _log = logging.getLogger(__name__)
 
 
-class Loans:
+class ConnectionWatchdog:
     """``answers`` says whether new connections are answered. ``close`` may be called repeatedly. Thread-safe."""
 
     def __init__(self, name: str, answers: Callable[[], bool]) -> None:

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.container.image import Image
-from cardapp.container.podman import Podman
+from cardapp.session_host.image import Image
+from cardapp.session_host.podman import Podman
 from tests.functional import small_profile
 from tests.functional.other_accounts import PYTHON, environment_for_all, requirements
 from tests.functional.runtimes import image_or_skip
@@ -103,7 +103,7 @@ class AccountTool(SessionTool):
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         return self.account.run(
-            PYTHON, "-P", "-m", "cardapp.container", *arguments, CARD_STATE_DIR=str(self.state), **environment
+            PYTHON, "-P", "-m", "cardapp.session_host", *arguments, CARD_STATE_DIR=str(self.state), **environment
         )
 
 

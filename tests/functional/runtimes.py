@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 
-from cardapp.container.container_options import LABEL
-from cardapp.container.image import Image
-from cardapp.container.podman import Podman
 from cardapp.errors import CardAppError, MissingRequirement
+from cardapp.session_host.container_options import LABEL
+from cardapp.session_host.image import Image
+from cardapp.session_host.podman import Podman
 
 LOCAL, PODMAN = "local", "podman"
 """Names of runtimes and, in ``etc/card-session.ini``, of the profile of each."""
@@ -34,7 +34,7 @@ def image_or_skip() -> None:
     except MissingRequirement as error:
         pytest.skip(f"not run: {error.detail}")
     built = subprocess.run(
-        [sys.executable, "-P", "-m", "cardapp.container", "image"],
+        [sys.executable, "-P", "-m", "cardapp.session_host", "image"],
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if built.returncode != 0:

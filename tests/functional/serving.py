@@ -22,7 +22,7 @@ from typing import Any
 
 from cardapp import settings
 from cardapp.serve import Service
-from cardapp.session.link import SessionLink
+from cardapp.session_client.link import SessionLink
 from tests.functional.runtimes import LOCAL
 from tests.functional.session_process import RunningSession, SessionTool
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
-from cardapp.container.podman import Podman
 from cardapp.mcp.client import McpClient, ToolResult
+from cardapp.session_host.podman import Podman
 from tests.functional.runtimes import LOCAL, PODMAN
 
 TARGET = Path(__file__).with_name("target")
@@ -119,7 +119,7 @@ class SessionTool:
         """The command line; a start without ``--profile`` gets the profile of this tool."""
         if arguments[:1] == ("start",) and "--profile" not in arguments:
             arguments = ("start", "--profile", self.profile, *arguments[1:])
-        return [sys.executable, "-P", "-m", "cardapp.container", *arguments]
+        return [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         # Reading its output to the end hangs for good if the session kept a descriptor of it.

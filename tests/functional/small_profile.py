@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from cardapp.container.profile import ROOT
+from cardapp.session_host.profile import ROOT
 from tests.functional.session_process import SessionTool
 
 NAME = "small"

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cardapp.container.tools import DESCRIBED
 from cardapp.mcp.revisions import LATEST_HANDSHAKE
+from cardapp.session_host.tools import DESCRIBED
 
 Behaviour = Callable[[socket.socket], None]
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
+from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional.runtimes import PODMAN, container_state, containers_of, podman, remove_containers
 from tests.functional.serving import Answer, Background, Stage, make_card, position, until
 from tests.functional.session_process import RunningSession, SessionTool, at, line_of

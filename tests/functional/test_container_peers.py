@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.container.podman import Podman
+from cardapp.session_host.podman import Podman
 from tests.functional.runtimes import image_or_skip
 from tests.functional.serving import Stage, make_card
 from tests.functional.session_process import RunningSession, SessionTool, eventually

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.container.foreground import LOOK_SECONDS
-from cardapp.container.image import REPOSITORY
-from cardapp.container.podman import Podman
-from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
+from cardapp.session_host.foreground import LOOK_SECONDS
+from cardapp.session_host.image import REPOSITORY
+from cardapp.session_host.podman import Podman
+from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional.runtimes import PODMAN, containers_of, podman
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, eventually
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.container.process import DIRECTORY_VARIABLE, pids_with
+from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with
 from tests.functional import small_profile
 from tests.functional.runtimes import image_or_skip
 from tests.functional.session_process import RunningSession, SessionTool, TestCard, alive, eventually

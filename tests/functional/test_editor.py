@@ -12,7 +12,7 @@ import pytest
 
 from cardapp.errors import EditorBlocked, EditorUnavailable, InvalidValue, TooSlow
 from cardapp.neovim import NeovimConnection
-from cardapp.session.editor import Editor
+from cardapp.session_client.editor import Editor
 from tests.functional.neovim_process import NeovimProcess, eventually, neovim_in_terminal, neovim_with_ui
 
 pytestmark = pytest.mark.functional

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from simple_websocket import Client, ConnectionClosed
 
-from cardapp.session import editor_stream
-from cardapp.session.editor_stream import FRAMES_AHEAD
+from cardapp.session_client import editor_stream
+from cardapp.session_client.editor_stream import FRAMES_AHEAD
 from cardapp.web import websocket
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim

@@ -18,7 +18,7 @@ from tests.functional.neovim_process import eventually, neovim_in_terminal, neov
 
 pytestmark = pytest.mark.functional
 
-RUNTIME = Path(__file__).resolve().parents[2] / "cardapp" / "container" / "nvim"
+RUNTIME = Path(__file__).resolve().parents[2] / "cardapp" / "session_host" / "nvim"
 SET_UP = "lua require('card.commands').setup() require('card.keys').setup()"
 LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", SET_UP)
 TABLE = ("GET", "/api/keyboard")

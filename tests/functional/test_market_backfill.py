@@ -32,7 +32,7 @@ from tests.marketdata.source.provider import Provider, Raw, error
 pytestmark = pytest.mark.functional
 
 CONFIRMATIONS = 12
-MOST_BLOCKS = 7
+MAX_BLOCKS = 7
 """That the gated provider answers for at once."""
 BAR = re.compile(r"TEST \[(#*) *\] +(\d+)%  ([\d,]+) of ([\d,]+) blocks  ([\d,]+) ticks/s  (--:--|\d+:\d\d) left")
 
@@ -87,8 +87,8 @@ class GatedProvider(Provider):
         for call in request if isinstance(request, list) else [request]:
             if call["method"] == "eth_getLogs":
                 first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
-                if last - first >= MOST_BLOCKS:
-                    return error(request, f"range {last - first + 1} exceeds limit of {MOST_BLOCKS}", -32602)
+                if last - first >= MAX_BLOCKS:
+                    return error(request, f"range {last - first + 1} exceeds limit of {MAX_BLOCKS}", -32602)
                 if not self._may_pass(first, last):
                     return Raw(b"", 500)
         with closing(http.client.HTTPConnection("127.0.0.1", self._port, timeout=SECONDS)) as connection:

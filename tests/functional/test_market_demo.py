@@ -17,10 +17,10 @@ import pytest
 from marketdata.demo import state
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.chain import Follower
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Outbox
-from marketdata.ingest.place import Place
 from marketdata.settings import load
 from marketdata.source import swaps
 from marketdata.source.demo.blocks import BLOCK_S, POOLS, Blocks
@@ -58,7 +58,7 @@ class Ingestor:
         self.lease = Lease(self.client, self.outbox, "md_ticks_v1")
         self.delivery = Delivery(self.outbox, self.client, self.lease)
         node = DemoNode(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
-        self.follower = Follower(node, state.FILE, Place(self.outbox))
+        self.follower = Follower(node, state.FILE, ChainCursor(self.outbox))
 
     def go_on_to(self, head: int) -> None:
         self.head = head

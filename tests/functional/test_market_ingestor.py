@@ -31,7 +31,7 @@ from tests.marketdata.source.provider import Provider, Raw, error, result
 
 pytestmark = pytest.mark.functional
 
-MOST_BLOCKS = 50
+MAX_BLOCKS = 50
 """That the bad provider answers for at once."""
 
 
@@ -223,8 +223,8 @@ class BadProvider(Provider):
         for call in calls:
             if call["method"] == "eth_getLogs" and "fromBlock" in call["params"][0]:
                 first, last = (int(call["params"][0][name], 16) for name in ("fromBlock", "toBlock"))
-                if last - first >= MOST_BLOCKS:
-                    return error(request, f"range {last - first + 1} exceeds limit of {MOST_BLOCKS}", -32602)
+                if last - first >= MAX_BLOCKS:
+                    return error(request, f"range {last - first + 1} exceeds limit of {MAX_BLOCKS}", -32602)
         if not self._was_wrong_chain and any(call["method"] == "eth_chainId" for call in calls):
             self._was_wrong_chain = True
             return result(request, lambda *_: "0x5")

@@ -33,7 +33,7 @@ LINES = re.compile(r"(.+): has the new password of the role marketdata_reader\np
 KILLED_AT = """
 import os, runpy, signal, sys
 from pathlib import Path
-from marketdata.bootstrap import reader_password
+from marketdata.operations import reader_password
 
 point = sys.argv.pop(1)
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.bootstrap.rotation import alone
+from marketdata.operations.rotation import alone
 from marketdata.postgres.cluster import conninfo
 from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.functional.session_process import eventually
@@ -26,7 +26,7 @@ KILLED_AT = """
 import os, runpy, signal, sys
 from pathlib import Path
 from marketdata import secretfile
-from marketdata.bootstrap import rotation
+from marketdata.operations import rotation
 from marketdata.store import tokens
 
 point = sys.argv.pop(1)

@@ -39,7 +39,7 @@ def sessions(runtime: str) -> Iterator[Sessions]:
 @pytest.fixture(params=["socket", "stdio"])
 def transport(request: pytest.FixtureRequest, sessions: Sessions) -> Callable[[], AbstractAsyncContextManager[Any]]:
     if request.param == "stdio":
-        command = ["-P", "-m", "cardapp.container", "mcp", "s"]
+        command = ["-P", "-m", "cardapp.session_host", "mcp", "s"]
         environment = {**os.environ, "CARD_STATE_DIR": str(sessions.state)}
         return lambda: stdio_client(StdioServerParameters(command=sys.executable, args=command, env=environment))
 

@@ -186,7 +186,7 @@ def test_a_failed_build_shows_the_compilers_words(tool: SessionTool, card: TestC
 def test_a_closed_pipe_ends_the_command_without_a_message(tool: SessionTool, stream: str) -> None:
     gone, end = os.pipe()
     os.close(gone)
-    command = [sys.executable, "-P", "-m", "cardapp.container", "list" if stream == "stdout" else "reset"]
+    command = [sys.executable, "-P", "-m", "cardapp.session_host", "list" if stream == "stdout" else "reset"]
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, stream: end}
     # Python's own buffers are what is still full when the reader has gone.
     buffered = {name: value for name, value in tool.environment.items() if name != "PYTHONUNBUFFERED"}

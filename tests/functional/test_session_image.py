@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.container.debian_base import BASE, RELEASE
-from cardapp.container.image import CONTAINERFILE, LATEST, PYTHON, SET_UP, Image
-from cardapp.container.podman import Podman
 from cardapp.errors import CardAppError
+from cardapp.session_host.debian_base import BASE, RELEASE
+from cardapp.session_host.image import CONTAINERFILE, LATEST, PYTHON, SET_UP, Image
+from cardapp.session_host.podman import Podman
 from tests.functional.containers import STORAGE, everything_of, own_podman
 from tests.functional.containers import Podman as StoragePodman
 from tests.functional.session_process import eventually
@@ -63,7 +63,7 @@ def build(environ: Mapping[str, str], *arguments: str) -> subprocess.CompletedPr
 
 
 def command(*arguments: str) -> list[str]:
-    return [sys.executable, "-P", "-m", "cardapp.container", "image", *arguments]
+    return [sys.executable, "-P", "-m", "cardapp.session_host", "image", *arguments]
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_neovim_has_termdebug_and_the_locale(machine: Machine) -> None:
 
 
 def test_a_session_can_be_imported_from_the_workspace(machine: Machine) -> None:
-    code = "import cardapp.container.mcp_server, jsonschema, pynvim; print(cardapp.__file__, pynvim.__file__)"
+    code = "import cardapp.session_host.mcp_server, jsonschema, pynvim; print(cardapp.__file__, pynvim.__file__)"
     mounted = ("--volume", f"{ROOT}:/workspace:ro", "--env=PYTHONPATH=/workspace", "--env=PYTHONDONTWRITEBYTECODE=1")
     said = machine.podman.run("run", *LOCKED_DOWN, *mounted, LATEST, PYTHON, "-P", "-c", code).stdout.split()
     assert said[0] == "/workspace/cardapp/__init__.py"

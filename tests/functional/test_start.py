@@ -162,7 +162,7 @@ def test_it_answers_and_a_signal_ends_all_of_it(
         assert_the_tour_works_as_pasted(printed, card_environment, tmp_path)
         running = " ".join(left_over(card_environment))
         assert all(
-            each in running for each in ("cardapp.container.mcp_server", "marketdata.postgres.owner", "/postgres -D")
+            each in running for each in ("cardapp.session_host.mcp_server", "marketdata.postgres.owner", "/postgres -D")
         )
         os.killpg(process.pid, number)
         process.communicate(timeout=60)
@@ -284,7 +284,7 @@ def test_a_service_that_is_killed_ends_the_other(card_environment: dict[str, str
     """While the session is being started too, when nothing waits for a service."""
     with started(card_environment, until=READY if when == "ready" else "") as (process, _printed):
         if when == "starting":
-            eventually(lambda: any("cardapp.container start" in command for command in left_over(card_environment)))
+            eventually(lambda: any("cardapp.session_host start" in command for command in left_over(card_environment)))
         for each in services(card_environment, module):
             os.kill(each, signal.SIGKILL)
         rest, _ = process.communicate(timeout=60)
@@ -304,7 +304,7 @@ def gone_soon(environment: dict[str, str]) -> bool:
         READY,
         *(
             pytest.param(name, marks=pytest.mark.full)
-            for name in ("cardapp.container start", "cardapp serve", "cardapp.container.mcp_server", "nvim")
+            for name in ("cardapp.session_host start", "cardapp serve", "cardapp.session_host.mcp_server", "nvim")
         ),
     ],
 )
@@ -341,9 +341,9 @@ def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environm
 @pytest.mark.parametrize(
     "when",
     [
-        "cardapp.container start",
+        "cardapp.session_host start",
         "announced",
-        *(pytest.param(name, marks=pytest.mark.full) for name in ("cardapp.container.mcp_server", "nvim")),
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("cardapp.session_host.mcp_server", "nvim")),
     ],
 )
 def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dict[str, str], when: str) -> None:
@@ -359,7 +359,7 @@ def test_a_session_in_the_foreground_ends_with_its_command(card_environment: dic
             process.send_signal(number)
         status = process.wait(timeout=30)
     # Before its handlers are set the signal itself ends it, which has started nothing yet.
-    assert status == 0 or (when == "cardapp.container start" and status == -signal.SIGTERM)
+    assert status == 0 or (when == "cardapp.session_host start" and status == -signal.SIGTERM)
     assert left_over(card_environment) == []
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("session.json")) == []
 

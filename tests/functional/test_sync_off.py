@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.session import sync_monitor
+from cardapp.session_client import sync_monitor
 from tests.functional.serving import Background, Stage, position, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]

@@ -20,11 +20,11 @@ import pytest
 from psycopg.conninfo import make_conninfo
 
 from marketdata import secretfile, token
-from marketdata.bootstrap import first_start, reader_password
-from marketdata.bootstrap.database import initialise
-from marketdata.bootstrap.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
 from marketdata.graphql.engine import READER
+from marketdata.operations import first_start, reader_password
+from marketdata.operations.database import initialise
+from marketdata.operations.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import candles, migrations, registry, tokens
 from marketdata.store.pool import Connection, connect
@@ -167,7 +167,7 @@ def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempP
 def test_a_login_that_may_not_create_roles_gets_an_explanation(
     fresh: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marketdata.bootstrap.database.READER", "another_reader")
+    monkeypatch.setattr("marketdata.operations.database.READER", "another_reader")
     with connect(url(fresh)) as connection:
         connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
         connection.execute("GRANT CREATE ON SCHEMA public TO plain")

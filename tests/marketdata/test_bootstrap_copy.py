@@ -11,14 +11,14 @@ from typing import Any
 
 import pytest
 
-from marketdata.bootstrap import copy
-from marketdata.bootstrap.copy import Carried, Copy
-from marketdata.bootstrap.copy_lock import copying
-from marketdata.bootstrap.database import initialise
-from marketdata.bootstrap.days import Day
-from marketdata.bootstrap.pair import Pair
-from marketdata.bootstrap.version import make_version
 from marketdata.interval import DAY, SECOND
+from marketdata.operations import copy
+from marketdata.operations.changed_days import Day
+from marketdata.operations.copy import Carried, Copy
+from marketdata.operations.copy_lock import copying
+from marketdata.operations.database import initialise
+from marketdata.operations.version import make_version
+from marketdata.operations.version_pair import Pair
 from marketdata.settings import Settings
 from marketdata.store import coverage, ticks
 from marketdata.store.coverage import Range

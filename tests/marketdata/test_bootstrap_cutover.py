@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from marketdata.bootstrap.pair import LEVELS
 from marketdata.interval import SECOND
+from marketdata.operations.version_pair import LEVELS
 from marketdata.store import registry, ticks
 from marketdata.store.pool import Connection
 from marketdata.tick import Item

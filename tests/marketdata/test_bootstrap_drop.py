@@ -10,9 +10,9 @@ from contextlib import closing
 
 import pytest
 
-from marketdata.bootstrap.copy_lock import copying
 from marketdata.ingest.outbox import Outbox
 from marketdata.interval import SECOND
+from marketdata.operations.copy_lock import copying
 from marketdata.settings import Settings
 from marketdata.store import leases, registry, ticks
 from marketdata.store.pool import Connection, connect

@@ -18,8 +18,8 @@ from marketdata.demo import cli as demo
 from marketdata.demo import state
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest import destination
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
-from marketdata.ingest.place import Place
 from marketdata.settings import Settings, load
 from marketdata.source.demo.node import DemoNode
 from marketdata.source.evm import Header
@@ -68,7 +68,7 @@ def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
 ) -> None:
     first = first_block(settings)
     with closing(Outbox(outbox_path(settings))) as outbox:
-        Place(outbox).enter(state.FILE.pools)
+        ChainCursor(outbox).enter(state.FILE.pools)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -90,7 +90,7 @@ def test_a_clock_that_was_ahead(settings: Settings, monkeypatch: pytest.MonkeyPa
     first_block(settings)
     now = time.time()
     with closing(Outbox(outbox_path(settings))) as outbox:
-        place = Place(outbox)
+        place = ChainCursor(outbox)
         place.enter(state.FILE.pools)
         ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number
         with place.transaction() as transaction:

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from marketdata.backup import contents, major_upgrade
-from marketdata.bootstrap.version import make_version
 from marketdata.errors import StateError
 from marketdata.interval import SECOND
+from marketdata.operations.version import make_version
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import ticks

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.bootstrap.version import _settings_file as version_settings
 from marketdata.errors import UsageError
+from marketdata.operations.version import _settings_file as version_settings
 from marketdata.settings import ENV_FILE, ROOT, declared, load, read_env_file
 from marketdata.store.version import Version
 

@@ -42,7 +42,7 @@ def of_card(card: Card, room: Room) -> tuple[Diagram, ...]:
     counts = [len(task.blocks) for task in card.tasks]
     title = f"Activity: {plain(card.title)}"
     description = f"{_counted(len(counts), 'task')} with {_counted(sum(counts), 'block')}, in the order of work."
-    if room.width < swimlanes.LEAST_WIDTH:
+    if room.width < swimlanes.MIN_WIDTH:
         return column_flow.laid_out(ColumnFlow("activity.card", title, description, items, _BESIDE, _BESIDE), room)
     return swimlanes.laid_out(Swimlanes("activity.card", title, description, lanes, max(counts, default=1)), room)
 

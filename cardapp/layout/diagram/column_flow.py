@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cardapp.layout.diagram.flow_nodes import CIRCLE, DISC, EDGE, LEG, Lane, final, incoming, initial, outgoing
-from cardapp.layout.diagram.model import LEAST_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
+from cardapp.layout.diagram.model import MIN_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
 from cardapp.layout.diagram.text_lines import NAME, below, broken, height, plain
 
 GUTTER = 7.0
-LEAST_COLUMN, MOST_COLUMN = 44.0, 72.0
+MIN_COLUMN, MAX_COLUMN = 44.0, 72.0
 _LOOK = 0.8
 """A diagram gets another column when it would be higher than this factor of the available width."""
 _TURN = 2.2
@@ -62,11 +62,11 @@ class ColumnFlow:
 
 def laid_out(flow: ColumnFlow, room: Room) -> tuple[Diagram, ...]:
     """The flow with its initial and final node, in one diagram if it fits the room, else in several with connectors."""
-    most = max(1, int((room.width + GUTTER) / (LEAST_COLUMN + GUTTER)))
-    wanted = min(room.height, max(LEAST_HEIGHT, _LOOK * room.width))
-    form = _Form(flow, min(MOST_COLUMN, room.width))
+    most = max(1, int((room.width + GUTTER) / (MIN_COLUMN + GUTTER)))
+    wanted = min(room.height, max(MIN_HEIGHT, _LOOK * room.width))
+    form = _Form(flow, min(MAX_COLUMN, room.width))
     for count in range(min(form.least_count(wanted), most), most + 1):
-        form = form.narrowed(min(MOST_COLUMN, (room.width - (count - 1) * GUTTER) / count))
+        form = form.narrowed(min(MAX_COLUMN, (room.width - (count - 1) * GUTTER) / count))
         limit = room.height if count == most else wanted
         columns = form.packed(count, limit)
         if len(columns) <= count:

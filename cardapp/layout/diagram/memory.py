@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 from cardapp.layout.diagram.arena import Arena, Region, regions
 from cardapp.layout.diagram.model import Box, Diagram, Mark, MarkKind, Node, Point, Room, Text
 from cardapp.layout.diagram.text_lines import NAME, SMALL, below, centred, height, one_line, plain
-from cardapp.layout.metrics import Face, width
+from cardapp.layout.font_metrics import Face, width
 
-_LEAST = {"used": 5.0, "padding": 3.6, "free": 5.0, "folded": 5.0}
+_MIN_HEIGHT = {"used": 5.0, "padding": 3.6, "free": 5.0, "folded": 5.0}
 """Minimum heights of regions by use."""
 _GROWTH, _EACH = 36.0, 6.0
 """The maximum height that is added to all regions together, and on average to each."""
-_COMFORTABLE, _MOST_STACK = 30.0, 56.0
+_COMFORTABLE, _MAX_STACK = 30.0, 56.0
 """Minimum width of regions in each of several columns, and maximum width in any column."""
-_MOST_OFFSET = 14.0
+_MAX_OFFSET = 14.0
 _OFFSET_GAP, _MARK_GAP = 1.4, 2.6
 _GUTTER = 6.0
 _MARGIN = 1.6
@@ -115,7 +115,7 @@ class _Sheet:
     def stack_left(self) -> float:
         """The left edge of the regions, right of the longest offset."""
         last = self.regions[-1].end or self.regions[-1].start
-        return min(width(str(last), SMALL, "code"), _MOST_OFFSET) + _OFFSET_GAP
+        return min(width(str(last), SMALL, "code"), _MAX_OFFSET) + _OFFSET_GAP
 
     @property
     def _beside(self) -> float:
@@ -141,7 +141,7 @@ class _Sheet:
             packed = _packed(self.regions, self._available)
             if len(packed) <= count:
                 return packed
-        kept = self._most * (int(self._available / _LEAST["used"]) - 1) - 1
+        kept = self._most * (int(self._available / _MIN_HEIGHT["used"]) - 1) - 1
         first, last = self.regions[: (kept + 1) // 2], self.regions[len(self.regions) - kept // 2 :]
         hidden = sum(region.use == "used" for region in self.regions[len(first) : len(self.regions) - len(last)])
         folded = Region("folded", first[-1].end or 0, last[0].start, f"{hidden} more blocks")
@@ -150,18 +150,18 @@ class _Sheet:
     def pitch(self, count: int) -> float:
         """The distance between the left edges of ``count`` columns."""
         room = (self.room.width + _GUTTER) / count - _GUTTER - self._beside
-        return self._beside + min(room, _MOST_STACK) + _GUTTER
+        return self._beside + min(room, _MAX_STACK) + _GUTTER
 
     def column(self, number: int, count: int, column: Sequence[Region]) -> _Column:
         """The shapes of a column. In a single column, heights grow with the regions' sizes as far as the room
         allows."""
         left = number * self.pitch(count) + self.stack_left
         stack = self.pitch(count) - _GUTTER - self._beside
-        least, size = sum(_LEAST[region.use] for region in column), sum(region.size for region in column)
+        least, size = sum(_MIN_HEIGHT[region.use] for region in column), sum(region.size for region in column)
         growth = min(_GROWTH, _EACH * len(column), self._available - least) / size if count == 1 and size else 0.0
         made, top = _Column(left, left + stack), self._top
         for region in column:
-            box = Box(left, top, stack, _LEAST[region.use] + growth * region.size)
+            box = Box(left, top, stack, _MIN_HEIGHT[region.use] + growth * region.size)
             made.add(f"{self.key}:{number}:{len(made.nodes)}", region, box)
             top = box.bottom
         made.mark(self.arena, self._top - _MARGIN, top + _MARGIN)
@@ -188,7 +188,7 @@ class _Column:
         self.nodes.append(Node(name, region.use, box, _region_title(region), _named(region, box)))
 
     def _offset(self, offset: int, y: float) -> None:
-        label = one_line(str(offset), _MOST_OFFSET, SMALL, "code")
+        label = one_line(str(offset), _MAX_OFFSET, SMALL, "code")
         self.notes += centred((label,), self.left - _OFFSET_GAP, y, SMALL, "code", "end", "soft")
 
     def mark(self, arena: Arena, top: float, bottom: float) -> None:
@@ -214,11 +214,11 @@ def _packed(found: Sequence[Region], limit: float) -> list[list[Region]]:
     columns: list[list[Region]] = []
     taken = limit
     for region in found:
-        if taken + _LEAST[region.use] > limit:
+        if taken + _MIN_HEIGHT[region.use] > limit:
             columns.append([])
             taken = 0.0
         columns[-1].append(region)
-        taken += _LEAST[region.use]
+        taken += _MIN_HEIGHT[region.use]
     return columns
 
 

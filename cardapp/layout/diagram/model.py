@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from cardapp.errors import InvalidValue
-from cardapp.layout.metrics import Face
+from cardapp.layout.font_metrics import Face
 
 Anchor = Literal["start", "middle", "end"]
 Tone = Literal["ink", "soft", "accent"]
@@ -24,7 +24,7 @@ MarkKind = Literal["pointer", "water"]
 
 HEAD_LENGTH, HEAD_BREADTH = 1.6, 1.5
 """Length and breadth of an arrow head."""
-LEAST_WIDTH, LEAST_HEIGHT = 40.0, 60.0
+MIN_WIDTH, MIN_HEIGHT = 40.0, 60.0
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Room:
     height: float
 
     def __post_init__(self) -> None:
-        if not (self.width >= LEAST_WIDTH and self.height >= LEAST_HEIGHT):
+        if not (self.width >= MIN_WIDTH and self.height >= MIN_HEIGHT):
             raise InvalidValue(
                 f"A diagram does not fit {self.width:g} x {self.height:g} mm; it needs at least "
-                f"{LEAST_WIDTH:g} x {LEAST_HEIGHT:g} mm. Make its column wider, or give it a row of its own."
+                f"{MIN_WIDTH:g} x {MIN_HEIGHT:g} mm. Make its column wider, or give it a row of its own."
             )
 
 

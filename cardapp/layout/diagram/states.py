@@ -8,11 +8,11 @@ from cardapp.card.model import Block, Snapshot, Stop
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
 from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room
 from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
-from cardapp.layout.metrics import width
+from cardapp.layout.font_metrics import width
 
 _BESIDE = 1.4
 """Distance between an arrow and the texts beside it."""
-_LEAST_GAP = 5.0
+_MIN_GAP = 5.0
 _PADDING = 2.0
 _VALUES = 4
 """Maximum number of expressions in a state; if there are more, the last line gives their number."""
@@ -41,7 +41,7 @@ def of_block(key: str, block: Block, room: Room, *, values: bool = True) -> tupl
 
 def _state(key: str, step: str, snapshot: Snapshot, room: float, *, show_values: bool) -> FlowItem:
     title, place = _arrow_labels(step, snapshot.stop, room / 2 - 2 * _BESIDE)
-    gap = max(_LEAST_GAP, height(max(len(title), len(place)), SMALL) + 2.8)
+    gap = max(_MIN_GAP, height(max(len(title), len(place)), SMALL) + 2.8)
     name = broken(plain(snapshot.title), room - 2 * _PADDING, NAME, "strong", most=2)
     expressions, values = _values(snapshot, room - 2 * _PADDING, show_values=show_values)
     rule = height(max(1, len(name)), NAME) + 2.2

@@ -12,11 +12,11 @@ from cardapp.layout.diagram.flow_nodes import CIRCLE, EDGE, LEG, Lane, final, in
 from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room
 from cardapp.layout.diagram.text_lines import NAME, broken, centred, height, plain
 
-LEAST_WIDTH = 100.0
+MIN_WIDTH = 100.0
 """In mm; at a smaller width, ``column_flow`` gives a better layout."""
 
-_LEAST_CELL, _MOST_CELL = 26.0, 46.0
-_HEAD_SHARE, _MOST_HEAD = 0.19, 36.0
+_MIN_CELL, _MAX_CELL = 26.0, 46.0
+_HEAD_SHARE, _MAX_HEAD = 0.19, 36.0
 """The share of a lane's width for its name, and its maximum in mm."""
 _INSET = 3.6
 """Distance from a lane's name and its end to its cells, and padding around a name."""
@@ -71,11 +71,11 @@ class _Form:
     def __init__(self, flow: Swimlanes, width: float) -> None:
         self.flow = flow
         self.width = width
-        self.head = min(_MOST_HEAD, _HEAD_SHARE * width)
+        self.head = min(_MAX_HEAD, _HEAD_SHARE * width)
         self.left = EDGE + self.head + _INSET
         inner = width - EDGE - _INSET - self.left
-        count = max(1, min(flow.most, int((inner + _ACROSS) / (_LEAST_CELL + _ACROSS))))
-        self.cell = min(_MOST_CELL, (inner - (count - 1) * _ACROSS) / count)
+        count = max(1, min(flow.most, int((inner + _ACROSS) / (_MIN_CELL + _ACROSS))))
+        self.cell = min(_MAX_CELL, (inner - (count - 1) * _ACROSS) / count)
         self.lines = tuple(line for lane, cells in flow.lanes(self.cell) for line in self._lines(lane, cells, count))
 
     def _lines(self, lane: Lane, cells: Sequence[Cell], count: int) -> Iterator[_Line]:

@@ -7,7 +7,7 @@ from functools import lru_cache
 
 from cardapp.layout.diagram.model import Anchor, Text, Tone
 from cardapp.layout.escape import visible
-from cardapp.layout.metrics import Face, width, wrap
+from cardapp.layout.font_metrics import Face, width, wrap
 
 NAME, SMALL = 2.5, 2.15
 """Type sizes in mm of names and of other texts: 7.1 and 6.1 points."""

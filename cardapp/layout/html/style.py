@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from cardapp.layout import layout_options, metrics
+from cardapp.layout import font_metrics, layout_options
 from cardapp.layout.diagram import svg
 from cardapp.layout.html import page_style
 from cardapp.layout.measure import TICK_BOX
@@ -19,14 +19,14 @@ _BACKGROUND_PX = 32
 """The minimum width of the background beside a sheet."""
 _EDGES = ("header", "footer")
 _DISTANCES = {
-    "caption-gap": metrics.CAPTION_GAP,
-    "paragraph-gap": metrics.PARAGRAPH_GAP,
-    "item-gap": metrics.ITEM_GAP,
-    "indent": metrics.INDENT,
-    "answer": metrics.ANSWER_LINE,
-    "blank": metrics.BLANK,
-    "table-share": metrics.TABLE_SHARE,
-    "table-gap": metrics.TABLE_GAP,
+    "caption-gap": font_metrics.CAPTION_GAP,
+    "paragraph-gap": font_metrics.PARAGRAPH_GAP,
+    "item-gap": font_metrics.ITEM_GAP,
+    "indent": font_metrics.INDENT,
+    "answer": font_metrics.ANSWER_LINE,
+    "blank": font_metrics.BLANK,
+    "table-share": font_metrics.TABLE_SHARE,
+    "table-gap": font_metrics.TABLE_GAP,
     "tick-box": TICK_BOX,
 }
 _GENERIC = frozenset({"serif", "sans-serif", "monospace", "system-ui", "ui-serif", "ui-sans-serif", "ui-monospace"})
@@ -80,7 +80,7 @@ def _family(type_: Typography, name: str) -> str:
 
 
 def _em(type_: Typography, size: str) -> float:
-    return type_.sizes_pt[size] * metrics.MM_PER_POINT
+    return type_.sizes_pt[size] * font_metrics.MM_PER_POINT
 
 
 def components(layout: Layout) -> Iterator[str]:
@@ -97,14 +97,14 @@ def _look(name: str, component: Component) -> Iterator[str]:
     if name in _EDGES:
         yield f"border-color:var(--{_css(component.rule or 'paper')});"
         return
-    padding = metrics.PADDING if component.background else 0.0
-    rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+    padding = font_metrics.PADDING if component.background else 0.0
+    rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
     yield f"--inset:{2 * padding + rule:g};padding:calc({padding:g}*var(--u));"
     if component.background:
         yield f"background:var(--{_css(component.background)});"
     if component.rule:
-        yield f"border-left:calc({metrics.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
-        yield f"padding-left:calc({padding + metrics.RULE_GAP:g}*var(--u));"
+        yield f"border-left:calc({font_metrics.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
+        yield f"padding-left:calc({padding + font_metrics.RULE_GAP:g}*var(--u));"
 
 
 def _css(name: str) -> str:

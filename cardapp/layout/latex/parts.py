@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from cardapp.layout import metrics
+from cardapp.layout import font_metrics
 from cardapp.layout.diagram import tikz
 from cardapp.layout.diagram.model import Diagram
 from cardapp.layout.latex.text_blocks import TextWriter, paragraph
@@ -36,7 +36,7 @@ class Parts:
         locate errors."""
         component = self._layout.components[part.kind]
         frame, padding = part.frame, self._measure.padding(part.kind)
-        rule = metrics.RULE + metrics.RULE_GAP if component.rule else 0.0
+        rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
         width, height = self._measure.width(part.kind), frame.height - 2 * padding
         if part.kind == "colophon":  # its last sentence depends on the installed fonts
             height = self._layout.grid.body.y + self._layout.grid.body.height - frame.y
@@ -44,7 +44,7 @@ class Parts:
         if component.background:
             yield fill(component.background, frame)
         if component.rule:
-            yield fill(component.rule, Frame(frame.x, frame.y, metrics.RULE, frame.height))
+            yield fill(component.rule, Frame(frame.x, frame.y, font_metrics.RULE, frame.height))
         inner = Frame(frame.x + rule + padding, frame.y + padding, width, height)
         yield rf"\begin{{CardPart}}{{{part.kind} {part.key}}}{numbers(inner)}{{{component.color}}}"
         if part.caption:
@@ -59,11 +59,11 @@ class Parts:
 
     def _label(self, part: Part, plain: str) -> str:
         words = self._words(plain, self._measure.width(part.kind), "label")
-        return rf"{{{self.type('label')}}}{{{words}}}{{{metrics.CAPTION_GAP:g}}}"
+        return rf"{{{self.type('label')}}}{{{words}}}{{{font_metrics.CAPTION_GAP:g}}}"
 
     def _words(self, plain: str, room: float, size: str) -> str:
         """Plain text in lines of ``room`` mm."""
-        return text(plain, metrics.longer_than_a_line(plain, room, self._measure.em(size)))
+        return text(plain, font_metrics.longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content
@@ -74,7 +74,7 @@ class Parts:
                 yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
             case Question(blocks, answer_lines):
                 yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
-                yield from [rf"\CardAnswer{{{metrics.ANSWER_LINE:g}}}"] * answer_lines
+                yield from [rf"\CardAnswer{{{font_metrics.ANSWER_LINE:g}}}"] * answer_lines
             case Code():
                 yield from self._code(content)
             case Diagram():
@@ -99,12 +99,12 @@ class Parts:
             yield from self._code_line(line, source.gutter)
         if source.missing:
             words = self._words(source.missing, self._measure.width("code"), "label")
-            gap = metrics.CAPTION_GAP if source.lines else 0
+            gap = font_metrics.CAPTION_GAP if source.lines else 0
             yield rf"\CardMissingSource{{{self.type('label')}}}{{{words}}}{{{gap:g}}}"
 
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
         number = str(line.number) if self._layout.components["code"].line_numbers else ""
-        room = f"{gutter * metrics.CELL:g}"
+        room = f"{gutter * font_metrics.CELL:g}"
         for place, segment in enumerate(line.segments):
             shown = number if place == 0 else r"\CardContinuationMark"
             if line.stops:
@@ -114,14 +114,14 @@ class Parts:
                 yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(segment)}}}"
 
     def _machine(self, machine: Machine) -> Iterator[str]:
-        room = self._measure.width("machine") - metrics.TABLE_GAP
-        left, right = room * metrics.TABLE_SHARE, room * (1 - metrics.TABLE_SHARE)
+        room = self._measure.width("machine") - font_metrics.TABLE_GAP
+        left, right = room * font_metrics.TABLE_SHARE, room * (1 - font_metrics.TABLE_SHARE)
         for place, row in enumerate(machine.rows):
             expression, value = ("".join(map(_code_line, segments)) for segments in (row.expression, row.value))
-            value = value or rf"\CardBlank{{{metrics.BLANK:g}}}"
+            value = value or rf"\CardBlank{{{font_metrics.BLANK:g}}}"
             if place:
                 yield r"\CardRowRule"
-            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{metrics.TABLE_GAP / 2:g}}}"
+            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{font_metrics.TABLE_GAP / 2:g}}}"
 
     def _notes(self, notes: Notes) -> Iterator[str]:
         size = self._layout.components["notes"].size
@@ -130,7 +130,7 @@ class Parts:
                 words = self._words(note.text, self._measure.width("notes"), size)
                 yield rf"\CardParagraph{{{words}}}"
             yield from (rf"\CardNoteLine{{{code(segment)}}}" for segment in note.code)
-            yield rf"\CardSkip{{{metrics.TABLE_GAP:g}}}"
+            yield rf"\CardSkip{{{font_metrics.TABLE_GAP:g}}}"
 
 
 MARK = "% part: "

@@ -10,7 +10,7 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from cardapp.layout import metrics
+from cardapp.layout import font_metrics
 from cardapp.layout.tex_escape import code, text, url
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 from cardapp.layout.text_fitting import Setting, indent
@@ -36,7 +36,7 @@ class TextWriter:
     def spans(self, spans: Collection[Span], setting: Setting) -> str:
         """The content of a paragraph."""
         pieces = []
-        longer = metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
+        longer = font_metrics.longer_than_a_line(_plain(spans), setting.width, setting.em)
         for link, group in groupby(spans, lambda span: None if isinstance(span, Break) else span.link):
             inner = "".join(_styled(span, longer) for span in group)
             pieces.append(inner if link is None else self._linked(link, inner))
@@ -49,10 +49,10 @@ class TextWriter:
             case Heading(_, spans):
                 yield paragraph(rf"\bfseries {self.spans(spans, setting)}", _plain(spans))
             case CodeBlock(lines):
-                yield from self._indented(metrics.INDENT, setting, self._code(lines, setting.inside()))
+                yield from self._indented(font_metrics.INDENT, setting, self._code(lines, setting.inside()))
             case Quote(inner):
                 yield r"\begin{CardQuote}"
-                yield from self._indented(metrics.INDENT, setting, self.blocks(inner, setting.inside()))
+                yield from self._indented(font_metrics.INDENT, setting, self.blocks(inner, setting.inside()))
                 yield r"\end{CardQuote}"
             case Bullets():
                 yield from self._items(block, setting)
@@ -60,10 +60,10 @@ class TextWriter:
                 yield r"\CardDivision"
 
     def _code(self, lines: str, setting: Setting) -> Iterator[str]:
-        columns = metrics.columns(setting.width, setting.code_em)
+        columns = font_metrics.columns(setting.width, setting.code_em)
         yield rf"{self.code_type}"
         for line in lines.split("\n"):
-            for piece in metrics.chop(line, columns):
+            for piece in font_metrics.chop(line, columns):
                 yield rf"\CardCodeLine{{{code(piece)}}}"
 
     def _items(self, bullets: Bullets, setting: Setting) -> Iterator[str]:
@@ -75,10 +75,10 @@ class TextWriter:
                 yield gap
             yield rf"\CardMark{{{deep:.3g}}}{{{mark}}}" + ("" if item else r"\CardParagraph{}")
             yield from self._indented(deep, setting, self.blocks(item, setting.inside(deep)))
-            gap = gap_after(item[-1]) if item else rf"\CardGap{{{metrics.ITEM_GAP:g}}}"
+            gap = gap_after(item[-1]) if item else rf"\CardGap{{{font_metrics.ITEM_GAP:g}}}"
 
     def _indented(self, deep: float, setting: Setting, lines: Iterable[str]) -> Iterator[str]:
-        yield "{" if setting.level >= metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"
+        yield "{" if setting.level >= font_metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"
         yield from lines
         yield "}"
 
@@ -98,7 +98,7 @@ def paragraph(latex: str, plain: str) -> str:
 def gap_after(block: Block) -> str:
     """The gap below a block, as a factor of the line height."""
     is_tight = isinstance(block, Paragraph) and block.tight
-    return rf"\CardGap{{{metrics.ITEM_GAP if is_tight else metrics.PARAGRAPH_GAP:g}}}"
+    return rf"\CardGap{{{font_metrics.ITEM_GAP if is_tight else font_metrics.PARAGRAPH_GAP:g}}}"
 
 
 def _plain(spans: Iterable[Span]) -> str:

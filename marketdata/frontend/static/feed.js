@@ -11,7 +11,7 @@ import { now, state, update } from './state.js';
 import * as zones from './zones.js';
 
 const PAGE = 1000; // candles that are read when more are needed, at least
-const MOST = 50_000; // candles that are kept
+const MAX_CANDLES = 50_000; // candles that are kept
 const LEAD = 160; // empty buckets before the first candle there is
 const RETRY_MS = 5000; // until what could not be read again is asked for once more
 const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
@@ -102,13 +102,13 @@ export function redraw() {
 
 // How many candles can be kept out of sight. A part of them is read at once, and a smaller one is kept on each side, so that
 // what one side adds does not make the other side read again.
-const spare = (view) => Math.max(MOST - view.bars, 0);
+const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 
 // Called when other times are in sight: read what will be needed, before it is.
 export function prefetch(view) {
   if (!shown || state.loading) return;
   const { rows, hasOlder, hasNewer } = shown.candles;
-  if (rows.length >= MOST && !spare(view)) return; // more than fits is in sight
+  if (rows.length >= MAX_CANDLES && !spare(view)) return; // more than fits is in sight
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
   if (view.left < ahead && hasOlder) more('older', view);
   if (view.right < ahead && hasNewer) more('newer', view);
@@ -147,14 +147,14 @@ async function more(side, view) {
 function takeOlder(known, { candles: rows, more: isMore }, during) {
   known.prepend(overlaid(rows, during, isMore ? rows[0].t : -Infinity, known.first.t - 1));
   known.hasOlder = isMore;
-  known.trim(MOST, 'newest');
+  known.trim(MAX_CANDLES, 'newest');
   if (known.hasNewer) live.follow(subscriptions());
 }
 
 function takeNewer(known, { candles: rows, more: isMore }, during) {
   known.append(overlaid(rows, during, known.last.t + 1, isMore ? rows.at(-1).t : Infinity));
   known.hasNewer = isMore;
-  known.trim(MOST, 'oldest');
+  known.trim(MAX_CANDLES, 'oldest');
 }
 
 // -- live --------------------------------------------------------------------------------------------------------------
@@ -186,8 +186,8 @@ function takeWaiting() {
 
 function apply(changes) {
   if (!changes.length) return;
-  const isFull = shown.candles.rows.length > MOST + PAGE;
-  if (isFull) shown.candles.trim(MOST, 'oldest');
+  const isFull = shown.candles.rows.length > MAX_CANDLES + PAGE;
+  if (isFull) shown.candles.trim(MAX_CANDLES, 'oldest');
   if (isFull || changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
   const corrected = changes.filter((change) => change.isCorrection).map(({ t }) => t);
   for (const t of corrected) shown.corrected.add(t);

@@ -5,7 +5,7 @@ import { width } from './intervals.js';
 import { now } from './state.js';
 
 const NEWEST = 600; // candles
-const LEAST_BARS = 40;
+const MIN_BARS = 40;
 const MARGIN = 10; // bars beside few candles
 const BESIDE = 300;
 export const LARGEST = 10_000; // a limit of the API
@@ -43,5 +43,5 @@ function fitting({ candles, more }, interval) {
   const most = PHONE.matches ? 80 : 160;
   if (more || !candles.length) return most;
   const known = (candles.at(-1).t - candles[0].t) / width(interval);
-  return Math.min(Math.max(Math.ceil(known) + MARGIN, LEAST_BARS), most);
+  return Math.min(Math.max(Math.ceil(known) + MARGIN, MIN_BARS), most);
 }

@@ -6,7 +6,7 @@ import { $, element } from './dom.js';
 import { remember, remembered, state, subscribe, update } from './state.js';
 import * as zones from './zones.js';
 
-const MOST = 100;
+const MAX_TRADES = 100;
 
 let trades = []; // newest first
 let waiting = false;
@@ -41,11 +41,11 @@ export async function read() {
   if (!isOpen() || !symbol) return;
   const before = new Set(trades);
   try {
-    const found = await api.ticks(symbol, MOST);
+    const found = await api.ticks(symbol, MAX_TRADES);
     if (symbol !== state.symbol) return;
     // A tick that came meanwhile is newer than what was read.
     const during = new Map(trades.filter((each) => !before.has(each)).map((each) => [each.id, each]));
-    trades = [...during.values(), ...found.filter(({ id }) => !during.has(id))].sort(newestFirst).slice(0, MOST);
+    trades = [...during.values(), ...found.filter(({ id }) => !during.has(id))].sort(newestFirst).slice(0, MAX_TRADES);
     draw();
   } catch { /* what is wrong is said where the chart is */ }
 }
@@ -60,7 +60,7 @@ export function take(tick) {
   } else {
     const time = Date.parse(tick.ts);
     if (time > (state.newest ?? 0)) update({ newest: time });
-    trades = [tick, ...trades.filter(({ id }) => id !== tick.id)].sort(newestFirst).slice(0, MOST);
+    trades = [tick, ...trades.filter(({ id }) => id !== tick.id)].sort(newestFirst).slice(0, MAX_TRADES);
   }
   if (waiting) return;
   waiting = true;

@@ -21,8 +21,8 @@ from marketdata.ingest.backfill.plan import Plan, Span
 from marketdata.ingest.backfill.state import Backfilled
 from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
-from marketdata.ingest.place import Place
 from marketdata.source import check, provider
 from marketdata.source.node import Node
 from marketdata.source.ranges import AdaptiveRange
@@ -130,7 +130,7 @@ class Backfill:
             check.require(self._node, pool)
         self._storing.require_table(self._table)
         state = Backfilled(outbox, self._table, self._file.pools)
-        place = Place(outbox)
+        place = ChainCursor(outbox)
         left = {}
         for pool in self._file.pools:
             first, last = self._bounds(pool, place, final)
@@ -140,7 +140,7 @@ class Backfill:
         self._most = max(1, self._plan.blocks // _AHEAD)
         return state
 
-    def _bounds(self, pool: Pool, place: Place, final: int) -> tuple[int, int]:
+    def _bounds(self, pool: Pool, place: ChainCursor, final: int) -> tuple[int, int]:
         first = pool.start_block if self._first is None else self._first
         if self._last is not None:
             return first, min(self._last, final)

@@ -11,7 +11,7 @@ STATE_WORDS = 7
 
 _EXACT_ENOUGH = 1_000_000
 """Amounts below this many smallest units are changed too much by their rounding to be compared."""
-_FEE_MOST = 10
+_MAX_FEE = 10
 """Percent. The factory enables fees of up to 1 %; forks have higher ones."""
 
 
@@ -28,7 +28,7 @@ def decode(data: bytes) -> Deltas:
         raise ValueError("has a price of more than 160 bits")
     if deltas.token0 * deltas.token1 < 0 and min(given, taken) >= _EXACT_ENOUGH:
         paid, at_end = given << 192, taken * root * root
-        kept = 100 - _FEE_MOST
+        kept = 100 - _MAX_FEE
         fits = paid * 100 >= at_end * kept if deltas.token0 > 0 else paid * kept <= at_end * 100
         if not fits:
             raise ValueError("has amounts that contradict its sqrtPriceX96")

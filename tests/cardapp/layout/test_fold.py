@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.layout.metrics import TAB, chop, fold, width
+from cardapp.layout.font_metrics import TAB, chop, fold, width
 
 LINES = st.one_of(st.text(st.sampled_from("ab  (日\u0301"), max_size=80), st.text(max_size=40))
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
-from cardapp.layout import metrics
+from cardapp.layout import font_metrics
 from cardapp.layout.components import ComponentBuilder
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
@@ -119,7 +119,7 @@ def words(blocks: tuple[TextBlock, ...]) -> Iterator[str]:
             case Paragraph(spans) | Heading(_, spans):
                 yield from itertools.chain.from_iterable(map(_characters, spans))
             case CodeBlock(text):
-                yield from "".join(text.expandtabs(metrics.TAB).split())
+                yield from "".join(text.expandtabs(font_metrics.TAB).split())
             case Quote(inner):
                 yield from words(inner)
             case Bullets(items):

@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from cardapp.container.schemas import REPLAY_OUT
 from cardapp.errors import FieldError
 from cardapp.mcp.tool_schema import (
     MAX_DEPTH,
@@ -15,6 +14,7 @@ from cardapp.mcp.tool_schema import (
     UnusableSchema,
     compiled,
 )
+from cardapp.session_host.schemas import REPLAY_OUT
 
 MAX_BLOCKS = 4096
 """Of an arena; what reads them runs in gdb alone."""

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from cardapp.session.checkpoint import Checkpoints
-from cardapp.session.checkpoint_storage import CheckpointStorage
-from cardapp.session.link import SessionLink
-from cardapp.session.operation import Operation
+from cardapp.session_client.checkpoint import Checkpoints
+from cardapp.session_client.checkpoint_storage import CheckpointStorage
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.operation import Operation
 from cardapp.web.services import Services
 from tests.cardapp.web.conftest import BINDING, Api, observed
 

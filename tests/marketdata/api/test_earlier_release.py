@@ -10,9 +10,9 @@ import pytest
 
 from marketdata.api.app import make_app
 from marketdata.api.serve import Service
-from marketdata.bootstrap.database import initialise
-from marketdata.bootstrap.version import make_version
 from marketdata.errors import VersionMissing
+from marketdata.operations.database import initialise
+from marketdata.operations.version import make_version
 from marketdata.settings import Settings, load
 from marketdata.store import registry
 from marketdata.store.pool import connect

@@ -15,8 +15,8 @@ import pytest
 
 from marketdata.api import graphql_check
 from marketdata.api.serve import Service
-from marketdata.bootstrap.graphql import track
 from marketdata.graphql import engine
+from marketdata.operations.graphql import track
 from marketdata.settings import Settings
 from marketdata.store import registry
 from marketdata.store.pool import connect

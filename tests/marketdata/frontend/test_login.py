@@ -13,7 +13,7 @@ from marketdata.errors import StateError
 from marketdata.frontend import throttle
 from marketdata.frontend.failures import LoginRequired, LoginUnavailable, TooManyTries
 from marketdata.frontend.login import REMEMBERED_SECONDS, Login
-from marketdata.frontend.throttle import IN_HAND, SECONDS_EACH, Throttle
+from marketdata.frontend.throttle import BURST, SECONDS_EACH, Throttle
 from tests.marketdata.frontend.conftest import PASSWORD, USER, Frontend, basic, quick_hash
 from tests.marketdata.frontend.scripted_api import ScriptedApi
 
@@ -143,7 +143,7 @@ def test_without_users_nobody_gets_in(clock: Clock) -> None:
 
 
 def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    for n in range(IN_HAND):
+    for n in range(BURST):
         with pytest.raises(LoginRequired):
             login.user(basic(f"user{n}", "wrong"), "a")
     checks = Checks(monkeypatch)
@@ -162,7 +162,7 @@ def test_wrong_tries_of_an_address_are_slowed(login: Login, clock: Clock, monkey
 def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str) -> None:
     login.user(basic(), "home")
     clock.now += REMEMBERED_SECONDS + 1
-    for n in range(IN_HAND):
+    for n in range(BURST):
         with pytest.raises(LoginRequired):
             login.user(basic(name, "wrong"), f"address {n}")
     with pytest.raises(TooManyTries):
@@ -173,7 +173,7 @@ def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str
 def test_only_the_password_of_this_moment_is_not_slowed(login: Login, users: dict[str, bytes], clock: Clock) -> None:
     login.user(basic(), "home")
     users[USER] = quick_hash("another password").encode()
-    for n in range(IN_HAND):
+    for n in range(BURST):
         with pytest.raises(LoginRequired):
             login.user(basic(), f"address {n}")
     with pytest.raises(TooManyTries):
@@ -181,7 +181,7 @@ def test_only_the_password_of_this_moment_is_not_slowed(login: Login, users: dic
 
 
 def test_the_addresses_of_one_ipv6_network_count_as_one(login: Login) -> None:
-    for n in range(IN_HAND):
+    for n in range(BURST):
         with pytest.raises(LoginRequired):
             login.user(basic(f"user{n}", "wrong"), f"2001:db8::{n}")
     with pytest.raises(TooManyTries):
@@ -189,7 +189,7 @@ def test_the_addresses_of_one_ipv6_network_count_as_one(login: Login) -> None:
 
 
 def test_right_tries_use_none_up(login: Login, users: dict[str, bytes], clock: Clock) -> None:
-    for _ in range(3 * IN_HAND):
+    for _ in range(3 * BURST):
         clock.now += REMEMBERED_SECONDS + 1
         assert login.user(basic(), "a") == USER
 
@@ -246,7 +246,7 @@ def test_each_address_has_its_own_tries_for_requests_with_a_body(fresh: tuple[Fr
             client.request("POST", "/api/v1/x", b"x" * 100_000, {"Authorization": basic(name, "wrong")})
             return client.getresponse().status
 
-    assert [tried(f"user{n}", "127.0.0.2") for n in range(IN_HAND + 1)] == [401] * IN_HAND + [429]
+    assert [tried(f"user{n}", "127.0.0.2") for n in range(BURST + 1)] == [401] * BURST + [429]
     assert tried("user", "127.0.0.3") == 401
 
 
@@ -256,7 +256,7 @@ def test_tries_over_http_are_slowed(fresh: tuple[Frontend, ScriptedApi]) -> None
     def tried(name: str) -> int:
         return frontend.get("/", Authorization=basic(name, "wrong")).status
 
-    assert [tried(f"user{n}") for n in range(IN_HAND + 1)] == [401] * IN_HAND + [429]
+    assert [tried(f"user{n}") for n in range(BURST + 1)] == [401] * BURST + [429]
     answer = frontend.get("/", Authorization=basic("x", "wrong"))
     assert (answer.json["code"], answer.headers["Retry-After"]) == ("too_many_tries", "6")
 
@@ -274,7 +274,7 @@ def test_wrong_tries_behind_a_proxy_slow_the_client_that_makes_them(
         fields = {"Authorization": basic(name, password), "X-Forwarded-For": forwarded}
         return frontend.ask(method, "/api/v1/x", body, **fields).status
 
-    found = [tried(n, f"198.51.100.{n}, 203.0.113.9") for n in range(IN_HAND + 1)]
-    assert found == [401] * IN_HAND + [429]
+    found = [tried(n, f"198.51.100.{n}, 203.0.113.9") for n in range(BURST + 1)]
+    assert found == [401] * BURST + [429]
     assert tried(0, "203.0.113.9", PASSWORD) == 429
     assert tried(0, "203.0.113.10", PASSWORD) == 200

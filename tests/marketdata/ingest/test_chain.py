@@ -16,8 +16,8 @@ import pytest
 from marketdata.errors import ProviderError, RangeRefused, StateError
 from marketdata.ingest import chain as module
 from marketdata.ingest.chain import Follower
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
-from marketdata.ingest.place import Place
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
 from marketdata.source.pools import uniswap_v2
@@ -177,7 +177,7 @@ class Run:
         path = self.outbox.path
         self.outbox.close()
         self.outbox = Outbox(path)
-        self.follower = Follower(self.chain, FILE, Place(self.outbox))  # type: ignore[arg-type]
+        self.follower = Follower(self.chain, FILE, ChainCursor(self.outbox))  # type: ignore[arg-type]
         self.follower.look()
 
     def close(self) -> None:
@@ -297,7 +297,7 @@ def test_a_pool_that_is_added_later_is_read_from_its_start(run: Run) -> None:
 
 def test_a_pool_that_was_left_out_during_a_reorganisation_is_read_again(run: Run) -> None:
     run.finish()
-    run.follower = Follower(run.chain, replace(FILE, pools=POOLS[:1]), Place(run.outbox))  # type: ignore[arg-type]
+    run.follower = Follower(run.chain, replace(FILE, pools=POOLS[:1]), ChainCursor(run.outbox))  # type: ignore[arg-type]
     run.chain.reorganise(10)
     run.finish()
     assert set(run.api.ticks) != run.chain.ids()

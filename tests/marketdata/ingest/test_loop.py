@@ -14,10 +14,10 @@ import pytest
 from marketdata.errors import ProviderError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.chain import Follower
+from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.loop import Ingestor
 from marketdata.ingest.metrics import MetricsServer
 from marketdata.ingest.outbox import Outbox
-from marketdata.ingest.place import Place
 from marketdata.source.rpc_file import Pool, RpcFile
 
 POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 100) for n in (1, 2))
@@ -66,7 +66,7 @@ def test_after_a_step_that_failed_the_head_is_looked_at_again(ingestor: Ingestor
 def test_the_next_block_is_that_of_the_pools_of_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
         gone = Pool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
-        Place(outbox).enter([gone, *POOLS])
+        ChainCursor(outbox).enter([gone, *POOLS])
     assert {each.name: each.value for each in ingestor.figures()}["next_block"] == 100
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from marketdata.source.provider_errors import TABLE, Kind, meaning
 from marketdata.source.ranges import LARGEST, AdaptiveRange
-from marketdata.source.wordings import TABLE, Kind, meaning
 
 
 def blocks_read(limit: int, total: int) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import pytest
 from marketdata import errors as e
 from marketdata.store import pool_loans
 from marketdata.store.pool import Pool
-from marketdata.store.pool_loans import Loans
+from marketdata.store.pool_loans import ConnectionWatchdog
 from tests.functional.serving import until
 
 
@@ -117,7 +117,7 @@ def test_open_connections_are_used_when_only_new_ones_are_not_answered(pool: Poo
 
 def test_close_ends_the_thread_and_may_be_repeated() -> None:
     for _ in range(20):
-        loans = Loans("closed", lambda: True)
+        loans = ConnectionWatchdog("closed", lambda: True)
         loans.close()
         loans.close()
         assert "closed-loans" not in {thread.name for thread in threading.enumerate()}

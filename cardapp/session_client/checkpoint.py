@@ -1,0 +1,317 @@
+"""The activation of a checkpoint: a guarded transaction around the replay of a snapshot in the chosen session.
+
+Its result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
+the replay as before it. A newer request that is accepted cancels the running one; a refused request never does. The
+running one can also be cancelled by request.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from cardapp.card import navigation, proof
+from cardapp.card_loader import CardLoader, ServedCard
+from cardapp.errors import (
+    CardAppError,
+    CheckpointCancelled,
+    CheckpointRejected,
+    Conflict,
+    DebuggerFailed,
+    InvalidValue,
+    McpCancelled,
+    McpClosed,
+    McpError,
+    McpTimeout,
+    SessionUnavailable,
+    SnapshotDrift,
+    TooSlow,
+)
+from cardapp.session_client import replay_tool
+from cardapp.session_client.checkpoint_storage import CheckpointStorage
+from cardapp.session_client.fallbacks import Fallbacks
+from cardapp.session_client.guard import Guard, expect_binding, expect_identity, expect_same_card
+from cardapp.session_client.link import SessionLink, failure
+from cardapp.session_client.operation import STAGES, Operation, drifted, end_state, internal_error, unless_stored
+from cardapp.state.database import Connection
+
+_CANCEL_SECONDS = 10.0
+"""How long to wait for the end of an operation that was cancelled."""
+_SESSION_MARGIN = 0.5
+
+
+class Checkpoints:
+    """Activates checkpoints, one at a time, each in the thread of its request."""
+
+    def __init__(
+        self, *, card_loader: CardLoader, link: SessionLink, storage: CheckpointStorage, timeout: float
+    ) -> None:
+        self._card_loader = card_loader
+        self._link = link
+        self._storage = storage
+        self._timeout = timeout
+        self._lock = threading.Lock()
+        self._active: Operation | None = None
+        self._stopping = False
+        self._fallbacks = Fallbacks()
+        self.on_change: Callable[[], None] = lambda: None
+        """Called when an operation begins, ends or reaches another stage."""
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def active(self) -> dict[str, Any] | None:
+        """The operation under way, None if there is none."""
+        operation = self._active
+        return operation.as_json() if operation is not None else None
+
+    def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
+        """``{generation, active, last}`` of the card ``uuid``, as of the transaction of ``conn``.
+
+        In a read transaction this must be the first query: the operation under way is taken before the database's
+        moment is fixed, so an operation that ends in between is found as ``last``.
+        """
+        active = self.active()
+        generation, last = self._storage.last(conn, uuid)
+        return {"generation": generation, "active": unless_stored(active, last), "last": last}
+
+    def fallbacks(self) -> dict[str, int]:
+        """How often replays had to take a slow way since the service started, by name."""
+        return self._fallbacks.counts()
+
+    def activate(self, request: dict[str, Any]) -> dict[str, Any]:
+        """Activate ``request["snapshot_ref"]`` for the generation, binding and identity that the request expects."""
+        served = self._card_loader.current()
+        key = _snapshot_key(served, request["snapshot_ref"])
+        return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
+
+    def sync(self, actor: str | None) -> dict[str, Any]:
+        """Activate the checkpoint of the saved position, for the binding and identity of this moment."""
+        served = self._card_loader.current()
+        position = self._storage.position(served)
+        key = navigation.sync_target(served.catalog, position)
+        return self._admit_and_activate(served, key, None, actor=actor or position.actor, synced=True)
+
+    def cancel(self, actor: str) -> None:
+        """Cancel the running operation and wait for its end; :class:`Conflict` if none runs.
+
+        An operation that is ready before it notices stays ready.
+        """
+        with self._lock:
+            operation = self._active
+            if operation is None:
+                raise Conflict("no replay runs, so there is nothing to cancel", code="nothing_running")
+            error = CheckpointCancelled("the replay was cancelled by request: sync again", code="cancelled_by_request")
+            operation.cancel(error, actor)
+        operation.ended.wait(_CANCEL_SECONDS)
+
+    def stop(self) -> None:
+        """Refuse further requests and cancel the running one."""
+        with self._lock:
+            self._stopping = True
+            operation = self._active
+            if operation is not None:
+                operation.cancel(CheckpointCancelled("the service stopped: sync again once it runs", code="stopping"))
+        if operation is not None:
+            operation.ended.wait(_CANCEL_SECONDS)
+
+    # -- the gate --------------------------------------------------------------------------------------------------
+
+    def _admit_and_activate(
+        self, served: ServedCard, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
+    ) -> dict[str, Any]:
+        guard = None
+        try:
+            try:
+                self._check_request(served, request)
+                guard = Guard(self._link, self._card_loader)
+                self._check_session(guard, served, request)
+                operation = self._admit(guard, served, key, request)
+            except CheckpointRejected as error:
+                self._storage.refused(served, key, request["generation"] if request else None, error, actor)
+                raise
+            return self._activate(operation, guard, served, actor=actor, synced=synced)
+        finally:
+            if guard is not None:
+                guard.close()
+
+    def _check_request(self, served: ServedCard, request: dict[str, Any] | None) -> None:
+        """Refuse what can be refused without a call to the session."""
+        if request is not None:
+            self._check_generation(request["generation"])
+            expect_identity(request["expected_identity"], served.identity.as_json())
+        if self._card_loader.source_sha256() != served.identity.source_sha256:
+            raise CheckpointRejected(
+                "the card's source on the disk differs from the one that is served: "
+                f"{self._card_loader.fault or 'it has just changed; look at the page again, then sync'}",
+                code="source_changed",
+            )
+
+    def _check_session(self, guard: Guard, served: ServedCard, request: dict[str, Any] | None) -> None:
+        expect_same_card(served.identity.as_json(), guard.before)
+        if request is not None:
+            expect_binding(request["expected_binding"], guard.before.binding)
+
+    def _check_generation(self, generation: int) -> None:
+        seen = self._storage.generation()
+        if generation <= seen:
+            raise CheckpointRejected(
+                f"generation {generation} is not greater than the last one, {seen}: use {seen + 1} or more",
+                code="stale_generation",
+                extra={"generation": seen},
+            )
+
+    def _admit(self, guard: Guard, served: ServedCard, key: str, request: dict[str, Any] | None) -> Operation:
+        """Take the generation, then cancel the running operation and wait until it has ended."""
+        with self._lock:
+            if self._stopping:
+                raise SessionUnavailable("the service is stopping: sync again once it runs", code="stopping")
+            if request is not None:
+                self._check_generation(request["generation"])
+            operation = Operation(
+                generation=self._storage.take_generation(request["generation"] if request else None),
+                snapshot_ref=key,
+                identity=served.identity.as_json(),
+                binding=guard.before.binding,
+                started_at=self._storage.now(),
+            )
+            previous, self._active = self._active, operation
+            if previous is not None:
+                previous.cancel(CheckpointCancelled("a newer request took over the session"))
+        self.on_change()
+        if previous is not None:
+            previous.ended.wait(_CANCEL_SECONDS)
+        return operation
+
+    # -- the transaction -------------------------------------------------------------------------------------------
+
+    def _activate(
+        self, operation: Operation, guard: Guard, served: ServedCard, *, actor: str, synced: bool
+    ) -> dict[str, Any]:
+        try:
+            reading = self._verified_replay(operation, guard, served)
+            finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
+        except Exception as error:
+            reported = error if isinstance(error, CardAppError) else internal_error(operation)
+            finished = operation.finished(end_state(reported), self._storage.now(), reported)
+            by = operation.cancelled_by if finished.state == "cancelled" else None
+            self._storage.ended(served, finished, by or actor)
+            reported.extra["operation"] = finished.as_json()
+            if reported is error:
+                raise
+            raise reported from error
+        finally:
+            with self._lock:
+                if self._active is operation:
+                    self._active = None
+            operation.ended.set()
+            self.on_change()
+        return finished.as_json()
+
+    def _verified_replay(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
+        """What the session reports of the stop, after it was compared with the card."""
+        reading = self._replay(operation, guard, served)
+        try:
+            self._verify(operation, guard, served, reading)
+        except SnapshotDrift:
+            if reading["fresh"]:
+                raise
+            # A checkpoint was used. Only a program that was started again shows whether the card is wrong.
+            self._fallbacks.add(["second_run"])
+            reading = self._replay(operation, guard, served, fresh=True)
+            self._verify(operation, guard, served, reading)
+        return reading
+
+    def _replay(self, operation: Operation, guard: Guard, served: ServedCard, *, fresh: bool = False) -> dict[str, Any]:
+        """Have the session replay the snapshot; the validated result of its tool."""
+        key = operation.snapshot_ref
+        remaining = self._timeout - operation.seconds()
+        # The session times out first: its reason says where the program was.
+        seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
+        snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
+        arguments = replay_tool.arguments(
+            operation.binding, operation.generation, key, snapshot, allocator, seconds=seconds, fresh=fresh
+        )
+
+        def progress(_done: float, _total: float | None, message: str | None) -> None:
+            if message in STAGES:
+                operation.stage = message
+                self.on_change()
+
+        try:
+            result = guard.client.call_tool(
+                replay_tool.TOOL,
+                arguments,
+                timeout=remaining,
+                maximum=remaining,
+                on_progress=progress,
+                cancel=operation.cancelled,
+            )
+        except McpError as error:
+            if isinstance(error, McpCancelled) and operation.cancellation is not None:
+                raise operation.cancellation from error
+            raise self._translated(guard, error) from error
+        if result.is_error:
+            raise self._failed(guard, failure(result.structured, result.text))
+        reading: dict[str, Any] = result.structured
+        self._fallbacks.add(reading.get("fallbacks", []))
+        return reading
+
+    def _verify(self, operation: Operation, guard: Guard, served: ServedCard, reading: dict[str, Any]) -> None:
+        operation.stage = "verifying"
+        self.on_change()
+        found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
+        operation.observed = replay_tool.observed(reading, found)
+        guard.confirm()
+        reason = proof.drift_reason(found)
+        if reason is not None:
+            raise drifted(reason, operation.observed)
+
+    def _publish(
+        self,
+        operation: Operation,
+        guard: Guard,
+        served: ServedCard,
+        reading: dict[str, Any],
+        *,
+        actor: str,
+        synced: bool,
+    ) -> Operation:
+        """Publish and record in one transaction, unless the operation was cancelled; the finished operation."""
+        socket, stop_id = guard.before.choice.socket, reading["stop_id"]
+        with self._lock:
+            if operation.cancellation is not None:
+                raise operation.cancellation
+            finished = operation.finished("ready", self._storage.now())
+            self._storage.ready(served, finished, socket=socket, stop_id=stop_id, actor=actor, synced=synced)
+        return finished
+
+    # -- failures --------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def _failed(guard: Guard, error: CardAppError) -> CardAppError:
+        """The session's failure, or the rejection that explains it if the session or the source has changed."""
+        if isinstance(error, CheckpointCancelled | TooSlow):
+            return error
+        return guard.rejection() or error
+
+    def _translated(self, guard: Guard, error: McpError) -> CardAppError:
+        """The error of the operation that fits an error of the MCP client."""
+        if isinstance(error, McpTimeout):
+            return guard.container_rejection() or TooSlow(
+                f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "
+                "or reset the session with bin/card-session reset",
+                code="replay_timeout",
+            )
+        changed = guard.rejection() if isinstance(error, McpClosed) else None
+        return changed or DebuggerFailed(
+            f"the session broke the protocol: {error.detail}; reset it with bin/card-session reset", code=error.code
+        )
+
+
+def _snapshot_key(served: ServedCard, reference: str) -> str:
+    """The full key of a snapshot given by its full key."""
+    item = served.catalog.find(reference)
+    if item is None or item.level != "snapshot":
+        raise InvalidValue.of("/snapshot_ref", f"{reference!r} is not a snapshot; give task/block/phase/step/snapshot")
+    return item.key

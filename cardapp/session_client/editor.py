@@ -1,0 +1,300 @@
+"""The operations of the API on the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
+
+No operation may hang because Neovim waits for a key or runs a script. So the mode is read first and every call has a
+timeout. A cursor request that Neovim handles after its timeout does nothing (``deadline`` in the Lua below).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable
+from time import monotonic
+from typing import Any
+
+from cardapp import unix_socket
+from cardapp.errors import (
+    CardAppError,
+    EditorBlocked,
+    EditorUnavailable,
+    InvalidValue,
+    SessionUnavailable,
+    TooSlow,
+)
+from cardapp.neovim import REMEDY, NeovimConnection
+from cardapp.session_client.editor_stream import EditorStream
+
+INPUT_LIMIT = 256  # characters; contract: "Limits"
+
+_BOUND = 0.5  # seconds for a call that an idle Neovim answers in under a millisecond
+_PROMPT_BOUND = 1.0  # seconds to dismiss a series of prompts
+_PROMPT_STEP = 0.1  # seconds after which a prompt that is still there counts as the next one
+_PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # hit-enter and more prompt, by the names of :help mode()
+_LARGEST = 2**31 - 1  # Neovim's line and column numbers are C ints
+
+_STATE_LUA = """
+local function state(window)
+  if window == 0 then window = vim.api.nvim_get_current_win() end
+  local buffer = vim.api.nvim_win_get_buf(window)
+  local cursor = vim.api.nvim_win_get_cursor(window)
+  return {
+    buffer = {
+      number = buffer,
+      name = vim.api.nvim_buf_get_name(buffer),
+      line_count = vim.api.nvim_buf_line_count(buffer),
+      modified = vim.bo[buffer].modified,
+      filetype = vim.bo[buffer].filetype,
+    },
+    window = {
+      id = window,
+      width = vim.api.nvim_win_get_width(window),
+      height = vim.api.nvim_win_get_height(window),
+    },
+    cursor = { row = cursor[1], column = cursor[2] },
+    mode = vim.api.nvim_get_mode().mode,
+    grid = { cols = vim.o.columns, rows = vim.o.lines },
+  }
+end
+"""
+_READ_LUA = _STATE_LUA + "return state(0)"
+# hrtime and time.monotonic read the same clock (CLOCK_MONOTONIC).
+_CURSOR_LUA = (
+    _STATE_LUA
+    + """
+local row, column, window, deadline = ...
+if (vim.uv or vim.loop).hrtime() / 1e9 > deadline then return { fault = "late" } end
+if window ~= 0 and not vim.api.nvim_win_is_valid(window) then return { fault = "window" } end
+local buffer = vim.api.nvim_win_get_buf(window)
+local lines = vim.api.nvim_buf_line_count(buffer)
+if row > lines then return { fault = "row", last = lines } end
+local line = vim.api.nvim_buf_get_lines(buffer, row - 1, row, true)[1]
+if column > #line then return { fault = "column", last = #line } end
+-- Neovim accepts a column inside a character; the next insertion would then split the character.
+if column < #line then column = column + vim.str_utf_start(line, column + 1) end
+vim.api.nvim_win_set_cursor(window, { row, column })
+return state(window)
+"""
+)
+
+
+class Editor:
+    """The editor of the chosen session, over one connection that is kept as long as the same Neovim listens.
+
+    ``locate`` returns the socket path of the chosen session's Neovim, None if it has none, or raises
+    ``SessionUnavailable``. ``reset`` and ``fit`` call the session's tools ``target_reset`` and ``pane_fit``.
+
+    Unless stated otherwise, methods raise ``EditorUnavailable`` (no session or no Neovim), ``TooSlow`` (no answer
+    within half a second) and ``Conflict`` with code ``editor_refused`` (Neovim reports an error).
+    """
+
+    def __init__(
+        self,
+        locate: Callable[[], str | None],
+        reset: Callable[[], dict[str, Any]],
+        fit: Callable[[int | None, int | None], dict[str, Any]],
+    ) -> None:
+        self._locate = locate
+        self._reset = reset
+        self._fit = fit
+        self._lock = threading.Lock()
+        self._connection: NeovimConnection | None = None
+        self._key: tuple[str, unix_socket.SocketIdentity] | None = None
+        self._closed = False
+
+    def availability(self) -> dict[str, Any]:
+        """``{available, reason}``: whether Neovim accepts keys, even if it is busy, and why not. Never raises."""
+        try:
+            self._probe(self._connect())
+        except CardAppError as error:
+            return {"available": False, "reason": error.detail}
+        return {"available": True, "reason": None}
+
+    def state(self) -> dict[str, Any]:
+        """``{available, reason, blocking, buffer, window, cursor, mode, grid}``; never raises for an absent editor.
+
+        ``buffer: {number, name, line_count, modified, filetype}``, ``window: {id, width, height}`` in cells,
+        ``cursor: {row, column}`` with row from 1 and column from 0 in bytes, ``grid: {cols, rows}``. All belong to the
+        current window and are read at one moment. If Neovim waits for a key or runs a script, ``blocking`` is true and
+        these four are None; ``mode`` is then the mode in which it waits, or None for a script, and ``reason`` says how
+        to continue. Without an editor ``available`` is false, ``reason`` says why, and all other members are None.
+        """
+        try:
+            connection = self._connect()
+            self._probe(connection)
+        except CardAppError as error:
+            return _unreadable(available=False, reason=error.detail)
+        try:
+            mode = connection.mode(_BOUND)
+            if mode.blocking:
+                return _unreadable(available=True, blocking=True, reason=_waiting(mode.name), mode=mode.name)
+            return _present(connection.call("nvim_exec_lua", _READ_LUA, [], timeout=_BOUND))
+        except TooSlow as error:
+            return _unreadable(available=True, blocking=True, reason=error.detail)
+        except EditorUnavailable as error:
+            return _unreadable(available=False, reason=error.detail)
+
+    def set_cursor(self, row: int, column: int, window: int | None = None) -> dict[str, Any]:
+        """Put a window's cursor at ``row`` (from 1) and ``column`` (from 0, in bytes); the focus does not change.
+
+        Returns the state of that window, as ``state`` does. The column after the last byte is allowed; outside insert
+        mode Neovim moves the cursor to the last character. A column inside a character becomes its first byte.
+        Raises ``InvalidValue`` with the pointer ``/row``, ``/column`` or ``/window``, and ``EditorBlocked``.
+        """
+        _require_between("/row", row, 1)
+        _require_between("/column", column, 0)
+        if window is not None:
+            _require_between("/window", window, 1)
+        connection = self._connect()
+        mode = connection.mode(_BOUND)
+        if mode.blocking:
+            raise EditorBlocked(_waiting(mode.name))
+        arguments = [row, column, window or 0, monotonic() + _BOUND]
+        answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_BOUND)
+        fault = answer.get("fault")
+        if fault == "late":
+            raise TooSlow("Neovim was busy for too long, so the cursor was not moved; try again")
+        if fault == "window":
+            raise InvalidValue.of(
+                "/window", f"there is no window {window}; GET /api/editor/state names the current one"
+            )
+        if fault is not None:
+            raise InvalidValue.of(f"/{fault}", _outside(fault, row, column, answer["last"]))
+        return _present(answer)
+
+    def input(self, text: str) -> dict[str, int]:
+        """Type ``text`` in Neovim's key notation (``<CR>``, ``<LT>`` for a ``<``); ``{accepted}`` in bytes of UTF-8.
+
+        1 to 256 characters, else ``InvalidValue``. Keys are accepted even if Neovim waits for a key or runs a script,
+        since a key ends both. ``accepted`` is smaller than the text if Neovim's key buffer is full.
+        """
+        if not 1 <= len(text) <= INPUT_LIMIT:
+            raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {INPUT_LIMIT} at a time")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise InvalidValue.of("/text", "a lone surrogate is not a character; send valid Unicode") from error
+        connection = self._connect()
+        self._probe(connection)  # an error from here means that nothing was typed
+        return {"accepted": int(connection.call("nvim_input", text, timeout=_BOUND))}
+
+    def reset(self) -> dict[str, Any]:
+        """End the program and restore the debugger; returns the result of the session's ``target_reset``.
+
+        It also works if Neovim has ended: it starts Neovim again. A prompt is dismissed first.
+        """
+        self.free_prompt()
+        return self._reset()
+
+    def redraw(self, cols: int | None = None, rows: int | None = None) -> dict[str, Any]:
+        """Fit the host pane and the UI grid, then redraw all; ``{host: {cols, rows}, grid: {cols, rows}}`` in cells.
+
+        A hit-enter or more prompt is dismissed first, since a full redraw clears what it shows. A Neovim that waits for
+        another key or runs a script is fitted now and redraws when it continues.
+        """
+        connection = self._connect()
+        self._probe(connection)  # do not fit the pane if Neovim has ended
+        self.free_prompt()
+        sizes = self._fit(cols, rows)
+        with contextlib.suppress(TooSlow):  # the command stays in Neovim's queue
+            connection.call("nvim_command", "mode", timeout=_BOUND)
+        return {"host": sizes["host"], "grid": sizes["grid"]}
+
+    def free_prompt(self) -> bool:
+        """Dismiss a hit-enter or more prompt; True if there was one and it is gone. Never raises.
+
+        A prompt that needs a decision stays: a confirmation, a pending operator, a command line.
+        """
+        try:
+            connection = self._connect()
+            mode = connection.mode(_BOUND)
+            if mode.name not in _PROMPT_KEYS:
+                return False
+            deadline = monotonic() + _PROMPT_BOUND
+            while mode.name in _PROMPT_KEYS and monotonic() < deadline:
+                connection.call("nvim_input", _PROMPT_KEYS[mode.name], timeout=_BOUND)
+                mode = _mode_after_key(connection)
+        except CardAppError:
+            return False
+        return mode.name not in _PROMPT_KEYS
+
+    def stream(self) -> EditorStream:
+        """A new stream of the editor's UI; ``EditorUnavailable`` without an editor. Its owner closes it."""
+        path = self._connect().socket_path
+        return EditorStream(lambda notify: NeovimConnection(path, notify))
+
+    def close(self) -> None:
+        """Close the connection; later operations raise ``EditorUnavailable``. Idempotent."""
+        with self._lock:
+            self._closed = True
+            connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    @staticmethod
+    def _probe(connection: NeovimConnection) -> None:
+        """Send no keys. Neovim answers this even while it waits for a key or runs a script."""
+        connection.call("nvim_input", "", timeout=_BOUND)
+
+    def _connect(self) -> NeovimConnection:
+        """The connection to the chosen session's Neovim; a new one if the old one ended or another Neovim listens."""
+        try:
+            path = self._locate()
+        except SessionUnavailable as error:
+            raise EditorUnavailable(error.detail) from error
+        if path is None:
+            raise EditorUnavailable(f"the session has no Neovim; {REMEDY}")
+        found = unix_socket.identity(path)
+        if found is None:
+            raise EditorUnavailable(f"there is no socket of Neovim at {path}; {REMEDY}")
+        key = (path, found)
+        with self._lock:
+            if self._closed:
+                raise EditorUnavailable("the application is stopping")
+            current = self._connection
+            if current is not None and self._key == key and not current.ended.is_set():
+                return current
+            fresh = self._connection = NeovimConnection(path)
+            self._key = key
+        if current is not None:
+            current.close()
+        return fresh
+
+
+def _mode_after_key(connection: NeovimConnection) -> Any:
+    """The mode after the key took effect; after ``_PROMPT_STEP`` a prompt that is still shown is the next one."""
+    deadline = monotonic() + _PROMPT_STEP
+    mode = connection.mode(_BOUND)
+    while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):
+        mode = connection.mode(_BOUND)
+    return mode
+
+
+def _unreadable(
+    *, available: bool, reason: str, blocking: bool | None = None, mode: str | None = None
+) -> dict[str, Any]:
+    unread = dict.fromkeys(("buffer", "window", "cursor"))
+    return {"available": available, "reason": reason, "blocking": blocking, **unread, "mode": mode, "grid": None}
+
+
+def _present(read: dict[str, Any]) -> dict[str, Any]:
+    """The state as the API returns it. ``read`` comes from the Lua ``state``; its file name may not be UTF-8."""
+    buffer = read["buffer"]
+    name = buffer["name"].encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    return {"available": True, "reason": None, "blocking": False, **read, "buffer": {**buffer, "name": name}}
+
+
+def _waiting(mode: str) -> str:
+    if mode in _PROMPT_KEYS:
+        return "Neovim waits at a prompt; send the input <CR> to continue, or redraw"
+    return f"Neovim waits for a key (mode {mode}); send the key it waits for, or <C-c> to cancel"
+
+
+def _outside(field: str, row: int, column: int, last: int) -> str:
+    if field == "row":
+        return f"is {row}, outside the buffer, whose last row is {last}"
+    return f"is {column}, outside row {row}, which is {last} bytes long"
+
+
+def _require_between(pointer: str, value: int, least: int) -> None:
+    if not least <= value <= _LARGEST:
+        raise InvalidValue.of(pointer, f"{value} is not a number from {least} to {_LARGEST}")

@@ -1,0 +1,198 @@
+"""The guard of an activation: it detects that the session, its socket or the card changed during the replay.
+
+Source: "An activation is a guarded transaction" in the card contract. The guard holds one connection from before the
+replay until after it. Before and after, it reads the choice, the identity of the socket file, the peer process, the
+session's binding and the SHA-256 of the source. A difference or a lost connection is a typed rejection.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cardapp import procfs
+from cardapp.card_loader import CardLoader
+from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
+from cardapp.mcp.client import McpClient
+from cardapp.session_client.choice import Choice
+from cardapp.session_client.link import SessionLink, binding_of, call_tool
+from cardapp.unix_socket import SocketIdentity, identity
+
+_BINDING_SECONDS = 3.0
+_END_SECONDS = 2.0
+"""How long the first process of a container may outlive the others, which the kernel ends before it."""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """Everything that identifies the session and the card at one moment."""
+
+    choice: Choice
+    socket: SocketIdentity | None
+    peer_pid: int | None
+    peer_start: int | None
+    container: tuple[int, int] | None
+    """The pid of a container's first process and its start time; None if the session is in no container."""
+    binding: dict[str, str]
+    card: dict[str, str]
+    source_sha256: str
+
+
+class Guard:
+    """Takes the first fingerprint when it is made. ``close`` closes its connection."""
+
+    def __init__(self, link: SessionLink, card_loader: CardLoader) -> None:
+        self._link = link
+        self._card_loader = card_loader
+        choice = link.choice()
+        # Read before connecting, so that a socket that is replaced in between shows as a difference.
+        before = identity(choice.socket)
+        self.client: McpClient = link.connect(choice)
+        try:
+            self.before = self._fingerprint(choice, before, self.client)
+        except BaseException:
+            self.client.close()
+            raise
+
+    def close(self) -> None:
+        self.client.close()
+
+    def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
+        found = call_tool(client, "session_binding", {}, seconds=_BINDING_SECONDS)
+        return Fingerprint(
+            choice=choice,
+            socket=socket,
+            peer_pid=client.peer_pid,
+            peer_start=client.peer_start,
+            container=_container_of(found),
+            binding=binding_of(found),
+            card=found["card"],
+            source_sha256=self._card_loader.source_sha256(),
+        )
+
+    def confirm(self) -> None:
+        """Compare again; :class:`CheckpointRejected` names the first difference."""
+        rejected = self.rejection()
+        if rejected is not None:
+            raise rejected
+
+    def rejection(self) -> CheckpointRejected | None:
+        """The rejection for the first difference found now, None if there is none."""
+        reason = self._difference()
+        if reason is None:
+            return None
+        code, detail = reason
+        return CheckpointRejected(detail, code=code)
+
+    def _difference(self) -> tuple[str, str] | None:
+        before = self.before
+        if self._card_loader.source_sha256() != before.source_sha256:
+            return "source_changed", "the card's source changed during the replay: look at the page again, then sync"
+        try:
+            choice = self._link.choice()
+        except SessionUnavailable as error:
+            return "container_changed", f"during the replay the chosen session was removed: {error.detail}"
+        if choice != before.choice:
+            return "container_changed", f"session {choice.name!r} was chosen during the replay: sync again"
+        fault = self._container_fault()
+        if fault is not None:
+            return "container_changed", fault
+        now = identity(choice.socket)
+        after = self._second_fingerprint(choice, now)
+        if after is None:
+            fault = self._container_fault(_END_SECONDS)
+            if fault is not None:
+                return "container_changed", fault
+            return "mcp_socket_changed", f"session {choice.name!r} stopped answering on its MCP socket: sync again"
+        if after.binding != before.binding or after.card != before.card:
+            return "container_changed", f"session {choice.name!r} was restarted during the replay: sync again"
+        if now != before.socket or (after.peer_pid, after.peer_start) != (before.peer_pid, before.peer_start):
+            return "mcp_socket_changed", f"the MCP socket of session {choice.name!r} was replaced: sync again"
+        if self.client.closed.is_set():
+            return "mcp_socket_changed", f"the connection to session {choice.name!r} was lost: sync again"
+        return None
+
+    def _container_fault(self, seconds: float = 0.0) -> str | None:
+        """What happened to the container since the first fingerprint, with the way back; None if it runs.
+
+        A container that is about to end is given ``seconds`` for it.
+        """
+        if self.before.container is None:
+            return None
+        name = self.before.choice.name
+        pid, started = self.before.container
+        if procfs.is_frozen(pid):
+            return (
+                f"the container of session {name!r} was paused during the replay: continue it with bin/card-session "
+                f"reset {name}"
+            )
+        if procfs.has_ended(pid, started, seconds):
+            return (
+                f"the container of session {name!r} was stopped, restarted or removed during the replay: restore it "
+                f"with bin/card-session reset {name}"
+            )
+        return None
+
+    def container_rejection(self) -> CheckpointRejected | None:
+        """The rejection for a container that was paused or has ended; made without a call to the session."""
+        fault = self._container_fault()
+        return None if fault is None else CheckpointRejected(fault, code="container_changed")
+
+    def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
+        """The fingerprint now, over the held connection if it still works, else over a new one."""
+        try:
+            if not self.client.closed.is_set():
+                return self._fingerprint(choice, socket, self.client)
+        except CardAppError:
+            pass  # the held connection was lost just now; a new one may still answer
+        try:
+            client = self._link.connect(choice)
+        except SessionUnavailable:
+            return None
+        try:
+            return self._fingerprint(choice, socket, client)
+        except CardAppError:
+            return None
+        finally:
+            client.close()
+
+
+def _container_of(binding: dict[str, Any]) -> tuple[int, int] | None:
+    process = binding.get("container_process")
+    return (process["pid"], process["started"]) if process is not None else None
+
+
+def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
+    """Reject a request that expects another container."""
+    _expect(expected, actual, "binding", "the chosen session", "GET /api/session")
+
+
+def expect_identity(expected: dict[str, Any], served: dict[str, str]) -> None:
+    """Reject a request that expects another card, or another revision of it, than the served one."""
+    _expect(expected, served, "identity", "the served card", "GET /api/identity")
+
+
+def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: str, source: str) -> None:
+    wrong = [name for name, value in actual.items() if expected[name] != value]
+    if wrong:
+        raise CheckpointRejected(
+            f"{whose} has another {', '.join(wrong)} than the request expects: read {source} again",
+            code=f"{what}_mismatch",
+            extra={what: actual},
+        )
+
+
+def expect_same_card(served: dict[str, str], session: Fingerprint) -> None:
+    """Reject a session of another card, or of another revision of it, than the served one."""
+    if session.card != served:
+        raise CheckpointRejected(
+            f"session {session.choice.name!r} runs {_titled(session.card)}, this service serves {_titled(served)}: "
+            "choose a session of the served card with bin/card-session select NAME, start one with "
+            "bin/card-session start CARD, or serve the other card (CARD_SOURCE)",
+            code="identity_mismatch",
+            extra={"identity": session.card},
+        )
+
+
+def _titled(card: dict[str, str]) -> str:
+    return f"card {card['id']} {card['version']} ({card['source_sha256'][:12]})"

@@ -1,0 +1,9 @@
+"""``python -m cardapp.session_host`` is ``card-session``."""
+
+from __future__ import annotations
+
+import sys
+
+from cardapp.session_host.cli import main
+
+sys.exit(main(sys.argv[1:]))

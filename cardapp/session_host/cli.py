@@ -1,0 +1,240 @@
+"""The command line of ``card-session``: arguments, what is printed, exit codes."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Sequence
+
+from cardapp.arguments import ArgumentParser
+from cardapp.console import run_printing
+from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
+from cardapp.session_host import bridge, foreground
+from cardapp.session_host.debian_base import BASE
+from cardapp.session_host.directory import Record, State
+from cardapp.session_host.image import Image
+from cardapp.session_host.lifecycle import ListedSession, Sessions, Started
+from cardapp.session_host.podman import Podman
+from cardapp.session_host.profile import DEFAULT_PROFILE
+from cardapp.session_host.sources import Fetched
+
+EPILOG = """\
+CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
+Sessions live in CARD_STATE_DIR (default: .state/card in the repository); profiles are in etc/card-session.ini.
+
+exit codes: 0 done, 1 failed, 2 wrong usage, 3 a required program or file is missing (it is named)"""
+
+IMAGE_EPILOG = """\
+The image has Neovim, gdb, gcc, make, tmux and Python; its recipe is etc/card-session.Containerfile. An image of this
+recipe is left as it is. The build uses this machine's settings for apt, pip, proxies and certificates and keeps none.
+DEBIAN_MIRROR names the mirror of Debian (default: the one that apt uses), TMPDIR the folder for the files of the build
+(default: /var/tmp; 500 MB). It works as root and without."""
+
+
+class Commands:
+    """One method per command; each returns the exit code."""
+
+    def __init__(self, sessions: Sessions) -> None:
+        self._sessions = sessions
+
+    def start(self, options: argparse.Namespace) -> int:
+        def start() -> Started:
+            return self._sessions.start(options.card, options.name, options.profile, select=options.select)
+
+        if not options.foreground:
+            _show_started(start())
+        elif options.name:
+            foreground.run(self._sessions, options.name, start, _announce_foreground, _report_stop)
+        else:
+            raise UsageError("start --foreground needs a --name")
+        return 0
+
+    def select(self, options: argparse.Namespace) -> int:
+        print(f"session {self._sessions.select(options.name).name} is now chosen")
+        return 0
+
+    def reset(self, options: argparse.Namespace) -> int:
+        record, started, done = self._sessions.reset(options.name)
+        inside = (("Neovim", done["editor_restarted"]), ("gdb", done["debugger_restarted"]))
+        started += [part for part, was in inside if was]
+        again = f"; started again: {', '.join(started)}" if started else ""
+        print(f"session {record.name} is reset: no program runs{again}")
+        return 0
+
+    def refresh(self, options: argparse.Namespace) -> int:
+        record, fetched = self._sessions.refresh(options.name)
+        print(f"session {record.name} has the card's current sources, and they are built")
+        if fetched is not None:
+            _show_fetched(fetched)
+        return 0
+
+    def attach(self, options: argparse.Namespace) -> int:
+        directory, record = self._sessions.find(options.name)
+        if self._sessions.binding(directory) is None:
+            restore = _command("reset", directory.name)
+            print(f"session {directory.name} does not answer; restore it with {restore}", file=sys.stderr)
+            return 1
+        if not sys.stdin.isatty():
+            raise UsageError("attach needs a terminal as its standard input")
+        return self._sessions.runtime(directory, record.runtime).attach(record)
+
+    def detach(self, options: argparse.Namespace) -> int:
+        directory, record = self._sessions.find(options.name)
+        was = self._sessions.runtime(directory, record.runtime).detach(record)
+        print(
+            f"detached from session {directory.name}" if was else f"no terminal is attached to session {directory.name}"
+        )
+        return 0
+
+    def list(self, _options: argparse.Namespace) -> int:
+        found = self._sessions.list_all()
+        print(_table(found) if found else "no session; start one with bin/card-session start CARD")
+        return 0
+
+    def stop(self, options: argparse.Namespace) -> int:
+        # This command may run in a terminal of the session, which ends now.
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        stopped = self._sessions.stop(options.name)
+        print(f"session {stopped.name} is stopped ({stopped.processes} processes ended)")
+        if stopped.sources.is_dir():
+            print(f"  your sources stay in {stopped.sources}")
+        return 0
+
+    def mcp(self, options: argparse.Namespace) -> int:
+        directory, _ = self._sessions.find(options.name)
+        return bridge.relay(directory.mcp_socket)
+
+    def image(self, options: argparse.Namespace) -> int:
+        # As Ctrl-C: what the build began is removed.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        image = Image()
+        built = image.build(Podman(), options.base, lambda step: print(f"card-session: {step}", file=sys.stderr))
+        print(f"{image.name()} is {'built' if built else 'there, and is of this recipe'}")
+        return 0
+
+
+def _show_started(started: Started) -> None:
+    record = started.record
+    print(f"session {record.name} {'runs already' if started.already_running else 'runs'}")
+    for label, text in (
+        ("card", f"{record.card_id} ({record.card_source})"),
+        ("sources", record.source_directory),
+        ("profile", record.profile),
+        ("container", record.container_id),
+        ("mcp socket", started.mcp_socket),
+        ("chosen", "yes" if started.selected else f"no; {_command('select', record.name)} chooses it"),
+        ("look at it", _command("attach", record.name)),
+    ):
+        print(f"  {label + ':':<12}{text}")
+    if started.shortcoming is not None:
+        print(f"  {'attention:':<12}{started.shortcoming}")
+    if started.fetched is not None:
+        _show_fetched(started.fetched)
+
+
+def _command(*words: str) -> str:
+    """The command as it works in another terminal, where ``CARD_STATE_DIR`` may not be set."""
+    state = os.environ.get("CARD_STATE_DIR")
+    setting = [f"CARD_STATE_DIR={shlex.quote(state)}"] if state else []
+    return " ".join([*setting, "bin/card-session", *words])
+
+
+def _announce_foreground(started: Started) -> None:
+    _show_started(started)
+    print("Ctrl-C leaves it running: it ran before." if started.already_running else "Ctrl-C stops it.", flush=True)
+
+
+def _report_stop(record: Record) -> None:
+    start = _command("start", "--name", record.name, shlex.quote(record.card_source))
+    print(f"card-session: session {record.name} was stopped by another command; to start it: {start}", file=sys.stderr)
+
+
+def _show_fetched(fetched: Fetched) -> None:
+    for name, backup in fetched.backups.items():
+        print(f"  {name}: your edited version is kept as {backup}")
+    if fetched.kept:
+        print(f"  edited by you and kept: {', '.join(fetched.kept)} (bin/card-session refresh replaces them)")
+
+
+def _table(listed: Sequence[ListedSession]) -> str:
+    head = ("", "NAME", "CARD", "PROFILE", "STATE", "EDITOR", "GDB", "STOPPED AT")
+    rows = [head] + [
+        ("*" if of.chosen else "", of.name, of.card, of.profile, of.state, of.editor, of.debugger, of.place)
+        for of in listed
+    ]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
+    lines = ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+    return "\n".join([*lines, "(* is the chosen session)"])
+
+
+def parser() -> argparse.ArgumentParser:
+    main_parser = ArgumentParser(
+        prog="card-session",
+        description="Run a card's program under gdb, inside Neovim, for the service to control.",
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    commands = main_parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    start = commands.add_parser("start", help="start a session on a card; choose it if no other session is chosen")
+    start.add_argument("--name", help="the session's name (default: the card's id)")
+    start.add_argument(
+        "--profile",
+        default=os.environ.get("CARD_SESSION_PROFILE") or DEFAULT_PROFILE,
+        help="a section of etc/card-session.ini (default: CARD_SESSION_PROFILE, else local)",
+    )
+    start.add_argument("--select", action="store_true", help="choose it even if another session is chosen")
+    start.add_argument(
+        "--foreground", action="store_true", help="stay until Ctrl-C or SIGTERM, then stop the session (needs --name)"
+    )
+    start.add_argument("card", metavar="CARD")
+    select = commands.add_parser("select", help="choose the session that the service acts on")
+    select.add_argument("name", metavar="NAME")
+    for name, text in (
+        ("reset", "end the program; start Neovim, gdb or the MCP server again if one has ended (edits are kept)"),
+        ("refresh", "fetch the card's sources again (edited files are kept as backups) and build them"),
+        ("attach", "show the session in this terminal; C-b d leaves it running"),
+        ("detach", "detach every terminal that shows the session"),
+        ("stop", "end the session; its sources stay for the next start"),
+        ("mcp", "connect standard input and output with the session's MCP server, for any MCP client"),
+    ):
+        command = commands.add_parser(name, help=text)
+        command.add_argument("name", metavar="NAME", nargs="?", help="default: the chosen session")
+    commands.add_parser("list", help="show all sessions")
+    _add_image(commands)
+    return main_parser
+
+
+def _add_image(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
+    image = commands.add_parser(
+        "image",
+        help="build the image of sessions in containers with podman, if it is missing or outdated",
+        epilog=IMAGE_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    image.add_argument("--base", metavar="IMAGE", help=f"the Debian to build on (default: {BASE}, made by debootstrap)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code: 130 after Ctrl-C, 141 if the reader of the output has gone.
+
+    argparse itself exits with 2 for wrong arguments.
+    """
+    options = parser().parse_args(argv)
+    try:
+        return run_printing(lambda: _run(options))
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+
+
+def _run(options: argparse.Namespace) -> int:
+    commands = Commands(Sessions(State.of(os.environ)))
+    command: Callable[[argparse.Namespace], int] = getattr(commands, options.command)
+    try:
+        return command(options)
+    except CardAppError as error:
+        print(f"card-session: {error.detail}", file=sys.stderr)
+        return 2 if isinstance(error, NoCard | UsageError) else 3 if isinstance(error, MissingRequirement) else 1

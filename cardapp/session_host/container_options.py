@@ -1,0 +1,138 @@
+"""The options of a session's container: what keeps its programs apart, its limits, and what it sees of the host.
+
+The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
+the session's ``run`` and copy of the sources, which its programs write to. The repository is at ``/workspace``,
+read-only. The state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
+Of the other state directories in the repository nothing is seen: a read-only mount does not keep a program from their
+sockets.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from cardapp.errors import CardAppError, UsageError
+from cardapp.session_host.directory import Record, SessionDirectory
+from cardapp.session_host.limits import LIMITED_VARIABLE
+from cardapp.session_host.process import DIRECTORY_VARIABLE
+from cardapp.session_host.profile import ROOT, Limits, load_profile
+from cardapp.session_host.seccomp import write_profile
+
+WORKSPACE = "/workspace"
+STATES = ".state"  # in the repository: where state directories are by default
+STATE_INSIDE = f"{STATES}/card"
+LABEL = "cardapp.session_client"
+EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
+MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
+
+
+class ContainerOptions:
+    """The options for the session of ``directory``; ``limited``: whether podman can limit memory and processes."""
+
+    def __init__(self, directory: SessionDirectory, environ: Mapping[str, str], *, limited: bool) -> None:
+        self._directory = directory
+        self._environ = environ
+        self._limited = limited
+
+    def arguments(self, record: Record) -> list[str]:
+        """The options of ``podman run``, before the image.
+
+        :raises UsageError: a setting or the profile does not allow a container.
+        :raises CardAppError: the repository has no place for a mount.
+        """
+        limits, state = load_profile(record.profile).limits, self._directory.path.parent.parent
+        if limits is None:
+            raise UsageError(f"profile {record.profile} is not one of runtime = podman any more: stop the session")
+        seccomp = write_profile(self._directory.path / "seccomp.json")
+        return [
+            f"--name={self._name()}",
+            f"--label={LABEL}={self._directory.path}",
+            f"--hostname={self._directory.name}",
+            "--pull=never",
+            "--network=none",
+            "--read-only",
+            "--read-only-tmpfs=false",
+            "--cap-drop=all",
+            "--security-opt=no-new-privileges",
+            *([f"--security-opt=seccomp={seccomp}"] if seccomp else []),
+            *self._limits(limits),
+            f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
+            "--ulimit=core=0:0",
+            # What is written there counts as memory, also when the program has ended.
+            f"--tmpfs=/tmp:rw,nosuid,nodev,size={limits.memory // 8}m,mode=1777",
+            f"--shm-size={limits.memory // 8}m",
+            *self._mounts(record, state),
+            *self._api_socket(state),
+            f"--workdir={WORKSPACE}",
+            "--env=HOME=/tmp",
+            f"--env=CARD_STATE_DIR={WORKSPACE}/{STATE_INSIDE}",
+            f"--env=CARDAPP_PROGRAM_SECONDS={limits.program_seconds}",
+            f"--env={DIRECTORY_VARIABLE}={self._directory.path}",
+        ]
+
+    def _limits(self, limits: Limits) -> list[str]:
+        if not self._limited:
+            # It counts the processes of all containers of this user, and keeps a program from using up the machine's.
+            return [f"--ulimit=nproc={limits.processes}:{limits.processes}"]
+        return [
+            f"--memory={limits.memory}m",
+            f"--memory-swap={limits.memory}m",
+            f"--pids-limit={limits.processes}",
+            f"--env={LIMITED_VARIABLE}=1",
+        ]
+
+    def _mounts(self, record: Record, state: Path) -> list[str]:
+        card, work = Path(record.card_source).parent, self._directory.work(record.runtime)
+        _make_mount_point(ROOT / STATES)
+        hidden = {f"{WORKSPACE}/{STATES}", f"{WORKSPACE}/{STATE_INSIDE}/sessions"}
+        if state.is_relative_to(ROOT) and not state.is_relative_to(ROOT / STATES):
+            hidden.add(f"{WORKSPACE}/{state.relative_to(ROOT)}")
+        return [
+            _mount(ROOT, WORKSPACE, "ro"),
+            *(f"--tmpfs={path}:{EMPTY}" for path in sorted(hidden)),
+            _mount(state, f"{WORKSPACE}/{STATE_INSIDE}", "ro"),
+            _mount(card, str(card), "ro"),
+            _mount(self._directory.path, str(self._directory.path), "ro"),
+            _mount(self._directory.run, str(self._directory.run), "rw"),
+            _mount(work, str(work), "rw"),
+        ]
+
+    def _api_socket(self, state: Path) -> list[str]:
+        """Where the API's socket is inside, and the mount of its folder if that is not the state directory.
+
+        :raises UsageError: the folder has something else, like the sockets of other services in ``/run/user/UID``.
+        """
+        socket = Path(self._environ.get("CARD_API_SOCKET") or state / "card-api.sock").absolute()
+        if socket.parent.resolve() == state:
+            return [f"--env=CARD_API_SOCKET={WORKSPACE}/{STATE_INSIDE}/{socket.name}"]
+        if any(path.name != socket.name for path in socket.parent.glob("*")):
+            raise UsageError(
+                f"CARD_API_SOCKET={socket}: the folder has other files, which a program in the container could use: "
+                "give the socket a folder of its own"
+            )
+        return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
+
+    def _name(self) -> str:
+        """A name that no session of another state directory has."""
+        digest = hashlib.sha256(str(self._directory.path).encode()).hexdigest()[:8]
+        return f"card-{self._directory.name}-{digest}"
+
+
+def _mount(source: Path, target: str, mode: str) -> str:
+    for path in (str(source), target):
+        if ":" in path or "," in path:
+            raise UsageError(f"{path} has a ':' or ',' in its path, which podman does not mount: use another folder")
+    return f"--volume={source}:{target}:{mode}"
+
+
+def _make_mount_point(path: Path) -> None:
+    """Make a folder in the repository: in the container it could not be made, because it is read-only there."""
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CardAppError(
+            f"{path} cannot be made ({error.strerror}), and the container needs it to mount the state directory there: "
+            "make it once as the owner of the repository"
+        ) from error

@@ -1,0 +1,262 @@
+"""The program under gdb: its state, and how it is loaded, interrupted and ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import shlex
+import signal
+import termios
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import gdb
+
+from cardapp.session_host.gdb_plugin.descriptors import any_ended
+from cardapp.session_host.gdb_plugin.places import exit_signal, frame_with_source, place_of
+from cardapp.session_host.gdb_plugin.rerun import Ended, Failure, Rerun
+
+# Set before each replay, because the learner may have changed them.
+SETTINGS = (
+    "confirm off",
+    "pagination off",
+    "non-stop off",
+    "disable-randomization on",
+    "follow-fork-mode parent",
+    "detach-on-fork on",
+    "scheduler-locking replay",
+    "startup-with-shell on",
+    "language auto",
+)
+
+LIMITED = os.path.join(os.path.dirname(os.path.dirname(__file__)), "limited-program.sh")
+"""Starts the program in a container."""
+
+SECONDS = "CARDAPP_PROGRAM_SECONDS"
+"""In a container: the CPU time that the program may use. Afterwards it receives SIGXCPU."""
+
+KILL_POLL = 0.05
+"""Seconds between two checks whether the program was killed: gdb sends no event of that."""
+
+NO_PLACE = {"file": None, "line": None, "function": None, "reason": None}
+
+
+class Program:
+    """The program in gdb's first inferior.
+
+    All methods run in gdb's main thread, except :meth:`state` and :meth:`interrupt`, which any thread may call.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Condition(threading.Lock())
+        """Notified when the program's state changes."""
+        self._gdb_id = secrets.token_hex(4)
+        self._changes = 0
+        self._pidfd: int | None = None
+        self._pid = 0
+        self._state: dict[str, Any] = {"state": "none"}
+        self._rerun: Rerun | None = None
+        self._loaded: tuple[Any, ...] | None = None
+        self._ignoring_events = False
+        self.launch: tuple[Any, ...] = ()
+        """The program, its arguments and its directory, as last given to :meth:`load`."""
+        self.terminal = ""
+        self.on_end: Callable[[], None] = lambda: None
+        """Called after the program exited or was killed."""
+        gdb.events.cont.connect(self._on_continue)
+        gdb.events.stop.connect(self._on_stop)
+        gdb.events.exited.connect(self._on_exit)
+        gdb.events.memory_changed.connect(self._on_modification)
+        gdb.events.register_changed.connect(self._on_modification)
+
+    # -- in any thread -----------------------------------------------------------------------------------------------
+
+    def state(self, unless: str | None = None, seconds: float = 0.0) -> dict[str, Any]:
+        """``{state, stop_id, file, line, function, reason}``; state is none, running, stopped or exited.
+
+        ``stop_id`` changes whenever the program continues, is modified, ends or starts, and differs in every gdb. While
+        it is ``unless``, the change is awaited, at most ``seconds``.
+        """
+        deadline = time.monotonic() + seconds
+        with self._lock:
+            while True:
+                found = self._current_state()
+                left = deadline - time.monotonic()
+                if found["stop_id"] != unless or left <= 0:
+                    return found
+                self._lock.wait(min(left, KILL_POLL))
+
+    def interrupt(self, hard: bool = False) -> None:
+        """Stop the running program with SIGINT; with ``hard``, kill it, because a program can block SIGINT."""
+        with self._lock:
+            if self._rerun is not None:
+                self._rerun.interrupted = True
+            if self._pidfd is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    signal.pidfd_send_signal(self._pidfd, signal.SIGKILL if hard else signal.SIGINT)
+
+    def _current_state(self) -> dict[str, Any]:
+        if self._state["state"] in ("running", "stopped") and self._is_gone():
+            self._set_state({"state": "none", "reason": "the program was killed"})
+        return {**NO_PLACE, **self._state, "stop_id": f"{self._gdb_id}-{self._changes}"}
+
+    def _is_gone(self) -> bool:
+        return self._pidfd is not None and any_ended([self._pidfd])
+
+    def _set_state(self, state: dict[str, Any]) -> None:
+        self._state = state
+        self._count_change()
+
+    def _count_change(self) -> None:
+        self._changes += 1
+        self._lock.notify_all()
+
+    # -- events ------------------------------------------------------------------------------------------------------
+
+    def _on_continue(self, _event: gdb.ContinueEvent) -> None:
+        if self._ignoring_events:
+            return
+        pid = gdb.selected_inferior().pid
+        with self._lock:
+            if pid != self._pid:
+                self._set_process(pid)
+            self._set_state({"state": "running"})
+
+    def _on_stop(self, event: gdb.StopEvent) -> None:
+        if self._ignoring_events:
+            return
+        if gdb.selected_inferior().pid != self._pid:
+            # When a program with checkpoints ends, gdb switches to a checkpoint and sends a stop event.
+            self._end(gdb.convenience_variable("_exitcode"))
+            return
+        place = place_of(frame_with_source())
+        reason = event.stop_signal if isinstance(event, gdb.SignalEvent) else None
+        with self._lock:
+            self._set_state({"state": "stopped", "reason": reason} | place)
+        if reason == "SIGXCPU" and SECONDS in os.environ:
+            gdb.write(f"The profile allows {os.environ[SECONDS]} s of CPU time (program_seconds).\n")
+        self._advance(event)
+
+    def _on_exit(self, event: gdb.ExitedEvent) -> None:
+        if not self._ignoring_events:
+            self._end(getattr(event, "exit_code", None))
+
+    def _on_modification(self, _event: Any) -> None:
+        """The learner changed memory or a register."""
+        if not self._ignoring_events:
+            with self._lock:
+                self._count_change()
+
+    def _end(self, code: Any) -> None:
+        end = Ended(None if code is None else int(code))
+        reason = f"exit code {end.exit_code}" if code is not None else f"killed by {exit_signal()}"
+        with self._lock:
+            self._set_process(0)
+            self._set_state({"state": "exited", "reason": reason})
+        self._advance(end)
+        gdb.post_event(self._end_checkpoints)
+
+    def _end_checkpoints(self) -> None:
+        """End the checkpoints of a program that has ended."""
+        if self.state()["state"] == "exited":
+            with self.ignoring_events(), contextlib.suppress(gdb.error):
+                gdb.execute("kill", to_string=True)
+            self.on_end()
+
+    def _advance(self, event: gdb.Event | Ended) -> None:
+        """Pass the event to the rerun after this handler: gdb cannot continue the program in an event handler."""
+        rerun = self._rerun
+        if rerun is not None and not rerun.over:
+            gdb.post_event(lambda: rerun.advance(event))
+
+    @contextlib.contextmanager
+    def ignoring_events(self) -> Iterator[None]:
+        """Ignore gdb's events while checkpoints are changed: they are not events of the program."""
+        self._ignoring_events = True
+        try:
+            yield
+        finally:
+            self._ignoring_events = False
+
+    def _set_process(self, pid: int) -> None:
+        """Keep a pidfd of the process, so that no signal can hit another process that reuses its pid. 0: no process."""
+        if self._pidfd is not None:
+            os.close(self._pidfd)
+        self._pid, self._pidfd = pid, None
+        if pid:
+            with contextlib.suppress(OSError):
+                self._pidfd = os.pidfd_open(pid)
+                if SECONDS in os.environ:
+                    # One that starts processes without end leaves the processor to those of the session.
+                    os.setpriority(os.PRIO_PROCESS, pid, 19)
+
+    # -- requests ----------------------------------------------------------------------------------------------------
+
+    def load(self, program: str, arguments: list[str], directory: str) -> None:
+        """Set the program, its arguments and its directory for the next run; read the file again if it was rebuilt."""
+        _select_inferior()
+        for setting in SETTINGS:
+            with contextlib.suppress(gdb.error):  # some can only be set while a program runs
+                gdb.execute(f"set {setting}", to_string=True)
+        if SECONDS in os.environ:
+            gdb.execute(f"set exec-wrapper {shlex.quote(LIMITED)}", to_string=True)
+        gdb.execute(f"set args {shlex.join(arguments)}", to_string=True)
+        gdb.execute(f"set cwd {directory}", to_string=True)
+        if not self.terminal:
+            # Read late, because termdebug sets it after gdb's first commands. gdb 13 has no parameter for it.
+            self.terminal = gdb.execute("show inferior-tty", to_string=True).split('"')[1]
+        gdb.execute(f"set inferior-tty {self.terminal}", to_string=True)
+        built = os.stat(program)
+        loaded = (program, built.st_ino, built.st_mtime_ns)
+        self.launch = (loaded, arguments, directory)
+        if loaded != self._loaded or gdb.current_progspace().filename != program:
+            self.kill()
+            gdb.execute(f"file {shlex.quote(program)}", to_string=True)
+            self._loaded = loaded
+
+    def kill(self) -> None:
+        """End the program, if there is one. A process that gdb was attached to is detached."""
+        _select_inferior()
+        inferior = gdb.selected_inferior()
+        if inferior.pid != 0:
+            with self.ignoring_events():
+                gdb.execute("detach" if inferior.was_attached else "kill", to_string=True)
+        with self._lock:
+            self._set_process(0)
+            self._set_state({"state": "none"})
+        self.on_end()
+        if self._rerun is not None:
+            self._rerun.finish(Failure("interrupted", "the program was ended", reached=0, place=None))
+
+    # -- for replays -------------------------------------------------------------------------------------------------
+
+    def follow(self, rerun: Rerun) -> None:
+        """Pass each stop and the end of the program to ``rerun``."""
+        self._rerun = rerun
+
+    def restarted_at(self, place: dict[str, Any]) -> None:
+        """Record that a checkpoint was restarted: the program is stopped at ``place``, in another process."""
+        with self._lock:
+            self._set_process(gdb.selected_inferior().pid)
+            self._set_state({"state": "stopped", "reason": None} | place)
+
+    def reset_terminal(self, screen: str = "") -> None:
+        """Clear the program's terminal, show ``screen`` there, and drop input that the program has not read."""
+        if not self.terminal:
+            return
+        with contextlib.suppress(OSError):
+            terminal = os.open(self.terminal, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK)
+            try:
+                termios.tcflush(terminal, termios.TCIFLUSH)
+                os.write(terminal, b"\x1b[0m\x1b[2J\x1b[3J\x1b[H" + screen.encode())
+            finally:
+                os.close(terminal)
+
+
+def _select_inferior() -> None:
+    """Select the card's program, gdb's first inferior: the learner may have selected another one."""
+    if gdb.selected_inferior().num != 1:
+        gdb.execute("inferior 1", to_string=True)

@@ -1,0 +1,170 @@
+"""The limits of a container, seen from inside: which were reached, and the end of a program that reached one.
+
+A program that uses up the container's memory is ended by the kernel. One that uses up the processes is not: each
+further fork fails, also in gdb and in the learner's shell, and the MCP server can start no thread. So
+:class:`LimitWatch` ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from cardapp.procfs import TRACING_STOP, state, tracer
+from cardapp.session_host.profile import Limits
+
+GROUPS = Path("/sys/fs/cgroup")
+# The file and the key of each counter (cgroups(7)), in version 2 of control groups and in version 1.
+MEMORY = (("memory.events", "oom_kill"), ("memory/memory.oom_control", "oom_kill"))
+PROCESSES = (("pids.events", "max"), ("pids/pids.events", "max"))
+LIMITED_VARIABLE = "CARDAPP_LIMITED"  # set in a container whose memory and processes are limited
+PERIOD = 0.25
+KILL_TIMEOUT = 5.0
+SETTLE_SECONDS = 0.02
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How often the kernel ended a process for lack of memory, and refused one for their number."""
+
+    memory: int
+    processes: int
+
+    @classmethod
+    def now(cls, groups: Path = GROUPS) -> Reached:
+        """The counters of this container; zeros where it has no limits, since it may then see those of the machine."""
+        if LIMITED_VARIABLE not in os.environ:
+            return cls(0, 0)
+        return cls(_counter(groups, MEMORY), _counter(groups, PROCESSES))
+
+
+def _counter(groups: Path, places: tuple[tuple[str, str], ...]) -> int:
+    for name, key in places:
+        try:
+            lines = (groups / name).read_text("ascii").splitlines()
+        except OSError:
+            continue
+        return sum(int(line.split()[1]) for line in lines if line.split()[0] == key)
+    return 0
+
+
+class LimitWatch:
+    """Ends the program's processes when the container has no process left; owns a thread from start to stop.
+
+    ``report`` is called in that thread when a limit ended the program, with a reason as :meth:`reason` gives it.
+    """
+
+    def __init__(self, limits: Limits, report: Callable[[str], None], groups: Path = GROUPS) -> None:
+        self._limits = limits
+        self._report = report
+        self._groups = groups
+        self._kills = 0
+        self._before = Reached(0, 0)
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="limit-watch", daemon=True)
+
+    def start(self) -> None:
+        self._before = self.reached()
+        self._thread.start()
+
+    def stop(self, timeout: float) -> None:
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def reached(self) -> Reached:
+        """The limits that were reached until now. A limit of processes that is no control group's has no counter."""
+        counted = Reached.now(self._groups)
+        return Reached(counted.memory, counted.processes + self._kills)
+
+    def reason(self, before: Reached, signal_name: str | None = None) -> str | None:
+        """Which limit was reached since ``before``, as the end of a message; None if none was.
+
+        ``signal_name`` is the signal that ended the program, if one did.
+        """
+        now, limits = self.reached(), self._limits
+        if now.memory > before.memory:
+            return f"it used up the {limits.memory} MiB of memory that the profile allows (memory)"
+        if now.processes > before.processes:
+            return f"it used up the {limits.processes} processes that the profile allows (processes)"
+        if signal_name == "SIGXCPU":
+            return f"it used up the {limits.program_seconds} s of CPU time that the profile allows (program_seconds)"
+        return None
+
+    def _loop(self) -> None:
+        while not self._stopping.wait(PERIOD):
+            exhausted = not _can_start_thread()
+            if exhausted:
+                self._kills += 1
+                _log.warning("no process was left: %d processes of the program were killed", kill_program())
+            before, self._before = self._before, self.reached()
+            if exhausted or self._before.memory > before.memory:
+                self._report(self.reason(before) or "")
+
+
+def _can_start_thread() -> bool:
+    try:
+        threading.Thread(target=int, daemon=True).start()
+    except RuntimeError:
+        return False
+    return True
+
+
+def program_processes() -> set[int]:
+    """In a container: the pids of the card's program and of what it started, in whatever way.
+
+    They are the processes with a hard limit of CPU time (``limited-program.sh``) below that of this process: a process
+    inherits it and cannot raise it again, but it can change its environment, its parent and its group.
+    """
+    own = _cpu_limit(os.getpid())
+    pids = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
+    return {pid for pid in pids if (limit := _cpu_limit(pid)) is not None and limit != own}
+
+
+def _cpu_limit(pid: int) -> int | None:
+    try:
+        return resource.prlimit(pid, resource.RLIMIT_CPU)[1]
+    except OSError:
+        return None  # it has ended
+
+
+def kill_program(find: Callable[[], set[int]] = program_processes, timeout: float = KILL_TIMEOUT) -> int:
+    """Kill the processes that ``find`` finds, also where they start others without end; returns how many were killed.
+
+    They are stopped first, so that none can start another. Not the program itself: gdb, which traces it, would report
+    that. gdb's checkpoints stay. They do not run, and gdb misses the program's end if they are gone too. Takes at most
+    ``timeout`` seconds.
+    """
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    stopped: set[int] = set()
+    traced: dict[int, str | None] | None = None
+    # gdb holds the program, and each process that it starts, for a moment. So two looks must find the same.
+    while time.monotonic() < deadline:
+        found = find()
+        before, traced = traced, {pid: state(pid) for pid in found if tracer(pid) != 0}
+        new = found - traced.keys() - stopped
+        if not new and traced == before:
+            break
+        _signal(new, signal.SIGSTOP)
+        stopped |= new
+        pause.wait(SETTLE_SECONDS if not new else 0.0)
+    running = {pid for pid in find() if state(pid) != TRACING_STOP}
+    _signal(running, signal.SIGKILL)
+    return len(running)
+
+
+def _signal(pids: set[int], number: signal.Signals) -> None:
+    for pid in pids:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, number)

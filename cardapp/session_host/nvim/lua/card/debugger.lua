@@ -1,0 +1,137 @@
+-- Starts and restarts termdebug in this Neovim, and shows where the program is.
+local layout = require('card.layout')
+local M = {}
+
+-- gdb does not read the learner's own configuration, nor the C library's debug information: gdb would read that again at
+-- every run (a quarter of a second), and `step` would enter the library.
+local function gdb_command()
+  local open = ('python import sys; sys.path.insert(0, %s); from cardapp.session_host.gdb_plugin import channel; channel.open(%s)'):format(
+    vim.fn.json_encode(vim.env.CARDAPP_ROOT),
+    vim.fn.json_encode(vim.env.CARDAPP_GDB_SOCKET)
+  )
+  local command = { 'gdb', '-nx' }
+  for _, first in ipairs({
+    'set confirm off',
+    'set debuginfod enabled off',
+    'set debug-file-directory /nonexistent',
+    'set history save off',
+    open,
+  }) do
+    vim.list_extend(command, { '-iex', first })
+  end
+  return command
+end
+
+-- Start gdb in its window. termdebug waits for gdb's first prompt, about 200 ms.
+function M.start()
+  vim.g.termdebugger = gdb_command()
+  if vim.fn.exists(':Termdebug') == 0 then
+    vim.cmd('packadd termdebug')
+    vim.cmd('runtime termdebug_overlay.vim')
+  end
+  M.ready = false
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  vim.cmd('silent Termdebug')
+  layout.learn()
+  layout.arrange()
+  -- Ctrl-L clears the commands that termdebug sent to gdb at its start.
+  vim.fn.chansend(vim.bo[layout.gdb].channel, '\12')
+  M.ready = true
+end
+
+-- Put all three windows in their places.
+function M.tidy()
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  layout.arrange()
+end
+
+function M.is_ready()
+  return M.ready
+end
+
+-- End gdb, if it still runs, and start a new one. The code windows and their unsaved changes stay.
+function M.restart()
+  for _, channel in ipairs(vim.api.nvim_list_chans()) do
+    if channel.buffer == layout.gdb or table.concat(channel.argv or {}, ' '):find('#gdb communication', 1, true) then
+      vim.fn.jobstop(channel.id)
+    end
+  end
+  -- jobstop kills a gdb that ignores SIGHUP and SIGTERM after 4 s; the caller waits 15 s.
+  vim.wait(10000, function()
+    return vim.fn.exists(':Gdb') == 0
+  end, 10)
+  for _, buffer in pairs({ layout.gdb, layout.program }) do
+    vim.cmd('silent! bwipeout! ' .. buffer)
+  end
+  M.start()
+end
+
+local function buffer_of(file)
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    if vim.api.nvim_buf_get_name(buffer) == file then
+      return buffer
+    end
+  end
+end
+
+-- The PC signs of a buffer, in any group (see termdebug_overlay.vim).
+local function signs(buffer)
+  local placed = vim.fn.sign_getplaced(buffer, { group = '*' })[1]
+  return vim.tbl_filter(function(sign)
+    return sign.name == 'debugPC'
+  end, placed and placed.signs or {})
+end
+
+local function has_sign(buffer, line)
+  for _, sign in ipairs(signs(buffer)) do
+    if sign.lnum == line then
+      return true
+    end
+  end
+  return false
+end
+
+-- Whether a window shows `file` with the PC sign and the cursor on `line`; if so, the window gets the focus.
+function M.shows(file, line)
+  local buffer = buffer_of(file)
+  if not buffer or not has_sign(buffer, line) then
+    return false
+  end
+  for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
+    if vim.api.nvim_win_get_cursor(window)[1] == line then
+      vim.api.nvim_set_current_win(window)
+      layout.follow_output()
+      return true
+    end
+  end
+  return false
+end
+
+-- Show `file` with the PC sign and the cursor on `line`, for when termdebug does not.
+function M.show(file, line)
+  vim.api.nvim_set_current_win(layout.need_code_window())
+  if vim.api.nvim_buf_get_name(0) ~= file then
+    vim.cmd('silent edit ' .. vim.fn.fnameescape(file))
+  end
+  vim.api.nvim_win_set_cursor(0, { math.min(line, vim.api.nvim_buf_line_count(0)), 0 })
+  vim.cmd('normal! zvzz')
+  if not has_sign(vim.api.nvim_get_current_buf(), line) then
+    M.clear()
+    local place = { lnum = line, priority = 110 }
+    vim.fn.sign_place(12, vim.g.card_sign_group or '', 'debugPC', vim.api.nvim_get_current_buf(), place)
+  end
+end
+
+M.output = layout.output
+
+-- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
+function M.clear()
+  for _, buffer in ipairs(vim.api.nvim_list_bufs()) do
+    for _, sign in ipairs(signs(buffer)) do
+      vim.fn.sign_unplace(sign.group, { buffer = buffer, id = sign.id })
+    end
+  end
+  vim.cmd('silent! checktime')
+end
+
+return M

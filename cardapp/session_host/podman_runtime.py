@@ -1,0 +1,222 @@
+"""The podman runtime: a session in a container without a network, within the limits of its profile.
+
+What the container sees and may do is in ``container_options.py``.
+The container's first process only waits. The MCP server is started in it by ``podman exec``, so that it can be started
+again while Neovim and gdb keep running.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import uuid
+from dataclasses import dataclass
+from functools import cached_property
+
+from cardapp.errors import MissingRequirement, SessionUnavailable
+from cardapp.procfs import command_line, start_time
+from cardapp.session_host import prepare
+from cardapp.session_host.container_options import LABEL, WORKSPACE, ContainerOptions
+from cardapp.session_host.directory import Record, SessionDirectory
+from cardapp.session_host.image import PYTHON, Image
+from cardapp.session_host.pane import Pane
+from cardapp.session_host.podman import Podman, PodmanFailed
+from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
+from cardapp.session_host.profile import load_profile
+from cardapp.session_host.sources import Fetched
+
+SERVER = "cardapp.session_host.mcp_server"
+CLIENT_VARIABLE = "CARDAPP_TERMINAL"
+"""The variable in the environment of a client of tmux; its value is different for each."""
+PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
+"""The variable in the environment of a preparation and its build; its value is the ``container_id``."""
+START_TIMEOUT = 20.0
+STOP_SECONDS = 5
+NO_CONTAINER = "no such container"
+"""What podman says of a container that it does not have."""
+
+
+@dataclass(frozen=True)
+class Container:
+    """The state of a container as ``podman inspect`` reports it; ``status`` is for example ``running``."""
+
+    id: str
+    status: str
+    started_at: str
+    pid: int
+
+    @property
+    def instance(self) -> str:
+        """Differs after each start of the container. Its Id stays the same."""
+        return f"{self.started_at}:{self.pid}"
+
+
+class PodmanRuntime:
+    """The session of ``directory`` in a container."""
+
+    def __init__(self, directory: SessionDirectory) -> None:
+        self._directory = directory
+        self._podman = Podman()
+
+    @staticmethod
+    def installed() -> bool:
+        return shutil.which("podman") is not None
+
+    def require(self) -> None:
+        self._podman.command("version")
+
+    # -- the container -----------------------------------------------------------------------------------------------
+
+    def create(self, record: Record) -> str:
+        image = self._image()
+        self._directory.work(record.runtime).mkdir(mode=0o700, exist_ok=True)
+        # The container of a command that is killed before it has returned is found by the record, or by its name.
+        self._directory.write(record)
+        # podman's monitor writes a file named oom to its directory when the memory is used up.
+        options = ContainerOptions(self._directory, self._podman.environ, limited=self._can_limit)
+        arguments = ["run", "--detach", "--replace", *options.arguments(record), image]
+        done = self._podman.run(*arguments, directory=self._directory.run)
+        return done.stdout.split()[-1]  # before it is the name of a container that was replaced
+
+    def _image(self) -> str:
+        image = Image()
+        state = image.state(self._podman)
+        if state != "current":
+            fault = "is missing" if state == "missing" else "is older than its recipe"
+            raise MissingRequirement(
+                f"the image for sessions in a container {fault}: build it with bin/card-session image"
+            )
+        return image.name()
+
+    @cached_property
+    def _can_limit(self) -> bool:
+        return self._podman.can_limit()
+
+    def shortcoming(self) -> str | None:
+        if self._can_limit:
+            return None
+        return "memory is not limited, processes only over all your containers together: podman can limit no more here"
+
+    def inspect(self, container_id: str) -> Container | None:
+        """The container's state; None if there is none, also if ``container_id`` is empty.
+
+        :raises PodmanFailed: podman does not answer.
+        """
+        try:
+            found = json.loads(self._podman.run("container", "inspect", container_id).stdout)[0]
+        except PodmanFailed as error:
+            if container_id and NO_CONTAINER not in error.detail:
+                raise
+            return None
+        state = found["State"]
+        return Container(found["Id"], state["Status"], state["StartedAt"], state["Pid"])
+
+    def revive(self, record: Record) -> str | None:
+        container = self.inspect(record.container_id)
+        if container is None:
+            return self.create(record)
+        if container.status == "running":
+            return None
+        command = "unpause" if container.status == "paused" else "start"
+        self._podman.run(command, container.id, directory=self._directory.run)
+        return container.id
+
+    def condition(self, record: Record) -> str:
+        try:
+            container = self.inspect(record.container_id)
+        except MissingRequirement:
+            return "no podman"
+        except PodmanFailed:
+            return "podman failed"
+        if container is None:
+            return "removed"
+        return "no answer" if container.status == "running" else container.status
+
+    # -- what runs in it ---------------------------------------------------------------------------------------------
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        wanted = prepare.Preparation(record.card_source, record.source_directory, record.profile, refresh)
+        mark = f"--env={PREPARATION_VARIABLE}={record.container_id}"
+        try:
+            done = self._podman.run(
+                *self._exec(record, mark), PYTHON, "-P", "-m", prepare.__name__, *prepare.command(wanted),
+                timeout=load_profile(record.profile).build_timeout + 60,
+            )  # fmt: skip
+        except BaseException:  # also Ctrl-C: what podman has started in a container does not end with podman
+            end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
+            raise
+        return prepare.result(done.stdout)
+
+    def start(self, record: Record) -> Process:
+        container = self.inspect(record.container_id)
+        if container is None or container.status != "running":
+            raise SessionUnavailable(f"the container {record.container_id[:12]} does not run")
+        inside = [SERVER, str(self._directory.path), container.instance, str(container.pid)]
+        inside.append(str(start_time(container.pid) or 0))
+        command = shlex.join([PYTHON, "-P", "-m", *inside])
+        # The output of a detached command is lost, so the shell writes it to the log.
+        script = f"exec {command} >>{shlex.quote(str(self._directory.log))} 2>&1"
+        self._podman.run(*self._exec(record, "--detach"), "sh", "-c", script)
+        return self._find_server(record)
+
+    def _exec(self, record: Record, *options: str) -> list[str]:
+        mark = f"--env={CONTAINER_VARIABLE}={record.container_id}"
+        return ["exec", *options, mark, f"--env=PYTHONPATH={WORKSPACE}", record.container_id]
+
+    def _find_server(self, record: Record) -> Process:
+        """The MCP server as a process of this host, once it is there."""
+        deadline = time.monotonic() + START_TIMEOUT
+        pause = threading.Event()
+        while time.monotonic() < deadline:
+            for pid in pids_with(record.container_id):
+                if SERVER in command_line(pid) and (started := start_time(pid)):
+                    return Process(pid, started)
+            pause.wait(0.01)
+        raise SessionUnavailable(f"the MCP server did not start; its messages are in {self._directory.log}")
+
+    def alive(self, record: Record) -> bool:
+        return record.host is not None and record.host.alive
+
+    # -- the end -----------------------------------------------------------------------------------------------------
+
+    def stop(self, record: Record | None) -> int:
+        running = len(list(pids_with(str(self._directory.path), DIRECTORY_VARIABLE)))
+        self._remove_containers()
+        return running
+
+    def _remove_containers(self) -> None:
+        found = self._podman.run(
+            "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={self._directory.path}"
+        ).stdout.split()
+        if found:
+            # One that another command has removed meanwhile is ignored.
+            self._podman.run("rm", "--force", "--ignore", f"--time={STOP_SECONDS}", *found)
+
+    # -- terminals ---------------------------------------------------------------------------------------------------
+
+    def attach(self, record: Record) -> int:
+        # As Ctrl-C: the client is ended below. It would stay attached after its terminal was closed.
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _frame: sys.exit(128 + number))
+        mark = str(uuid.uuid4())
+        options = ["--interactive", "--tty", f"--env={CLIENT_VARIABLE}={mark}"]
+        if "256color" in os.environ.get("TERM", "") or "COLORTERM" in os.environ:
+            options.append("--env=TERM=xterm-256color")  # by default it is xterm, which has eight colours
+        try:
+            return subprocess.run(self._pane(record, *options).attach_command(), check=False).returncode
+        finally:
+            end_processes(mark, STOP_SECONDS, CLIENT_VARIABLE)
+
+    def detach(self, record: Record) -> bool:
+        return self._pane(record).detach()
+
+    def _pane(self, record: Record, *options: str) -> Pane:
+        # Clients of tmux must be of the server's release, so the one in the image is used.
+        return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))

@@ -1,0 +1,139 @@
+"""Runtimes: where a session's processes run. The local runtime runs them on this machine."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Mapping
+from typing import Protocol
+
+from cardapp.procfs import start_time
+from cardapp.session_host.directory import Record, SessionDirectory
+from cardapp.session_host.pane import Pane
+from cardapp.session_host.prepare import Preparation
+from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes
+from cardapp.session_host.profile import ROOT
+from cardapp.session_host.requirements import require_programs
+from cardapp.session_host.sources import Fetched
+
+STOP_TIMEOUT = 10.0
+
+
+class Runtime(Protocol):
+    """Runs the session of one directory. ``record.container_id`` identifies its processes."""
+
+    def require(self) -> None:
+        """:raises MissingRequirement: something that the runtime needs is not installed here."""
+
+    def create(self, record: Record) -> str:
+        """Make what the session's processes run in; returns the ``container_id``."""
+
+    def shortcoming(self) -> str | None:
+        """What a session lacks on this machine although its profile says so, in one line; None if nothing."""
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        """Fetch the card's sources and build them; see :class:`Preparation`."""
+
+    def start(self, record: Record) -> Process:
+        """Start the MCP server, which starts the other parts; does not wait until it answers."""
+
+    def alive(self, record: Record) -> bool:
+        """Whether the MCP server's process runs."""
+
+    def revive(self, record: Record) -> str | None:
+        """Make the container run again if it is paused, stopped or gone: its id, which is new if it was gone.
+
+        None if there was nothing to do.
+        """
+
+    def condition(self, record: Record) -> str:
+        """Why the session does not answer, in a few words for the table of sessions."""
+
+    def stop(self, record: Record | None) -> int:
+        """End all processes of the session; returns how many there were.
+
+        Without a record (it is damaged) they are found by the session's directory.
+        """
+
+    def attach(self, record: Record) -> int:
+        """Show the session in the caller's terminal until it is detached; the exit code of the command."""
+
+    def detach(self, record: Record) -> bool:
+        """Detach all terminals; False if none was attached."""
+
+
+class LocalRuntime:
+    """The session as processes of this user on this machine.
+
+    The MCP server and tmux are independent: either can end and be started again without the other. :meth:`stop` finds
+    the session's processes by their environment, so it ends all of them, whichever has ended before.
+    """
+
+    def __init__(self, directory: SessionDirectory, environ: Mapping[str, str] = os.environ) -> None:
+        self._directory = directory
+        self._environ = environ
+        self._pane = Pane(directory.tmux_socket)
+
+    def require(self) -> None:
+        require_programs()
+
+    def create(self, record: Record) -> str:
+        return str(uuid.uuid4())
+
+    def shortcoming(self) -> str | None:
+        return None
+
+    def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
+        return Preparation(record.card_source, record.source_directory, record.profile, refresh).run()
+
+    def start(self, record: Record) -> Process:
+        environ = dict(self._environ) | {
+            CONTAINER_VARIABLE: record.container_id,
+            DIRECTORY_VARIABLE: str(self._directory.path),
+        }
+        command = [sys.executable, "-P", "-m", "cardapp.session_host.mcp_server", str(self._directory.path)]
+        with self._directory.log.open("ab") as log:
+            # A session (setsid) of its own and none of our descriptors, so that it outlives the terminal.
+            host = subprocess.Popen(
+                command,
+                cwd=ROOT,
+                env=environ,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+                close_fds=True,
+            )
+        host.returncode = 0  # not waited for here: init does that after this command has ended
+        return Process(host.pid, start_time(host.pid) or 0)
+
+    def alive(self, record: Record) -> bool:
+        return record.host is not None and record.host.alive
+
+    def revive(self, record: Record) -> str | None:
+        return None
+
+    def condition(self, record: Record) -> str:
+        return "no answer"
+
+    def stop(self, record: Record | None) -> int:
+        if record is None:
+            self._pane.close()
+            return end_processes(str(self._directory.path), STOP_TIMEOUT, DIRECTORY_VARIABLE)
+        server = int(record.host is not None and record.host.alive)
+        if record.host is not None:
+            # First, so that its clients learn that the session has ended, and not that the debugger has.
+            record.host.end(STOP_TIMEOUT)
+        self._pane.close()
+        return server + end_processes(record.container_id, STOP_TIMEOUT)
+
+    def attach(self, record: Record) -> int:
+        # tmux refuses to run inside tmux. The session has a tmux server of its own, so that is harmless here.
+        environ = {name: value for name, value in self._environ.items() if name != "TMUX"}
+        command = self._pane.attach_command()
+        os.execvpe(command[0], command, environ)
+
+    def detach(self, record: Record) -> bool:
+        return self._pane.detach()

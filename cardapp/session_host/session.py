@@ -1,0 +1,247 @@
+"""The parts of a session (terminal, Neovim, gdb) as its MCP server controls them: start, restart, end."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from cardapp.card.model import Identity, Target
+from cardapp.card.source import load_card
+from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
+from cardapp.session_host.build import Workspace
+from cardapp.session_host.debugger import GdbChannel
+from cardapp.session_host.directory import Record, SessionDirectory
+from cardapp.session_host.editor import Editor
+from cardapp.session_host.limits import LimitWatch
+from cardapp.session_host.pane import Pane
+from cardapp.session_host.process import (
+    CONTAINER_VARIABLE,
+    DIRECTORY_VARIABLE,
+    Instance,
+    continue_processes,
+    end_processes,
+)
+from cardapp.session_host.profile import ROOT, Profile
+
+NVIM = Path(__file__).with_name("nvim")
+START_TIMEOUT = 15.0
+POLL = 0.005  # seconds between two checks of a condition that sends no event
+# Variables of the learner's shell that would change how Neovim, gdb or readline behave.
+REMOVED_VARIABLES = ("NVIM", "NVIM_LISTEN_ADDRESS", "NVIM_APPNAME", "VIM", "VIMINIT", "EXINIT", "MYVIMRC", "VIMRUNTIME",
+           "DEBUGINFOD_URLS", "TMUX", "TMUX_PANE", "LINES", "COLUMNS", "PYTHONPATH", "PYTHONHOME")  # fmt: skip
+
+
+class EditorBusy(CardAppError):
+    """Neovim runs a command, or waits for a key that only the learner can decide on."""
+
+    code = "editor_blocked"
+
+
+class Turn:
+    """A tool call's exclusive use of the program. It is set when the caller cancels, or when a reset takes it over."""
+
+    def __init__(self, cancelled: threading.Event) -> None:
+        self._cancelled = cancelled
+        self.revoked = threading.Event()
+
+    def is_set(self) -> bool:
+        return self._cancelled.is_set() or self.revoked.is_set()
+
+
+class Session:
+    """What the tools act on. :meth:`turn` serialises the calls that move the program or the editor."""
+
+    def __init__(self, directory: SessionDirectory, record: Record, profile: Profile, instance: Instance) -> None:
+        self.directory = directory
+        self.record = record
+        self.profile = profile
+        self.instance = instance
+        self.pane = Pane(directory.tmux_socket)
+        self.editor = Editor(directory.nvim_socket)
+        self.gdb = GdbChannel(directory.gdb_socket)
+        self.watch = LimitWatch(profile.limits, self._report_limit) if profile.limits is not None else None
+        self._lock = threading.Lock()
+        self._current: Turn | None = None
+        self._target: tuple[str, Target] | None = None
+
+    # -- the card ----------------------------------------------------------------------------------------------------
+
+    def identity(self) -> Identity:
+        """The card's identity, read from its source file now. Raises ``OSError`` or ``ValueError``."""
+        raw = Path(self.record.card_source).read_bytes()
+        found = json.loads(raw)
+        try:
+            return Identity(found["id"], found["uuid"], found["version"], hashlib.sha256(raw).hexdigest())
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"{self.record.card_source} has no id, uuid or version") from error
+
+    def target(self) -> Target:
+        """The card's target, read from its source file now. Raises ``OSError``, ``ValueError`` or ``InvalidCard``."""
+        sha = self.identity().source_sha256
+        if self._target is None or self._target[0] != sha:
+            self._target = (sha, load_card(self.record.card_source).card.target)
+        return self._target[1]
+
+    def workspace(self) -> Workspace:
+        return Workspace(Path(self.record.source_directory), self.target())
+
+    # -- turns -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def turn(self, timeout: float, cancelled: threading.Event, *, urgent: bool = False) -> Iterator[Turn]:
+        """Use the program exclusively; :class:`TooSlow` if another call still uses it after ``timeout`` seconds.
+
+        An ``urgent`` call makes the other call stop.
+        """
+        deadline = time.monotonic() + timeout
+        while not self._lock.acquire(timeout=0.02):
+            if cancelled.is_set() or time.monotonic() > deadline:
+                raise TooSlow("another call uses the program")
+            if urgent and (current := self._current) is not None:
+                current.revoked.set()
+        try:
+            self._current = Turn(cancelled)
+            yield self._current
+        finally:
+            self._current = None
+            self._lock.release()
+
+    # -- starting and ending the parts -------------------------------------------------------------------------------
+
+    def bring_up(self, *, force: bool = False) -> tuple[bool, bool]:
+        """Start the parts that do not run; returns whether Neovim was started and whether gdb was started.
+
+        A Neovim that is busy may hold unsaved changes, so it raises :class:`EditorBusy`; with ``force`` it is
+        interrupted and, if that does not help, ended. One that has lost its terminal is ended in any case.
+        """
+        started = self._bring_up_editor(force)
+        if started:
+            self._await_debugger()
+            return True, True
+        if self.gdb.alive():
+            return False, False
+        self.restart_debugger()
+        return False, True
+
+    def _bring_up_editor(self, force: bool) -> bool:
+        try:
+            self.editor.mode()
+            return False
+        except TooSlow as error:
+            continue_processes(self.record.container_id)  # the program may have stopped Neovim and tmux by a signal
+            if self.editor.alive():
+                return False
+            # Since 0.9 Neovim has a process of its own in the terminal. While it is busy it does not notice the end of
+            # that one, and nobody can interrupt it there.
+            if self.pane.alive():
+                if not force:
+                    reason = "Neovim runs a command and does not answer; interrupt it there with Ctrl-C"
+                    raise EditorBusy(reason) from error
+                if self._interrupt_editor():
+                    return False
+        except EditorUnavailable:
+            pass
+        self._start_editor()
+        return True
+
+    def _interrupt_editor(self) -> bool:
+        with contextlib.suppress(EditorUnavailable, TooSlow):
+            self.editor.input("<C-c>")
+            return self.editor.alive(2.0)
+        return False
+
+    def _start_editor(self) -> None:
+        self.end_programs()
+        # If an old socket file is there, Neovim 0.7 listens on another path and reports no error.
+        self.directory.nvim_socket.unlink(missing_ok=True)
+        self.directory.gdb_socket.unlink(missing_ok=True)
+        work = Path(self.record.source_directory)
+        command = ["nvim", "-u", str(NVIM / "init.lua"), "-n", "-i", "NONE", "--noplugin"]
+        command += ["--listen", str(self.directory.nvim_socket), "--", *self.target().sources]
+        self.pane.open(command, work, self._environment(), self.profile)
+        # A socket file alone does not show that Neovim listens on it.
+        if not _wait(self.editor.alive, START_TIMEOUT):
+            raise EditorUnavailable(f"Neovim did not open its socket {self.directory.nvim_socket}")
+        name = self.editor.lua("return vim.v.servername", timeout=START_TIMEOUT)
+        if name != str(self.directory.nvim_socket):
+            raise EditorUnavailable(f"Neovim listens at {name} and not at {self.directory.nvim_socket}")
+
+    def restart_debugger(self) -> None:
+        if not self.editor.free():
+            raise EditorBusy("Neovim waits for a key that only you can decide on; press Escape there")
+        self.editor.call("restart", timeout=START_TIMEOUT)
+        self._await_debugger()
+
+    def end_programs(self) -> None:
+        """End the terminal, Neovim, gdb and all processes that they started."""
+        self.editor.close()
+        self.pane.close()
+        end_processes(self.record.container_id, 5.0)
+
+    def load(self) -> None:
+        """Load the program that was built into gdb, with the card's arguments."""
+        workspace = self.workspace()
+        self.gdb.call(
+            "load",
+            timeout=5.0,
+            program=str(workspace.program),
+            arguments=list(workspace.target.args),
+            directory=str(workspace.directory),
+        )
+
+    def await_program_end(self, timeout: float) -> None:
+        """Wait until gdb has noticed that a killed program ended, at most ``timeout`` seconds."""
+        _wait(lambda: self.gdb.call("state", timeout=timeout)["state"] != "running", timeout)
+
+    def close(self) -> None:
+        self.editor.close()
+
+    def _report_limit(self, reason: str) -> None:
+        """Show in Neovim why the program was ended. ``reason`` follows a colon."""
+        with contextlib.suppress(CardAppError):
+            text = f"the program was ended: {reason}"
+            self.editor.lua("require('card.message').show(...)", text, "WarningMsg", timeout=0.5)
+
+    def _await_debugger(self) -> None:
+        """Wait for gdb and for termdebug: gdb answers before termdebug has connected to it."""
+        if not _wait(lambda: self.gdb.alive(0.5) and bool(self.editor.call("is_ready")), START_TIMEOUT):
+            raise DebuggerFailed("gdb did not start in Neovim", code="debugger_dead")
+
+    def _environment(self) -> dict[str, str]:
+        """The environment of Neovim and gdb, in which they do not find the learner's own configuration."""
+        home = self.directory.editor_home
+        environ = {name: value for name, value in os.environ.items() if name not in REMOVED_VARIABLES}
+        for name in ("config", "data", "state", "cache", "runtime", "tmp"):
+            (home / name).mkdir(mode=0o700, parents=True, exist_ok=True)
+        environ |= {f"XDG_{name.upper()}_HOME": str(home / name) for name in ("config", "data", "state", "cache")}
+        environ |= {"XDG_CONFIG_DIRS": str(home), "XDG_DATA_DIRS": str(home), "XDG_RUNTIME_DIR": str(home / "runtime")}
+        environ |= {"TMPDIR": str(home / "tmp"), "INPUTRC": os.devnull, "SHELL": "/bin/sh"}
+        environ |= {
+            CONTAINER_VARIABLE: self.record.container_id,
+            DIRECTORY_VARIABLE: str(self.directory.path),
+            "CARDAPP_ROOT": str(ROOT),
+        }
+        environ |= {"CARDAPP_GDB_SOCKET": str(self.directory.gdb_socket)}
+        state = self.directory.path.parent.parent
+        environ.setdefault("CARD_STATE_DIR", str(state))
+        environ.setdefault("CARD_API_SOCKET", str(state / "card-api.sock"))
+        if not any("UTF-8" in environ.get(name, "").upper() for name in ("LC_ALL", "LC_CTYPE", "LANG")):
+            environ |= {"LC_ALL": "C.UTF-8"}
+        return environ
+
+
+def _wait(condition: Callable[[], bool], timeout: float) -> bool:
+    """Wait until ``condition`` is true; False if it is not within ``timeout`` seconds."""
+    deadline = time.monotonic() + timeout
+    pause = threading.Event()
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        pause.wait(POLL)
+    return True

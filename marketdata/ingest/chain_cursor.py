@@ -1,0 +1,164 @@
+"""The place in the chain, a part of the outbox's file: the next block of each pool, the blocks that were read, those
+that a reorganisation removed, and what was reported as final."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from marketdata.ingest.outbox import Item, Outbox, Transaction, finality, put, put_coverage
+from marketdata.source.evm import Header
+from marketdata.source.rpc_file import Pool
+
+
+class ReadBlock(NamedTuple):
+    """A block that was read; ``symbols``, as JSON, are those with ticks in it. ``time`` is in seconds since 1970, or
+    None when an earlier release read the block."""
+
+    number: int
+    hash: str
+    symbols: str
+    time: int | None
+
+
+class Resumption(NamedTuple):
+    """Where reading goes on after a reorganisation: the next block, and the time from which it replaces what was read,
+    in seconds since 1970."""
+
+    block: int
+    time: int
+
+
+class ChainCursor:
+    """Used by the reading thread. Methods that take a transaction are part of the caller's."""
+
+    def __init__(self, outbox: Outbox) -> None:
+        self._outbox = outbox
+        self.transaction = outbox.transaction
+
+    def enter(self, pools: Iterable[Pool]) -> None:
+        """A pool that is new, or has another address than before, begins at its start block. The ticks of the
+        old address stay stored."""
+        with self.transaction() as transaction:
+            for pool in pools:
+                transaction.execute(
+                    "INSERT INTO pools (symbol, address, next_block, first_block) VALUES (?1, ?2, ?3, ?3) "
+                    "ON CONFLICT DO UPDATE SET address = ?2, next_block = ?3, first_block = ?3, "
+                    "covered_from = NULL, covered_to = NULL WHERE address <> ?2",
+                    (pool.symbol, pool.address, pool.start_block),
+                )
+
+    def next_blocks(self) -> dict[str, int]:
+        """The next block of each symbol, also of those that are no longer in ``rpc.json``."""
+        return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
+
+    def first_block(self, pool: Pool) -> int | None:
+        """Where the ingestor began with the pool; None when it never did, or an earlier release did not note it."""
+        statement = "SELECT first_block FROM pools WHERE symbol = ? AND address = ?"
+        found = self._outbox.rows(statement, pool.symbol, pool.address)
+        return found[0][0] if found else None
+
+    def advance(self, transaction: Transaction, symbols: Iterable[str], next_block: int) -> None:
+        transaction.executemany(
+            "UPDATE pools SET next_block = ? WHERE symbol = ?", [(next_block, symbol) for symbol in symbols]
+        )
+
+    def cover(self, transaction: Transaction, symbols: Iterable[str], since: int, until: int) -> None:
+        """Report that blocks were read up to the time ``until``, exclusive: from where the coverage of a symbol ended,
+        or from ``since`` if it has none."""
+        for symbol in symbols:
+            start = transaction.execute(
+                "SELECT coalesce(covered_to, ?) FROM pools WHERE symbol = ?", (since, symbol)
+            ).fetchone()[0]
+            if start < until:  # not so when a block has the time of the one before it
+                put_coverage(transaction, symbol, start, until, "indexed")
+                transaction.execute(
+                    "UPDATE pools SET covered_from = coalesce(covered_from, ?), covered_to = ? WHERE symbol = ?",
+                    (start, until, symbol),
+                )
+
+    def hash_of(self, number: int) -> str | None:
+        """The hash of a block that was read; None for one that was not, or was forgotten."""
+        found = self._outbox.rows("SELECT hash FROM blocks WHERE number = ?", number)
+        return found[0][0] if found else None
+
+    def blocks(self) -> list[ReadBlock]:
+        """The blocks that were read, newest first."""
+        return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
+
+    def keep(self, transaction: Transaction, header: Header, symbols: set[str]) -> None:
+        """Note a block that was read. Other pools may have been read in it before."""
+        row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (header.number,)).fetchone()
+        both = symbols | set(json.loads(row[0])) if row else symbols
+        values = ReadBlock(header.number, header.hash, json.dumps(sorted(both)), header.time)
+        transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)", values)
+
+    def forget(self, transaction: Transaction, below: int) -> None:
+        """Forget the blocks below a number, which no reorganisation reaches any more.
+
+        Not while items wait: one may be a tick of such a block that is sent again, because its answer was lost, and
+        that the API refuses as retracted.
+        """
+        if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
+            transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
+            transaction.execute("DELETE FROM retracted WHERE number < ?", (below,))
+
+    def retract(self, transaction: Transaction, gone: Sequence[ReadBlock], places: Mapping[str, Resumption]) -> None:
+        """Retract blocks, newest first, and have the symbols go on from these places if they were further."""
+        for block in gone:
+            for symbol in json.loads(block.symbols):
+                put(transaction, [{"retract": {"symbol": symbol, "block_hash": block.hash}}])
+                row = (block.hash, symbol, block.number)
+                transaction.execute("INSERT OR REPLACE INTO retracted VALUES (?, ?, ?)", row)
+        transaction.execute("DELETE FROM blocks WHERE number >= ?", (gone[-1].number,))
+        for symbol, place in places.items():
+            self._uncover(transaction, symbol, place)
+            transaction.execute(
+                "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?", (place.block, symbol)
+            )
+
+    def restores(self, transaction: Transaction, header: Header, symbols: Iterable[str]) -> list[Item]:
+        """A block that was retracted and is part of the chain again must be restored before its ticks are sent."""
+        return [
+            {"restore": {"symbol": symbol, "block_hash": header.hash}}
+            for symbol in sorted(symbols)
+            if transaction.execute(
+                "DELETE FROM retracted WHERE hash = ? AND symbol = ?", (header.hash, symbol)
+            ).rowcount
+        ]
+
+    def _uncover(self, transaction: Transaction, symbol: str, place: Resumption) -> None:
+        """Take back the coverage of what is read again. The new blocks may have other times, and end earlier."""
+        row = transaction.execute(
+            "SELECT covered_from, covered_to FROM pools WHERE symbol = ? AND next_block > ? AND covered_to > ?",
+            (symbol, place.block, place.time),
+        ).fetchone()
+        if row is None:
+            return
+        since, until = row
+        start = max(since, place.time)
+        put_coverage(transaction, symbol, start, until, "failed")
+        left = (since, start) if start > since else (None, None)
+        transaction.execute("UPDATE pools SET covered_from = ?, covered_to = ? WHERE symbol = ?", (*left, symbol))
+
+    def finalized(self) -> dict[str, int]:
+        """The last block of each symbol that was reported as final."""
+        return dict(self._outbox.rows("SELECT symbol, block FROM finalized"))
+
+    def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
+        """Report that symbols are final up to a block, unless that was reported."""
+        row = transaction.execute(
+            # Not every block of a range is known: an earlier one's time promises less, and is as true.
+            "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
+            (block,),
+        ).fetchone()
+        time = row[0] if row is not None else None
+        for symbol in symbols:
+            changed = transaction.execute(
+                "INSERT INTO finalized SELECT ?1, ?2 WHERE ?2 >= 0 "
+                "ON CONFLICT DO UPDATE SET block = ?2 WHERE block < ?2",
+                (symbol, block),
+            ).rowcount
+            if changed:
+                put(transaction, [finality(symbol, block, time)])

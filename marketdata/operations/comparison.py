@@ -1,0 +1,153 @@
+"""Comparing the stored candles of two versions, one by one.
+
+The source's newest tick of a symbol bounds the comparison: the target may have received more, and candles that hold a
+newer tick are left out. Of the minute of that tick the target's candle is computed up to the tick.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import LiteralString, NamedTuple
+
+from marketdata.operations import changed_days
+from marketdata.operations.changed_days import Day
+from marketdata.operations.version_pair import LEVELS, Pair
+from marketdata.store.pool import Connection
+
+MAX_DIFFERENCES = 10_000
+"""Differences after which a comparison ends: the rest would say nothing new."""
+
+_FIELDS = ("open", "high", "low", "close", "volume", "quote", "n", "vwap", "buy_volume", "buy_quote")
+
+Values = tuple[str | None, ...] | None
+"""The fields of a candle as text; None when there is no candle."""
+
+
+class Difference(NamedTuple):
+    """A candle that is not the same in source and target."""
+
+    symbol: str
+    level: int
+    opened: datetime
+    source: Values
+    target: Values
+
+    @property
+    def day(self) -> Day:
+        return Day(self.symbol, self.opened.replace(hour=0, minute=0))
+
+    def described(self, source: int, target: int) -> str:
+        """The candle and what differs, for versions of these numbers."""
+        name = f"{self.symbol} {LEVELS[self.level]} {self.opened:%Y-%m-%dT%H:%M:%SZ}"
+        if self.source is None or self.target is None:
+            there, missing = (target, source) if self.source is None else (source, target)
+            return f"{name}: in version {there}, not in version {missing}"
+        pairs = zip(_FIELDS, self.source, self.target, strict=True)
+        parts = [f"{field} {ours} and {theirs}" for field, ours, theirs in pairs if ours != theirs]
+        return f"{name}: {', '.join(parts)} in versions {source} and {target}"
+
+
+class Orphan(NamedTuple):
+    """A block that the source retracted, and of which the target has ticks, also where these are newer."""
+
+    symbol: str
+    block_hash: str
+    first: datetime
+
+    def described(self, source: int, target: int) -> str:
+        return (
+            f"{self.symbol} 1m {self.first:%Y-%m-%dT%H:%MZ}: version {target} has ticks of the block "
+            f"{self.block_hash}, which is retracted in version {source}"
+        )
+
+
+class Bounds(NamedTuple):
+    """Candles that open from ``start`` to ``end`` are compared."""
+
+    start: datetime = datetime(1970, 1, 1, tzinfo=UTC)
+    end: datetime = datetime(3000, 1, 1, tzinfo=UTC)
+
+
+EVERYTHING = Bounds()
+
+
+def count(connection: Connection, pair: Pair, bounds: Bounds) -> tuple[int, int]:
+    """How many symbols and candles of the source are to be compared."""
+    row = connection.execute(pair.query(_COUNT), bounds._asdict()).fetchone()
+    assert row is not None
+    return row
+
+
+def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
+    """The differences of these days, by symbol and time, and not many more than ``MAX_DIFFERENCES``."""
+    found: list[Difference] = []
+    for symbol, starts in changed_days.chunks(changed):
+        if len(found) < MAX_DIFFERENCES:
+            found += _compare_days(connection, pair, symbol, starts, bounds)
+    return found
+
+
+def orphans(connection: Connection, pair: Pair, bounds: Bounds) -> list[Orphan]:
+    """The blocks whose retraction was not carried over, and whose ticks are within the bounds.
+
+    There are at most ``MAX_DIFFERENCES``.
+    """
+    rows = connection.execute(pair.query(_ORPHANS), {"max": MAX_DIFFERENCES, **bounds._asdict()})
+    return [Orphan(*row) for row in rows]
+
+
+def _compare_days(
+    connection: Connection, pair: Pair, symbol: str, starts: list[datetime], bounds: Bounds
+) -> Iterator[Difference]:
+    values = {"symbol": symbol, "days": starts, "levels": list(LEVELS), **bounds._asdict()}
+    width = len(_FIELDS)
+    for level, opened, has_source, has_target, *fields in connection.execute(pair.query(_DIFFERENCES), values):
+        source, target = tuple(fields[:width]), tuple(fields[width:])
+        yield Difference(symbol, level, opened, source if has_source else None, target if has_target else None)
+
+
+_COUNT: LiteralString = """
+    SELECT count(DISTINCT symbol), count(*) FROM {source_rollups} WHERE bucket BETWEEN %(start)s AND %(end)s"""
+
+_ORPHANS: LiteralString = """
+    SELECT r.symbol, r.block_hash, min(t.ts) FROM {source_retracted} r
+    JOIN {target_ticks} t ON t.symbol = r.symbol AND t.block_hash = r.block_hash
+    WHERE t.ts BETWEEN %(start)s AND %(end)s GROUP BY 1, 2 ORDER BY 1, 3 LIMIT %(max)s"""
+
+_ROWS = """
+    SELECT r.* FROM unnest(%(days)s::timestamptz[]) AS d (day) CROSS JOIN unnest(%(levels)s::integer[]) AS l (res)
+    JOIN {rollups} r ON r.symbol = %(symbol)s AND r.res = l.res
+        AND r.bucket >= d.day AND r.bucket < d.day + interval '24 hours' AND r.bucket BETWEEN %(start)s AND %(end)s"""
+_MADE = ", ".join(f"{{side}}.{field}" for field in _FIELDS)
+_TEXT = ", ".join(f"trim_scale({{side}}.{field})::text" for field in _FIELDS)
+_SOURCE, _TARGET = (_MADE.replace("{side}", side) for side in "st")
+_DIFFERENCES: LiteralString = f"""
+    WITH newest AS (
+        SELECT last_ts FROM {{source_rollups_1d}} WHERE symbol = %(symbol)s ORDER BY bucket DESC LIMIT 1
+    ), s AS ({_ROWS.replace("{rollups}", "{source_rollups}")}
+    ), whole AS ({_ROWS.replace("{rollups}", "{target_rollups}")}
+    ), cut AS (  -- the minute of the newest tick, where the target has more of it
+        SELECT w.symbol, 60 AS res, w.bucket, m.*
+        FROM whole w, newest, LATERAL (
+            SELECT (array_agg(price ORDER BY ts, seq, id))[1] AS open, max(price) AS high, min(price) AS low,
+                   (array_agg(price ORDER BY ts DESC, seq DESC, id DESC))[1] AS close, sum(size) AS volume,
+                   sum(price * size) AS quote, count(*) AS n, {{target_vwap}}(sum(price * size), sum(size)) AS vwap,
+                   coalesce(sum(size) FILTER (WHERE side = 'buy'), 0) AS buy_volume,
+                   coalesce(sum(price * size) FILTER (WHERE side = 'buy'), 0) AS buy_quote
+            FROM {{target_ticks}} k WHERE k.symbol = w.symbol AND k.ts >= w.bucket AND k.ts <= newest.last_ts
+        ) m
+        WHERE w.res = 60 AND w.last_ts > newest.last_ts AND w.first_ts <= newest.last_ts
+    ), t AS (
+        SELECT symbol, res, bucket, {", ".join(_FIELDS)} FROM whole
+        WHERE last_ts <= (SELECT last_ts FROM newest)
+        UNION ALL SELECT symbol, res, bucket, {", ".join(_FIELDS)} FROM cut
+    ), newer AS (
+        SELECT res, bucket FROM whole WHERE last_ts > (SELECT last_ts FROM newest)
+    )
+    SELECT res, bucket, s.symbol IS NOT NULL, t.symbol IS NOT NULL,
+           {_TEXT.replace("{side}", "s")}, {_TEXT.replace("{side}", "t")}
+    FROM s FULL JOIN t USING (res, bucket)
+    WHERE ({_SOURCE}) IS DISTINCT FROM ({_TARGET})
+      AND (t.symbol IS NOT NULL OR res = 60 OR (res, bucket) NOT IN (TABLE newer))
+    ORDER BY res, bucket"""

@@ -1,0 +1,165 @@
+"""``bin/marketdata-cutover N``: makes version N the current one, after its candles were compared.
+
+The comparison of everything takes long and locks nothing. What changes meanwhile is compared again while the writers
+of the current version wait; a copy that is running has these seconds to catch up. So the switch happens at a moment at
+which no candle differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from threading import Event
+from time import monotonic
+from typing import NamedTuple
+
+import psycopg
+
+from marketdata.errors import StateError, VersionMissing
+from marketdata.operations import changed_days, comparison, pause
+from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Orphan
+from marketdata.operations.copy_lock import is_copying
+from marketdata.operations.database import Say
+from marketdata.operations.version_pair import LEVELS, Pair, find
+from marketdata.store import migrations, registry
+from marketdata.store.pool import Connection
+
+SHOWN = 20
+"""Differences in the report."""
+_HOLD_S = 4.0
+"""How long the writers of the current version wait for a running copy; their statements may take 30 s."""
+_LOOK_S = 0.1
+_LOCK_S = 10
+_ATTEMPTS = 3
+_PAUSE_S = 2.0
+
+Differences = Sequence[Difference | Orphan]
+
+
+class Numbers(NamedTuple):
+    """The current version, and the one that is to become it."""
+
+    current: int
+    new: int
+
+
+class Cutover:
+    """Compares the versions of ``numbers`` and switches."""
+
+    def __init__(
+        self, connection: Connection, prefix: str, numbers: Numbers, say: Say, bounds: Bounds = EVERYTHING
+    ) -> None:
+        self._connection = connection
+        self._prefix = prefix
+        self._numbers = numbers
+        self._pair = Pair.of(connection, prefix, *numbers)
+        self._bounds = bounds
+        self._say = say
+        self._days: changed_days.State = {}
+
+    def compare(self) -> Differences:
+        """Compare everything at one moment, and report it."""
+        with self._connection.transaction():
+            self._connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+            symbols, candles = comparison.count(self._connection, self._pair, self._bounds)
+            found = self._differences(())
+        source, target = self._numbers
+        if not candles and self._bounds != EVERYTHING:
+            raise StateError(
+                f"--from, --to: version {source} has no candle in this range, so nothing was compared or switched; "
+                "give another range, or none"
+            )
+        self._say(
+            f"compared {candles} candles of {symbols} symbols ({', '.join(LEVELS.values())}) "
+            f"of version {source} with version {target}: {_counted(found)}"
+        )
+        return found
+
+    def switch(self, *, despite: bool = False) -> Differences:
+        """Make the new version the current one, unless something differs: then return the differences.
+
+        With ``despite`` switch in any case."""
+        found = self.compare()
+        if despite:
+            with self._writers_waiting():
+                self._name_current()
+            return found
+        for attempt in range(_ATTEMPTS):
+            if len(found) >= comparison.MAX_DIFFERENCES:
+                break
+            if attempt:
+                Event().wait(_PAUSE_S)  # a copy, or an ingestor of the new version, goes on meanwhile
+            with self._writers_waiting() as has_copy:
+                found = self._settled(found, has_copy)
+                if not found:
+                    self._name_current()
+            if not found or not has_copy:
+                break
+        return found
+
+    def _settled(self, found: Differences, has_copy: bool) -> Differences:
+        """What still differs when nothing more is stored in the current version."""
+        deadline = monotonic() + (_HOLD_S if has_copy else 0.0)
+        while True:
+            found = self._differences(found)
+            if not found or monotonic() >= deadline:
+                return found
+            Event().wait(_LOOK_S)
+
+    def _differences(self, known: Differences) -> Differences:
+        """The differences among the days that have changed since the last call, or had one of the ``known``."""
+        now = changed_days.read(self._connection, self._pair)
+        wanted = {*changed_days.changed(self._days, now), *(each.day for each in known if isinstance(each, Difference))}
+        self._days = now
+        return [
+            *comparison.compare(self._connection, self._pair, sorted(wanted), self._bounds),
+            *comparison.orphans(self._connection, self._pair, self._bounds),
+        ]
+
+    @contextmanager
+    def _writers_waiting(self) -> Iterator[bool]:
+        """A transaction in which nothing is stored in the current version; whether a copy runs."""
+        with self._connection.transaction():
+            migrations.lock(self._connection)
+            self._connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_S}s'")
+            try:
+                self._connection.execute(self._pair.query("LOCK TABLE {source_symbols} IN SHARE ROW EXCLUSIVE MODE"))
+            except psycopg.errors.LockNotAvailable as error:
+                raise StateError(
+                    f"a transaction has written to version {self._numbers.current} for over {_LOCK_S} s; "
+                    "nothing was switched: try again when it has ended"
+                ) from error
+            yield is_copying(self._connection, self._prefix)
+
+    def _name_current(self) -> None:
+        pause.end(self._connection, self._pair)
+        pause.begin(self._connection, self._pair)
+        for n, is_current in zip(self._numbers, (False, True), strict=True):
+            self._connection.execute(
+                "UPDATE market_versions SET is_current = %s WHERE prefix = %s AND n = %s", (is_current, self._prefix, n)
+            )
+
+
+def numbers(connection: Connection, prefix: str, n: int) -> Numbers:
+    """The current version and ``n``, which may be the same."""
+    known = registry.registered(connection, prefix)
+    new = find(known, prefix, n)
+    current = next((each.n for each in known if each.is_current), None)
+    if current is None:
+        raise VersionMissing(f"no version with the prefix {prefix} is the current one")
+    return Numbers(current, new.n)
+
+
+def report(found: Differences, numbers: Numbers, say: Say) -> None:
+    """The first differences."""
+    for each in found[:SHOWN]:
+        say(f"DIFFERS {each.described(*numbers)}")
+    if len(found) > SHOWN:
+        say(f"… and {len(found) - SHOWN} more")
+
+
+def _counted(found: Differences) -> str:
+    if not found:
+        return "all are equal"
+    most = "at least " if len(found) >= comparison.MAX_DIFFERENCES else ""
+    return f"{most}{len(found)} differ"

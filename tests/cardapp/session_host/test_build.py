@@ -1,0 +1,128 @@
+"""Building: only what is stale, with the compiler's words, bounded, and cancellable with all its children."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+import tracemalloc
+from pathlib import Path
+
+import pytest
+
+from cardapp.card.model import Target
+from cardapp.session_host.build import MAX_OUTPUT, BuildCancelled, BuildFailed, Workspace
+
+
+def place(folder: Path, *build: str) -> Workspace:
+    (folder / "a.c").write_text("int a;\n")
+    return Workspace(folder, Target("t", ".", build or ("sh", "-c", "touch prog"), "prog", (), ("a.c",)))
+
+
+def test_a_missing_program_is_stale_and_a_built_one_is_not(tmp_path: Path) -> None:
+    here = place(tmp_path)
+    assert here.is_stale()
+    here.build(10)
+    assert not here.is_stale()
+
+
+@pytest.mark.parametrize("name", ["a.c", "Makefile"])
+def test_a_newer_source_or_makefile_makes_it_stale(tmp_path: Path, name: str) -> None:
+    here = place(tmp_path)
+    (tmp_path / "Makefile").write_text("")
+    here.build(10)
+    built = here.program.stat().st_mtime_ns
+    os.utime(tmp_path / name, ns=(built + 1, built + 1))
+    assert here.is_stale()
+
+
+def test_an_edit_is_built_though_the_clock_was_set_back(tmp_path: Path) -> None:
+    """What was built before that lies in the future, and make takes it for newer than the edit."""
+    here = place(tmp_path, "make", "-s")
+    (tmp_path / "Makefile").write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tcp a.c a.o\n")
+    here.build(10)
+    for name in ("prog", "a.o"):
+        os.utime(tmp_path / name, (time.time() + 3600,) * 2)
+    (tmp_path / "a.c").write_text("int b;\n")
+    assert here.is_stale()
+    here.build(10)
+    assert here.program.read_text() == "int b;\n"
+    assert not here.is_stale()
+
+
+def test_a_build_returns_its_output(tmp_path: Path) -> None:
+    assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
+
+
+def test_of_an_output_without_bound_only_the_beginning_is_held(tmp_path: Path) -> None:
+    here = place(tmp_path, "sh", "-c", "echo first; head -c 50000000 /dev/zero; touch prog")
+    tracemalloc.start()
+    try:
+        output = here.build(60)
+        held = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert output.startswith("first\n")
+    assert len(output) == MAX_OUTPUT
+    assert held < 5_000_000
+
+
+def test_a_failure_carries_the_output(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match=r"a\.c:1: no good"):
+        place(tmp_path, "sh", "-c", "echo 'a.c:1: no good' >&2; exit 2").build(10)
+
+
+def test_a_build_without_a_program_is_a_failure(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="made no prog"):
+        place(tmp_path, "true").build(10)
+
+
+def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="no-such-maker"):
+        place(tmp_path, "no-such-maker").build(10)
+
+
+def test_an_endless_build_is_ended_with_its_children(tmp_path: Path) -> None:
+    with pytest.raises(BuildFailed, match="longer than"):
+        place(tmp_path, "sh", "-c", "sh -c 'echo $$ > child; exec sleep 1000'; true").build(0.5)
+    assert_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_build_is_cancelled_with_its_children(tmp_path: Path) -> None:
+    cancel = threading.Event()
+    here = place(tmp_path, "sh", "-c", "sh -c 'echo $$ > child; exec sleep 1000'; true")
+    threading.Timer(0.3, cancel.set).start()
+    with pytest.raises(BuildCancelled):
+        here.build(60, cancel)
+    assert_gone(int((tmp_path / "child").read_text()))
+
+
+def test_a_build_after_a_killed_one_uses_nothing_that_it_wrote(tmp_path: Path) -> None:
+    here = place(tmp_path, "make", "-s")
+    makefile = tmp_path / "Makefile"
+    makefile.write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tprintf in > a.o; printf in > prog; sleep 1000\n")
+    with pytest.raises(BuildFailed, match="longer than"):
+        here.build(0.3)
+    written = here.program.stat().st_mtime
+    makefile.write_text(makefile.read_text().replace("printf in > a.o; printf in > prog; sleep 1000", "cp a.c a.o"))
+    os.utime(makefile, (written - 9, written - 9))
+    os.utime(tmp_path / "a.c", (written - 9, written - 9))
+    assert here.is_stale()
+    here.build(10)
+    assert here.program.read_text() == "int a;\n"
+    assert not here.is_stale()
+
+
+def assert_gone(pid: int) -> None:
+    deadline = time.monotonic() + 10
+    pause = threading.Event()
+    while _runs(pid):
+        assert time.monotonic() < deadline
+        pause.wait(0.01)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

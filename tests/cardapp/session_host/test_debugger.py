@@ -1,0 +1,109 @@
+"""The channel to gdb, against a peer that behaves in every bad way."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cardapp.errors import TooSlow
+from cardapp.session_host.debugger import Cancelled, ChannelError, DebuggerGone, GdbChannel
+
+Serve = Callable[[Callable[[socket.socket], None]], GdbChannel]
+
+
+@pytest.fixture
+def serve(state_dir: Path) -> Iterator[Serve]:
+    """Makes a channel to a peer whose every connection is handled by the function given."""
+    path = state_dir / "gdb.sock"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(path))
+        listener.listen()
+
+        def peer(handle: Callable[[socket.socket], None]) -> GdbChannel:
+            def run() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    handle(connection)
+
+            threading.Thread(target=run, daemon=True).start()
+            return GdbChannel(path)
+
+        yield peer
+
+
+def answer(text: bytes) -> Callable[[socket.socket], None]:
+    def handle(connection: socket.socket) -> None:
+        connection.recv(4096)
+        connection.sendall(text)
+
+    return handle
+
+
+def until_closed(connection: socket.socket) -> None:
+    while connection.recv(4096):
+        pass
+
+
+def test_an_answer(serve: Serve) -> None:
+    heard: list[bytes] = []
+
+    def handle(connection: socket.socket) -> None:
+        heard.append(connection.recv(4096))
+        connection.sendall(b'{"ok": [1, ')
+        connection.sendall(b"2]}\n")
+
+    assert serve(handle).call("read", timeout=5, what=3) == [1, 2]
+    assert json.loads(heard[0]) == {"do": "read", "with": {"what": 3}}
+
+
+def test_a_refusal_keeps_its_code_and_data(serve: Serve) -> None:
+    channel = serve(answer(b'{"error": "target_exited", "reason": "it ended", "exit_code": 3}\n'))
+    with pytest.raises(ChannelError, match="it ended") as refused:
+        channel.call("run", timeout=5)
+    assert (refused.value.code, refused.value.extra) == ("target_exited", {"exit_code": 3})
+
+
+def test_a_socket_without_a_debugger(tmp_path: Path) -> None:
+    with pytest.raises(DebuggerGone):
+        GdbChannel(tmp_path / "none.sock").call("ping", timeout=1)
+    assert not GdbChannel(tmp_path / "none.sock").alive()
+    assert GdbChannel(tmp_path / "none.sock").condition()
+
+
+@pytest.mark.parametrize("text", [b"", b'{"ok": 1'])
+def test_a_peer_that_hangs_up(serve: Serve, text: bytes) -> None:
+    with pytest.raises(DebuggerGone, match="ended during"):
+        serve(answer(text)).call("ping", timeout=5)
+
+
+def test_a_peer_that_is_silent(serve: Serve) -> None:
+    with pytest.raises(TooSlow):
+        serve(until_closed).call("ping", timeout=0.1)
+
+
+def test_a_wait_is_cancelled(serve: Serve) -> None:
+    cancel = threading.Event()
+    with serve(until_closed).begin("run") as pending:
+        threading.Timer(0.1, cancel.set).start()
+        with pytest.raises(Cancelled):
+            pending.result(60, cancel)
+
+
+def test_an_answer_may_be_awaited_again_after_a_timeout(serve: Serve) -> None:
+    go_on = threading.Event()
+
+    def handle(connection: socket.socket) -> None:
+        connection.recv(4096)
+        go_on.wait(10)
+        connection.sendall(b'{"ok": "late"}\n')
+
+    with serve(handle).begin("run") as pending:
+        with pytest.raises(TooSlow):
+            pending.result(0.05)
+        go_on.set()
+        assert pending.result(5) == "late"

@@ -1,0 +1,158 @@
+"""A session on disk: names, paths, the record, the choice, the lock."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from cardapp.errors import StateError, UsageError
+from cardapp.session_host.directory import Record, SessionDirectory, State, write_json
+from cardapp.session_host.process import Process
+
+RECORD = Record(
+    name="s",
+    container_id="c",
+    card_source="/card/card_source.json",
+    card_id="arena",
+    profile="local",
+    target="arena",
+    source_directory="/work",
+    created_at="2024-01-01T00:00:00.000Z",
+    host=Process(7, 8),
+)
+
+
+@pytest.fixture
+def state(state_dir: Path) -> State:
+    found = State.of({"CARD_STATE_DIR": str(state_dir)})
+    found.create()
+    return found
+
+
+@pytest.fixture
+def directory(state: State) -> SessionDirectory:
+    found = state.session("s")
+    found.create()
+    return found
+
+
+def test_the_environment_decides_the_places(tmp_path: Path) -> None:
+    assert State.of({}).directory.parts[-2:] == (".state", "card")
+    found = State.of({"CARD_STATE_DIR": str(tmp_path), "CARD_MCP_CHOICE": "/elsewhere/choice.json"})
+    assert (found.directory, found.choice) == (tmp_path, Path("/elsewhere/choice.json"))
+
+
+@pytest.mark.parametrize("name", ["", "A", "a b", "../up", "-a", "a" * 33, "ä"])
+def test_a_bad_name_is_refused(state: State, name: str) -> None:
+    with pytest.raises(UsageError, match="session name"):
+        state.session(name)
+
+
+def test_a_path_too_long_names_the_setting(state: State) -> None:
+    deep = State(state.directory / ("d" * 80), state.choice)
+    with pytest.raises(UsageError, match="CARD_STATE_DIR"):
+        deep.session("s").create()
+
+
+def test_an_open_state_directory_is_closed_to_others(state_dir: Path) -> None:
+    state_dir.chmod(0o755)
+    State(state_dir, state_dir / "choice").create()
+    assert state_dir.stat().st_mode & 0o777 == 0o700
+
+
+def test_a_symlink_is_refused(state_dir: Path) -> None:
+    (state_dir / "link").symlink_to(state_dir)
+    with pytest.raises(StateError, match="symbolic link"):
+        State(state_dir / "link", state_dir / "choice").create()
+
+
+def test_a_record_is_read_as_it_was_written(directory: SessionDirectory) -> None:
+    directory.write(RECORD)
+    assert directory.read() == RECORD
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"name": "s"}'])
+def test_a_damaged_record_is_none(directory: SessionDirectory, text: str) -> None:
+    directory.record.write_text(text)
+    assert directory.read() is None
+
+
+def test_clearing_leaves_the_sources(directory: SessionDirectory) -> None:
+    directory.write(RECORD)
+    directory.work("local").mkdir()
+    directory.mcp_socket.touch()
+    directory.clear()
+    assert {path.name for path in directory.path.rglob("*")} == {"run", "work"}
+
+
+def test_the_choice_is_made_and_forgotten(state: State, directory: SessionDirectory) -> None:
+    assert state.chosen() is None
+    state.choose(directory)
+    assert json.loads(state.choice.read_text()) == {"name": "s", "socket": str(directory.mcp_socket)}
+    state.forget_choice("other")
+    assert state.chosen() == "s"
+    state.forget_choice("s")
+    assert not state.choice.exists()
+
+
+def test_a_choice_that_cannot_be_written_names_its_setting(state_dir: Path, directory: SessionDirectory) -> None:
+    with pytest.raises(StateError, match="CARD_MCP_CHOICE"):
+        State(state_dir, state_dir / "absent" / "choice.json").choose(directory)
+
+
+@pytest.mark.parametrize("text", ["", "[1]", '{"name": 3}'])
+def test_a_damaged_choice_chooses_nothing(state: State, text: str) -> None:
+    state.choice.write_text(text)
+    assert state.chosen() is None
+
+
+def test_a_second_command_waits_and_says_so(directory: SessionDirectory) -> None:
+    with directory.locked(), pytest.raises(StateError, match="another card-session command"), directory.locked(0.1):
+        pass
+    with directory.locked(0.1):
+        pass
+
+
+def test_a_file_is_replaced_as_a_whole(tmp_path: Path) -> None:
+    path = tmp_path / "f.json"
+    write_json(path, {"a": 1})
+    before = path.stat().st_ino
+    with pytest.raises(TypeError):
+        write_json(path, {"a": object()})
+    assert json.loads(path.read_text()) == {"a": 1}
+    write_json(path, {"a": 2})
+    assert path.stat().st_ino != before
+    assert os.listdir(tmp_path) == ["f.json"]
+
+
+def test_whatever_a_program_left_in_run_is_removed(directory: SessionDirectory) -> None:
+    """Beside the log, which tells why a session ended."""
+    directory.log.write_text("the end")
+    for path in (directory.mcp_socket, directory.tmux_socket, directory.editor_home):
+        (path / "folder").mkdir(parents=True)
+    directory.nvim_socket.symlink_to(directory.path)
+    os.mkfifo(directory.gdb_socket)
+    (directory.run / "other").write_text("")
+    directory.run.chmod(0)
+    directory.clear()
+    assert list(directory.run.iterdir()) == [directory.log]
+    assert directory.log.read_text() == "the end"
+
+
+def test_a_log_that_is_no_file_is_removed(directory: SessionDirectory) -> None:
+    os.mkfifo(directory.log)
+    directory.clear()
+    assert not directory.log.exists()
+
+
+def test_a_session_that_was_never_started_is_cleared(state: State) -> None:
+    state.session("never").clear()
+
+
+def test_a_run_folder_that_a_program_closed_is_opened_again(directory: SessionDirectory) -> None:
+    directory.run.chmod(0)
+    directory.create()
+    assert directory.run.stat().st_mode & 0o777 == 0o700

@@ -1,0 +1,245 @@
+"""The image's recipe and state, and what a build runs and says. A script stands in for podman; the real one builds the
+image in ``tests/functional/test_session_image.py``."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cardapp.errors import MissingRequirement
+from cardapp.session_host import image_work
+from cardapp.session_host.debian_base import BASE
+from cardapp.session_host.image import CONTAINERFILE, RECIPE_LABEL, SET_UP, Image
+from cardapp.session_host.image_work import StepFailed
+from cardapp.session_host.podman import Podman
+from cardapp.session_host.profile import ROOT
+
+RECIPE = (CONTAINERFILE, *SET_UP)
+INFO = {
+    "host": {
+        "ociRuntime": {"path": "/usr/bin/true"},
+        "remoteSocket": {"path": "/run/x/podman/podman.sock"},
+        "idMappings": {"uidmap": [{"size": 1}, {"size": 65536}]},
+    },
+    "store": {"graphDriverName": "overlay"},
+}
+# Writes down its arguments; $STUB/WORD is what the command WORD prints, $STUB/WORD.fails its error.
+STAND_IN = """#!/bin/sh
+while [ "${1#--}" != "$1" ]; do shift; [ "$1" = runc ] && shift; done
+echo "$*" >>"$STUB/log"
+[ "$1" != unshare ] || { shift; exec "$@"; }
+[ ! -e "$STUB/$1.fails" ] || { cat "$STUB/$1.fails" >&2; exit 125; }
+[ ! -e "$STUB/$1" ] || cat "$STUB/$1"
+"""
+
+
+class Machine:
+    """A repository with the recipe, and a podman that does nothing."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.root, self.bin = folder, folder / "repository", folder / "bin"
+        for name in RECIPE:
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(ROOT / name, self.root / name)
+        self.bin.mkdir()
+        self.write_program("podman", STAND_IN)
+        self.tell("info", INFO)
+        self.image = Image(self.root)
+        self.said: list[str] = []
+
+    def write_program(self, name: str, script: str) -> None:
+        (self.bin / name).write_text(script)
+        (self.bin / name).chmod(0o755)
+
+    def tell(self, command: str, document: Any) -> None:
+        (self.folder / command).write_text(json.dumps(document))
+
+    def tell_images(self, *images: dict[str, Any]) -> None:
+        self.tell("images", list(images))
+
+    def as_listed(self, **labels: str) -> dict[str, Any]:
+        return {"Names": [self.image.name()], "Labels": {RECIPE_LABEL: self.image.recipe_digest()} | labels}
+
+    @property
+    def podman(self) -> Podman:
+        path = f"{self.bin}:/usr/bin:/bin"
+        return Podman({"PATH": path, "STUB": str(self.folder), "TMPDIR": str(self.folder), "CONTAINERS_CONF": "/x"})
+
+    def build(self, base: str | None = "localhost/own:1") -> bool:
+        return self.image.build(self.podman, base, self.said.append)
+
+    def ran(self) -> list[str]:
+        log = self.folder / "log"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+# -- the recipe -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RECIPE)
+def test_every_file_of_the_recipe_changes_the_digest(machine: Machine, name: str) -> None:
+    before = machine.image.recipe_digest()
+    assert re.fullmatch("[0-9a-f]{64}", before)
+    with (machine.root / name).open("a") as file:
+        file.write("# more\n")
+    assert machine.image.recipe_digest() != before
+    assert machine.image.name() == f"localhost/card-session:{machine.image.recipe_digest()[:12]}"
+
+
+def test_the_recipe_has_all_files_that_the_image_is_made_of() -> None:
+    copied = [line for line in (ROOT / CONTAINERFILE).read_text().splitlines() if line.startswith("COPY ")]
+    assert copied == ["COPY etc etc"]
+    locks = {f"etc/requirements/{part}.txt" for part in ("sheets", "card")}  # the part card includes sheets
+    assert set(SET_UP) == {"etc/setup.sh"} | locks
+
+
+# -- the state --------------------------------------------------------------------------------------------------------
+
+
+def test_the_three_states(machine: Machine) -> None:
+    machine.tell_images()
+    assert machine.image.state(machine.podman) == "missing"
+    machine.tell_images({"Names": ["localhost/card-session:latest"], "Labels": {RECIPE_LABEL: "0" * 64}})
+    assert machine.image.state(machine.podman) == "outdated"
+    machine.tell_images({"Names": None, "Labels": None}, machine.as_listed())
+    assert machine.image.state(machine.podman) == "current"
+
+
+def test_a_name_alone_does_not_make_it_current(machine: Machine) -> None:
+    machine.tell_images(machine.as_listed() | {"Labels": {RECIPE_LABEL: "0" * 64}})
+    assert machine.image.state(machine.podman) == "outdated"
+
+
+# -- the build --------------------------------------------------------------------------------------------------------
+
+
+def test_a_current_image_is_not_built_again(machine: Machine) -> None:
+    machine.tell_images(machine.as_listed())
+    assert not machine.build(base=None)
+    assert [line.split()[0] for line in machine.ran()] == ["images"]
+
+
+def test_another_base_builds_it_again(machine: Machine) -> None:
+    machine.tell_images(machine.as_listed(**{"cardapp.base": "localhost/own:1"}))
+    assert not machine.build("localhost/own:1")
+    assert machine.build("localhost/own:2")
+    assert "tag localhost/own:2 localhost/card-session-base:latest" in machine.ran()
+    assert any("cardapp.base=localhost/own:2" in line for line in machine.ran())
+
+
+def test_a_build_names_and_labels_the_image(machine: Machine) -> None:
+    assert machine.build()
+    (build,) = [line.split() for line in machine.ran() if line.startswith("build ")]
+    assert {f"{RECIPE_LABEL}={machine.image.recipe_digest()}", machine.image.name(), "--network=host"} <= set(build)
+    assert machine.said == ["building the image (two minutes or so) …"]
+    assert list(machine.folder.glob("card-session-image-*")) == []
+
+
+def test_a_base_that_is_not_here_is_fetched(machine: Machine) -> None:
+    (machine.folder / "image.fails").write_text("")  # `image exists` has no message
+    (machine.folder / "pull.fails").write_text("Error: no registry\n")
+    with pytest.raises(StepFailed, match=r"fetching localhost/own:1 failed with exit code 125.*\nError: no registry"):
+        machine.build()
+
+
+def test_a_failed_step_shows_the_end_of_its_output(machine: Machine) -> None:
+    lines = [f"line {number}" for number in range(100)]
+    (machine.folder / "build.fails").write_text("\n".join(lines))
+    with pytest.raises(StepFailed) as failed:
+        machine.build()
+    first, *shown = failed.value.detail.splitlines()
+    assert first == "building the image (two minutes or so) failed with exit code 125; the end of its output:"
+    assert shown == lines[-15:]
+    assert list(machine.folder.glob("card-session-image-*")) == []
+
+
+def test_what_a_killed_build_left_is_removed_first(machine: Machine) -> None:
+    folder = machine.folder / f"card-session-image-{os.geteuid()}"
+    (folder / "tmp" / "buildah77").mkdir(parents=True)
+    folder.chmod(0o700)
+    (folder / "settings").mkdir()
+    machine.write_program("runtime", '#!/bin/sh\necho "runtime $*" >>"$STUB/log"\n')
+    machine.tell("info", INFO | {"host": INFO["host"] | {"ociRuntime": {"path": str(machine.bin / "runtime")}}})
+    machine.tell("ps", [{"Id": "abc"}])
+    assert machine.build()
+    ran = machine.ran()
+    assert "runtime delete --force buildah-buildah77" in ran
+    at = next(number for number, line in enumerate(ran) if line.startswith("build "))
+    assert ran.index("runtime delete --force buildah-buildah77") < ran.index("rm --force abc") < at
+    assert not folder.exists()
+
+
+def test_two_builds_at_once_build_once(machine: Machine) -> None:
+    """The second one waits for the lock, and then finds the image."""
+    folder = machine.folder / f"card-session-image-{os.geteuid()}"
+    folder.mkdir(mode=0o700)
+    lock = os.open(folder, os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    waits, built = threading.Event(), []
+
+    def announce(text: str) -> None:
+        assert "waiting for its end" in text
+        waits.set()
+
+    second = threading.Thread(target=lambda: built.append(machine.image.build(machine.podman, None, announce)))
+    second.start()
+    assert waits.wait(20)
+    machine.tell_images(machine.as_listed())
+    folder.rmdir()
+    os.close(lock)
+    second.join(20)
+    assert built == [False]
+    assert not any(line.startswith("build ") for line in machine.ran())
+    assert not folder.exists()
+
+
+def test_without_debootstrap_a_base_has_to_be_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cardapp.session_host.debian_base.SYSTEM_PATH", str(machine.bin))
+    (machine.folder / "image.fails").write_text("")
+    for name in ("setpriv", "rm", "cat"):
+        (machine.bin / name).symlink_to(shutil.which(name) or name)
+    podman = Podman(machine.podman.environ | {"PATH": str(machine.bin), "DEBIAN_MIRROR": "http://mirror.example"})
+    with pytest.raises(MissingRequirement, match=r"apt-get install debootstrap\).*--base"):
+        machine.image.build(podman, None, machine.said.append)
+
+
+def test_without_a_mirror_one_has_to_be_named(machine: Machine) -> None:
+    machine.write_program("apt-get", "#!/bin/sh\nexit 0\n")
+    with pytest.raises(MissingRequirement, match="name one in DEBIAN_MIRROR"):
+        machine.build(base=None)
+
+
+def test_a_base_is_made_of_the_mirror_that_apt_uses(machine: Machine) -> None:
+    machine.write_program("apt-get", "#!/bin/sh\necho http://mirror.example/debian/\n")
+    machine.write_program("debootstrap", "#!/bin/sh\n")
+    machine.write_program("unshare", '#!/bin/sh\necho "unshare $*" | tail -n 1 >>"$STUB/log"\nexit 7\n')
+    (machine.folder / "image.fails").write_text("")
+    with pytest.raises(StepFailed, match=f"making {BASE} with debootstrap .* failed with exit code 7"):
+        machine.build(base=None)
+    assert any("trixie http://mirror.example/debian/ " in line for line in machine.ran())
+
+
+def test_a_user_without_ids_for_containers_gets_the_way_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(image_work.os, "geteuid", lambda: 65534)
+    machine.tell("info", INFO | {"host": INFO["host"] | {"idMappings": {"uidmap": [{"size": 1}]}}})
+    with pytest.raises(MissingRequirement, match=r"usermod --add-subuids .* nobody; then run podman system migrate"):
+        machine.build()
+
+
+def test_copies_of_whole_images_are_announced(machine: Machine) -> None:
+    machine.tell("info", INFO | {"store": {"graphDriverName": "vfs"}})
+    assert machine.build()
+    assert "storage driver vfs" in machine.said[0]
