@@ -2,7 +2,7 @@
 
 The exceptions of drivers are translated to these where the driver is called (``store/pool.py``). Each has a stable
 snake_case ``code``, which an instance may replace by a narrower one; a message that gives the cause and a remedy; and
-the JSON pointers of invalid fields. ``api/failures.py`` maps classes to HTTP statuses, ``cli.py`` to exit codes.
+the JSON pointers of invalid fields. ``http/failures.py`` maps classes to HTTP statuses, ``cli.py`` to exit codes.
 """
 
 from __future__ import annotations

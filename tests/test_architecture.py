@@ -70,7 +70,7 @@ MARKET = Product(
     package="marketdata",
     order=(
         "errors", "arguments", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
-        "store", "graphql", "operations", "api", "frontend", "commands", "backup", "demo", "cli", "__main__",
+        "store", "graphql", "operations", "http", "api", "frontend", "commands", "backup", "demo", "cli", "__main__",
     ),
     separate={},
     # The service works on any PostgreSQL. Only the command line uses the private one, which it starts.
@@ -79,8 +79,9 @@ MARKET = Product(
         "operations": ("commands", "backup", "cli"),
         # The engine's client: a task has it track a version, the API reports what it tracks.
         "graphql": ("operations", "api", "commands"),
-        # The frontend shares the listener with the API, and how requests and errors are written.
-        "api": ("frontend", "cli"),
+        # What the data API and the frontend share.
+        "http": ("api", "frontend"),
+        "api": ("cli",),
         "frontend": ("cli",),
         # The ingestor reaches the store through the API alone; a version is dropped with its outboxes, and backed up.
         "source": ("ingest", "demo"),
@@ -99,13 +100,13 @@ MARKET = Product(
         "psycopg_pool": ("store.pool",),
         "referencing": ("api.schemas",),
         "sqlite3": ("ingest.outbox",),
-        "waitress": ("api.waitress_adapter", "api.waitress_tasks"),
+        "waitress": ("http.waitress_adapter", "http.waitress_tasks"),
         # simple_websocket needs a thread for each connection; here one selector serves all of them.
         "wsproto": ("api.live.frames",),
     },
     pure=(
-        "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.revalidation",
-        "api.compression", "api.http", "api.caller", "api.chunked_coding", "api.response_head",
+        "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
+        "http.revalidation", "http.compression", "http.reply", "http.chunked_coding", "http.response_head",
         "api.live.frames", "source.keccak",
         "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.provider_errors",
         "source.demo",
@@ -338,14 +339,15 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.api.app", "from cardapp import errors", "marketdata may not import cardapp"),
         ("marketdata.cli", "import cardapp.serve", "marketdata may not import cardapp"),
         ("marketdata.api.chart", "import psycopg", "psycopg is imported only in store, operations"),
-        ("marketdata.api.listener.loop", "import waitress", "waitress is imported only in api.waitress_adapter, "),
+        ("marketdata.http.listener.loop", "import waitress", "waitress is imported only in http.waitress_adapter, "),
         ("marketdata.operations.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
-        ("marketdata.api.serve", "import waitress", "waitress is imported only in api.waitress_adapter"),
+        ("marketdata.api.serve", "import waitress", "waitress is imported only in http.waitress_adapter"),
         ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in ingest.outbox"),
         ("marketdata.ingest.loop", "from marketdata.store import ticks", "ingest may not import store"),
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
-        ("marketdata.store.ticks", "from marketdata.api import app", "only ('frontend', 'cli') may import api"),
+        ("marketdata.frontend.app", "from marketdata.api import app", "only ('cli',) may import api"),
+        ("marketdata.store.ticks", "from marketdata.api import app", "only ('cli',) may import api"),
         (
             "marketdata.store.pool",
             "from marketdata import operations",
@@ -395,7 +397,7 @@ def test_a_long_module_and_a_long_function_are_warned_about() -> None:
             "import gdb, json\nfrom cardapp.session_host.gdb_plugin import values",
         ),
         ("cardapp.cli", "from cardapp import serve"),
-        ("marketdata.api.waitress_adapter", "import waitress, threading\nfrom marketdata.errors import MarketError"),
+        ("marketdata.http.waitress_adapter", "import waitress, threading\nfrom marketdata.errors import MarketError"),
         ("marketdata.api.routing", "import bottle"),
         ("marketdata.frontend.target", "import urllib.parse\nfrom urllib.parse import quote"),
         ("marketdata.api", "from marketdata import token\nfrom . import app\nfrom ..store import tokens"),

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from marketdata.api.http import Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
+from marketdata.http.reply import Reply, answer
 from marketdata.store import tokens
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -6,12 +6,12 @@ from functools import cache
 from typing import Any
 
 from marketdata.api import admin, chart, health, ingest, openapi, symbols, ticks, udf
-from marketdata.api.http import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import Application
 from marketdata.api.services import Services
 from marketdata.api.upgrade import live
+from marketdata.http.reply import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 
 
 def description(_request: Request) -> Reply:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.http import CSV, JSON, Reply
 from marketdata.api.request import Request
 from marketdata.api.request_validation import instant
 from marketdata.api.response_cache import CachedBody
-from marketdata.api.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag
 from marketdata.errors import InvalidValue
+from marketdata.http.reply import CSV, JSON, Reply
+from marketdata.http.revalidation import is_conditional, is_current, not_modified, tagged, weak_tag
 from marketdata.interval import RESOLUTIONS, time_zone_shift
 from marketdata.store import candles
 from marketdata.store.version import Version

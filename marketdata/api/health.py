@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from time import monotonic
 
-from marketdata.api.failures import status_of
-from marketdata.api.http import PROMETHEUS, Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.services import Services
 from marketdata.errors import DatabaseUnavailable, MarketError
+from marketdata.http.failures import status_of
+from marketdata.http.reply import PROMETHEUS, Reply, answer
 from marketdata.store import coverage
 
 WITHOUT_WAITING = frozenset({"/healthz", "/ready"})

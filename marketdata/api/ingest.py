@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from marketdata.api.http import JSON, NDJSON, Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
+from marketdata.http.reply import JSON, NDJSON, Reply, answer
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item, parse_item, parse_tick
 

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from marketdata.api.group_commit import GroupCommit
-from marketdata.api.listener.loop import WORKERS
 from marketdata.api.metrics import Metrics
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Contended, Saturated
+from marketdata.http.listener.loop import WORKERS
 from marketdata.store import ticks
 from marketdata.store.pool import Pool
 from marketdata.store.ticks import Outcome

@@ -8,10 +8,10 @@ from typing import Any
 
 from marketdata import __version__
 from marketdata.api import schemas
-from marketdata.api.failures import problem_types
-from marketdata.api.http import JSON, NDJSON, PROBLEM
 from marketdata.api.live.frames import SUBPROTOCOL
 from marketdata.api.route import Route
+from marketdata.http.failures import problem_types
+from marketdata.http.reply import JSON, NDJSON, PROBLEM
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl
 
 from marketdata.api import schemas
 from marketdata.api.compiled_schemas import accepts
-from marketdata.api.http import JSON
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
+from marketdata.http.reply import JSON
 from marketdata.tick import JsonNumber, microseconds
 
 BODY_BYTES = 8 * 1024 * 1024

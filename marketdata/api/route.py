@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from marketdata.api.caller import Scope
-from marketdata.api.http import JSON, Headers, Reply
 from marketdata.api.request import Request
+from marketdata.http.reply import JSON, Headers, Reply
 
 Handler = Callable[[Request], Reply]
 

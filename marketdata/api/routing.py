@@ -8,17 +8,17 @@ from typing import Any
 
 import bottle
 
-from marketdata.api.compression import THRESHOLD, accepts_gzip, compressed
-from marketdata.api.failures import MethodNotAllowed, StartResponse, problem_of, send
-from marketdata.api.http import Reply
 from marketdata.api.request import Request
-from marketdata.api.request_log import VARIABLE
 from marketdata.api.request_validation import BODY_BYTES, checked, media_type, query_of
-from marketdata.api.revalidation import VARY, revalidated
 from marketdata.api.route import Route
 from marketdata.api.services import Services
 from marketdata.api.udf import UDF, with_udf_members
 from marketdata.errors import NotFound
+from marketdata.http.compression import THRESHOLD, accepts_gzip, compressed
+from marketdata.http.failures import MethodNotAllowed, StartResponse, problem_of, send
+from marketdata.http.reply import Reply
+from marketdata.http.request_log import VARIABLE
+from marketdata.http.revalidation import VARY, revalidated
 
 _NO_STORE = ("Cache-Control", "no-store")
 _GZIP = ("Content-Encoding", "gzip")

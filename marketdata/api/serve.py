@@ -9,7 +9,6 @@ import sys
 from time import monotonic
 
 from marketdata import secretfile
-from marketdata.api import request_log
 from marketdata.api.app import make_app
 from marketdata.api.auth import Authenticator
 from marketdata.api.failures_log import FailureLog
@@ -17,7 +16,6 @@ from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING
 from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
-from marketdata.api.listener import Listener, descriptors
 from marketdata.api.live.server import CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.request_validation import BODY_BYTES
@@ -27,6 +25,8 @@ from marketdata.api.served_version import ServedVersion
 from marketdata.api.services import Services
 from marketdata.api.symbol_counters import symbol_counters
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
+from marketdata.http import request_log
+from marketdata.http.listener import Listener, descriptors
 from marketdata.settings import Settings
 from marketdata.store.pool import Pool, server
 from marketdata.store.tokens import finder

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from marketdata.api.http import Reply, answer
 from marketdata.api.request import Request
 from marketdata.api.request_validation import instant, json_body
 from marketdata.errors import InvalidValue
+from marketdata.http.reply import Reply, answer
 from marketdata.store import coverage, leases, symbols
 from marketdata.store.coverage import Range
 from marketdata.store.lookup import unknown_symbol

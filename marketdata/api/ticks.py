@@ -8,10 +8,10 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 from marketdata.api.chart import bounds
-from marketdata.api.http import CSV, JSON, NDJSON, Reply
 from marketdata.api.request import Request
-from marketdata.api.revalidation import tagged, weak_tag
 from marketdata.errors import InvalidValue, Saturated
+from marketdata.http.reply import CSV, JSON, NDJSON, Reply
+from marketdata.http.revalidation import tagged, weak_tag
 from marketdata.store import ticks
 
 LIMIT = 500

@@ -10,9 +10,9 @@ import json
 from time import time
 from typing import Any
 
-from marketdata.api.http import TEXT, Reply, answer
 from marketdata.api.request import Request
 from marketdata.errors import MarketError
+from marketdata.http.reply import TEXT, Reply, answer
 from marketdata.interval import RESOLUTIONS, SECOND
 from marketdata.store import candles, symbols
 from marketdata.store.candles import Chart

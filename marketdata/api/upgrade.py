@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from marketdata.api.hand_over import HandOver
-from marketdata.api.http import Reply
 from marketdata.api.live.frames import accepted
 from marketdata.api.request import Request
+from marketdata.http.hand_over import HandOver
+from marketdata.http.reply import Reply
 
 
 def live(request: Request) -> Reply:

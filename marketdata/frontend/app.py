@@ -6,9 +6,6 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.api.failures import MethodNotAllowed, StartResponse, send
-from marketdata.api.http import Reply, answer
-from marketdata.api.revalidation import CACHE_CONTROL, is_current
 from marketdata.errors import NotFound
 from marketdata.frontend import gate
 from marketdata.frontend.failures import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
@@ -16,6 +13,9 @@ from marketdata.frontend.login import Login
 from marketdata.frontend.pages import HTML, INDEX, PREFIX, Pages, message
 from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
 from marketdata.frontend.target import Target, is_for_api, parsed
+from marketdata.http.failures import MethodNotAllowed, StartResponse, send
+from marketdata.http.reply import Reply, answer
+from marketdata.http.revalidation import CACHE_CONTROL, is_current
 from marketdata.settings import Network
 
 SECURITY_HEADERS = (

@@ -7,9 +7,9 @@ import logging
 import math
 
 from marketdata import errors as e
-from marketdata.api.failures import BadRequest, HeadersTooLarge, MethodNotAllowed, UnknownCoding, title_of
-from marketdata.api.http import PROBLEM, Headers, Reply, encode
 from marketdata.frontend.pages import HTML, message
+from marketdata.http.failures import BadRequest, HeadersTooLarge, MethodNotAllowed, UnknownCoding, title_of
+from marketdata.http.reply import PROBLEM, Headers, Reply, encode
 
 log = logging.getLogger("marketdata.frontend")
 

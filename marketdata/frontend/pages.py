@@ -9,8 +9,8 @@ import threading
 from pathlib import Path
 from string import Template
 
-from marketdata.api.http import Reply
 from marketdata.errors import NotFound
+from marketdata.http.reply import Reply
 
 FOLDER = Path(__file__).resolve().parent / "static"
 INDEX = "/"

@@ -7,9 +7,6 @@ from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from marketdata.api.failures import MethodNotAllowed, StartResponse
-from marketdata.api.hand_over import HandOver
-from marketdata.api.request_log import VARIABLE, with_id
 from marketdata.frontend import headers
 from marketdata.frontend.concurrency_limit import Slots
 from marketdata.frontend.failures import UpstreamFailed, log
@@ -17,6 +14,9 @@ from marketdata.frontend.response import Body, Head, MalformedResponse, body_of
 from marketdata.frontend.target import Target, for_api
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
+from marketdata.http.failures import MethodNotAllowed, StartResponse
+from marketdata.http.hand_over import HandOver
+from marketdata.http.request_log import VARIABLE, with_id
 
 RUNNING = 32
 """Requests that the API answers at a time, each over a connection of its own."""

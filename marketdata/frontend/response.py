@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
 from marketdata.frontend.headers import Fields
+from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
 
 HEAD_BYTES = 64 * 1024
 

@@ -11,9 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from marketdata import secretfile
-from marketdata.api import request_log
-from marketdata.api.listener import Listener
-from marketdata.api.listener.loop import CONNECTIONS
 from marketdata.errors import StateError
 from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
@@ -22,6 +19,9 @@ from marketdata.frontend.pages import Pages
 from marketdata.frontend.reloading_file import Reloaded
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
+from marketdata.http import request_log
+from marketdata.http.listener import Listener
+from marketdata.http.listener.loop import CONNECTIONS
 from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

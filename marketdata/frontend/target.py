@@ -10,8 +10,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import quote, unquote_to_bytes
 
-from marketdata.api.failures import BadRequest
 from marketdata.errors import NotFound
+from marketdata.http.failures import BadRequest
 
 API = "/api"
 HIDDEN = frozenset({"admin", "metrics"})

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import NamedTuple
 
-from marketdata.api.http import encode
+from marketdata.http.reply import encode
 from marketdata.interval import bucket_open
 from marketdata.store.change import Change
 

@@ -16,8 +16,8 @@ from wsproto.connection import Connection, ConnectionState, ConnectionType
 from wsproto.events import BytesMessage, CloseConnection, Ping, TextMessage
 from wsproto.utilities import LocalProtocolError
 
-from marketdata.api import request_log
-from marketdata.api.failures import BadRequest, UpgradeRequired
+from marketdata.http import request_log
+from marketdata.http.failures import BadRequest, UpgradeRequired
 
 SUBPROTOCOL = "marketdata-live.v1"
 

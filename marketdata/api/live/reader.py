@@ -13,12 +13,12 @@ from collections import deque
 from collections.abc import Callable
 from time import monotonic
 
-from marketdata.api.failures import internal_error
 from marketdata.api.live import readings
 from marketdata.api.live.feed import Feed, Key, Span
 from marketdata.api.live.readings import Reading
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import DatabaseUnavailable, MarketError
+from marketdata.http.failures import internal_error
 from marketdata.interval import SECOND, bucket_end, bucket_open
 from marketdata.store.change import Change
 from marketdata.store.pool import Connection, Pool, translated

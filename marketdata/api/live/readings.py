@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
-from marketdata.api.http import encode
 from marketdata.api.live.feed import Feed, Span
 from marketdata.api.live.frames import text_frame
+from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end
 from marketdata.store import candles, ticks
 from marketdata.store.pool import Connection

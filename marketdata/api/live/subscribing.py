@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from marketdata.api.http import encode
 from marketdata.api.live import readings
 from marketdata.api.live.client import Client, Subscription
 from marketdata.api.live.feed import TICKS, Feed, Key
@@ -14,6 +13,7 @@ from marketdata.api.live.reader import Reader
 from marketdata.api.live.readings import Page
 from marketdata.api.request_validation import checked, decoded
 from marketdata.errors import InvalidValue, MarketError, NotFound
+from marketdata.http.reply import encode
 from marketdata.interval import time_zone_shift
 from marketdata.store import candles
 from marketdata.store.lookup import unknown_symbol

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from marketdata import token
-from marketdata.api.listener.channel import RECEIVE_BYTES
-from marketdata.api.listener.parser import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import DatabaseUnavailable
+from marketdata.http.listener.channel import RECEIVE_BYTES
+from marketdata.http.listener.parser import BODIES_BYTES, UNCOUNTED_BYTES
 from tests.marketdata.api.conftest import Api, eventually, new_token
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.api.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder, MalformedChunk
 from marketdata.api.serve import Service
+from marketdata.http.chunked_coding import LINE_BYTES, TRAILER_BYTES, ChunkedDecoder, MalformedChunk
 from tests.marketdata.api.wire import ask
 
 END = b"0\r\n\r\n"

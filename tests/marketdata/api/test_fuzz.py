@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from marketdata.api import schemas
 from marketdata.api.app import ROUTES
-from marketdata.api.http import JSON, NDJSON
 from marketdata.api.route import Route
+from marketdata.http.reply import JSON, NDJSON
 from tests.marketdata.api.conftest import Api
 
 INJECTIONS = [

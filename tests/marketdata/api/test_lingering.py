@@ -11,9 +11,9 @@ from contextlib import closing
 
 import pytest
 
-from marketdata.api.listener import channel
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
+from marketdata.http.listener import channel
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from waitress.adjustments import Adjustments
 
-from marketdata.api.failures import StartResponse
-from marketdata.api.listener import Listener
-from marketdata.api.listener.loop import WORKERS
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
+from marketdata.http.failures import StartResponse
+from marketdata.http.listener import Listener
+from marketdata.http.listener.loop import WORKERS
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
 
@@ -128,7 +128,7 @@ def test_more_kept_connections_than_workers_are_all_served(service: Service) -> 
 
 
 def test_beyond_the_limit_the_longest_idle_connections_are_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.loop.BEGIN_SECONDS", 0.0)
+    monkeypatch.setattr("marketdata.http.listener.loop.BEGIN_SECONDS", 0.0)
     with listening(quick, connections=50) as listener, ExitStack() as held:
         clients = [held.enter_context(connected(listener.port)) for _ in range(150)]
         for client in clients[-20:]:
@@ -144,7 +144,7 @@ def test_a_new_connection_waits_while_all_others_are_in_use(monkeypatch: pytest.
         let_go.wait(30)
         return quick(environ, start)
 
-    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 5)
+    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 5)
     with listening(busy, connections=20) as listener, ExitStack() as held:
         clients = [held.enter_context(connected(listener.port)) for _ in range(40)]
         for client in clients:
@@ -154,7 +154,7 @@ def test_a_new_connection_waits_while_all_others_are_in_use(monkeypatch: pytest.
 
 
 def test_an_idle_connection_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("marketdata.http.listener.channel.IDLE_SECONDS", 0.3)
     with listening(quick, arrival_seconds=0.1) as listener, connected(listener.port) as client:
         client.sendall(HEALTH)
         assert answer(client)[0] == 200
@@ -228,7 +228,7 @@ class Endless:
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
     """A listener of two workers that block on a client after some hundred kilobytes."""
-    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
+    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 2)
     monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 128 * KIB)
     monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * KIB)])
 
@@ -261,8 +261,8 @@ def slow_clients(port: int, count: int) -> Iterator[None]:
 
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.MIN_RATE", 4 * RATE)
-    monkeypatch.setattr("marketdata.api.listener.channel.IDLE_SECONDS", 0.3)
+    monkeypatch.setattr("marketdata.http.listener.channel.MIN_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.http.listener.channel.IDLE_SECONDS", 0.3)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 1):
         eventually(lambda: len(endless.streaming) == 1)
@@ -271,8 +271,8 @@ def test_the_stream_of_a_too_slow_client_ends(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_too_slow_client_ends_sooner_while_others_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.MIN_RATE", 4 * RATE)
-    monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.3)
+    monkeypatch.setattr("marketdata.http.listener.channel.MIN_RATE", 4 * RATE)
+    monkeypatch.setattr("marketdata.http.listener.channel.CROWDED_SECONDS", 0.3)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
         eventually(lambda: len(endless.streaming) == 2)
@@ -281,7 +281,7 @@ def test_the_stream_of_a_too_slow_client_ends_sooner_while_others_wait(monkeypat
 
 @pytest.mark.usefixtures("shallow")
 def test_the_stream_of_a_client_that_is_slow_but_not_too_slow_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.channel.CROWDED_SECONDS", 0.8)
+    monkeypatch.setattr("marketdata.http.listener.channel.CROWDED_SECONDS", 0.8)
     endless = Endless()
     with listening(endless, arrival_seconds=0.1) as listener, slow_clients(listener.port, 2):
         eventually(lambda: len(endless.streaming) == 2)
@@ -342,7 +342,7 @@ def test_the_refusal_of_a_head_request_has_no_body(service: Service) -> None:
 
 
 def test_a_failed_start_leaves_no_worker_and_no_socket(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.loop.Server", lambda *_: 1 / 0)
+    monkeypatch.setattr("marketdata.http.listener.loop.Server", lambda *_: 1 / 0)
     before = threading.active_count()
     listener = Listener(quick, "127.0.0.1", 0, body_bytes=1, admit=lambda _head, _may_block: 1)
     with pytest.raises(TypeError):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from marketdata.api.app import ROUTES
-from marketdata.api.http import JSON
 from marketdata.api.route import Route
+from marketdata.http.reply import JSON
 from tests.marketdata.api.conftest import Api
 from tests.marketdata.api.test_fuzz import leaves, sound_request, ways
 

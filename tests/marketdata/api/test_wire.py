@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from waitress.adjustments import Adjustments
 
-from marketdata.api.failures import StartResponse
-from marketdata.api.listener.channel import Channel
+from marketdata.http.failures import StartResponse
+from marketdata.http.listener.channel import Channel
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, connected, listening, quick
 
@@ -95,7 +95,7 @@ def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_leaves_a_silent_connection_and_resumes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
+    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 2)
     with listening(quick) as listener, connected(listener.port) as silent, connected(listener.port) as other:
         for _ in range(3):
             for client in (silent, other, other):
@@ -111,8 +111,8 @@ def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.Monke
     def stay(channel: Channel) -> None:
         stays.append(channel)
 
-    monkeypatch.setattr("marketdata.api.listener.loop.WORKERS", 2)
-    monkeypatch.setattr("marketdata.api.listener.channel.Channel._receive", stay)
+    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 2)
+    monkeypatch.setattr("marketdata.http.listener.channel.Channel._receive", stay)
     busy, let_go = threading.Event(), threading.Event()
 
     def app(environ: dict[str, Any], start: StartResponse) -> list[bytes]:

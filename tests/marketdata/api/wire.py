@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from marketdata.api.failures import StartResponse, WsgiApp
-from marketdata.api.listener import Listener
+from marketdata.http.failures import StartResponse, WsgiApp
+from marketdata.http.listener import Listener
 
 HEALTH = b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n"
 

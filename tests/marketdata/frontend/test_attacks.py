@@ -10,11 +10,11 @@ from contextlib import closing, suppress
 
 import pytest
 
-from marketdata.api.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
 from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.frontend.app import SECURITY_HEADERS
 from marketdata.frontend.failures import refusal
 from marketdata.frontend.proxy import BODY_BYTES
+from marketdata.http.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered

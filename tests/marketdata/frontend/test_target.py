@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.api.failures import BadRequest
 from marketdata.errors import NotFound
 from marketdata.frontend.target import for_api, is_for_api, parsed
+from marketdata.http.failures import BadRequest
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from marketdata.api.http import Reply
+from marketdata.http.reply import Reply
 
 Admit = Callable[[Mapping[str, str], bool], int | Reply | None]
 """``admit(head, may_block)`` returns the maximum size of the body in bytes, or the reply that refuses the request.

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.http import Reply
+from marketdata.http.reply import Reply
 
 CACHE_CONTROL = ("Cache-Control", "private, no-cache")
 VARY = ("Vary", "Accept-Encoding")

@@ -16,14 +16,14 @@ from functools import partial
 from heapq import nsmallest
 from time import monotonic
 
-from marketdata.api.failures import Problem, WsgiApp, problem
-from marketdata.api.http import Headers
-from marketdata.api.listener.admission import Admit
-from marketdata.api.listener.channel import RECEIVE_BYTES, Channel
-from marketdata.api.listener.parser import BODIES_BYTES, BodyBudget
-from marketdata.api.listener.workers import Workers
-from marketdata.api.waitress_adapter import Server
 from marketdata.errors import StateError
+from marketdata.http.failures import Problem, WsgiApp, problem
+from marketdata.http.listener.admission import Admit
+from marketdata.http.listener.channel import RECEIVE_BYTES, Channel
+from marketdata.http.listener.parser import BODIES_BYTES, BodyBudget
+from marketdata.http.listener.workers import Workers
+from marketdata.http.reply import Headers
+from marketdata.http.waitress_adapter import Server
 
 WORKERS = 44
 """Requests that run at once: 8 more than the maximum of concurrent ingests, so reads and health checks always find a

@@ -1,4 +1,4 @@
-"""The tasks of waitress that send an answer; a part of :mod:`marketdata.api.waitress_adapter`."""
+"""The tasks of waitress that send an answer; a part of :mod:`marketdata.http.waitress_adapter`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import Any
 
 from waitress.task import ErrorTask, WSGITask
 
-from marketdata.api.request_log import Logged
-from marketdata.api.response_head import ordinary_head
+from marketdata.http.request_log import Logged
+from marketdata.http.response_head import ordinary_head
 
 
 class ErrorAnswer(Logged, ErrorTask):

@@ -8,12 +8,12 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from marketdata.api.failures import BadRequest, Problem
-from marketdata.api.http import Reply
-from marketdata.api.listener.admission import Admit
-from marketdata.api.request_log import VARIABLE, identify
-from marketdata.api.waitress_adapter import RequestParser
 from marketdata.errors import MarketError, Saturated, TooLarge
+from marketdata.http.failures import BadRequest, Problem
+from marketdata.http.listener.admission import Admit
+from marketdata.http.reply import Reply
+from marketdata.http.request_log import VARIABLE, identify
+from marketdata.http.waitress_adapter import RequestParser
 
 UNCOUNTED_BYTES = 16 * 1024
 """A body up to this size does not count, so single ticks are accepted while large batches are refused."""

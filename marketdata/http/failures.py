@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from marketdata import errors as e
-from marketdata.api.http import PROBLEM, Headers, Reply, encode
+from marketdata.http.reply import PROBLEM, Headers, Reply, encode
 
 log = logging.getLogger("marketdata.api")
 

@@ -18,7 +18,7 @@ from secrets import token_hex
 from time import monotonic
 from typing import Any
 
-from marketdata.api.hand_over import HandOver
+from marketdata.http.hand_over import HandOver
 
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"

@@ -22,10 +22,10 @@ from waitress.receiver import ChunkedReceiver
 from waitress.server import create_server
 from waitress.utilities import BadRequest, Error
 
-from marketdata.api.chunked_coding import ChunkedDecoder, MalformedChunk
-from marketdata.api.failures import WsgiApp
-from marketdata.api.hand_over import HandOver
-from marketdata.api.waitress_tasks import Answer, ErrorAnswer
+from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
+from marketdata.http.failures import WsgiApp
+from marketdata.http.hand_over import HandOver
+from marketdata.http.waitress_tasks import Answer, ErrorAnswer
 
 Cause = Any
 """Why a request is refused: the argument of ``RequestParser.fail``, or ``(status, reason)`` of an error of waitress."""

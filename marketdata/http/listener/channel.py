@@ -9,7 +9,8 @@ from contextlib import suppress
 from time import monotonic
 from typing import Any, Self
 
-from marketdata.api.failures import (
+from marketdata.errors import MarketError, TooLarge
+from marketdata.http.failures import (
     BadRequest,
     HeadersTooLarge,
     InternalError,
@@ -18,11 +19,10 @@ from marketdata.api.failures import (
     internal_error,
     status_line,
 )
-from marketdata.api.http import Headers, Reply
-from marketdata.api.listener.admission import Admit
-from marketdata.api.listener.parser import BodyBudget, Parser
-from marketdata.api.waitress_adapter import Cause, Connection
-from marketdata.errors import MarketError, TooLarge
+from marketdata.http.listener.admission import Admit
+from marketdata.http.listener.parser import BodyBudget, Parser
+from marketdata.http.reply import Headers, Reply
+from marketdata.http.waitress_adapter import Cause, Connection
 
 RECEIVE_BYTES = 64 * 1024
 IDLE_SECONDS = 60

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from waitress import channel, parser, receiver, server, task, trigger, utilities, wasyncore
 
-from marketdata.api import waitress_adapter, waitress_tasks
-from marketdata.api.listener.channel import Channel
-from marketdata.api.listener.parser import Parser
+from marketdata.http import waitress_adapter, waitress_tasks
+from marketdata.http.listener.channel import Channel
+from marketdata.http.listener.parser import Parser
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import connected, listening, quick
 
