@@ -16,7 +16,7 @@ from marketdata.tick import sent_time
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
-ABOUT_VERSION = "Create or upgrade the tables and functions of version N, and write its vN.env."
+ABOUT_VERSION = "Create the tables and functions of version N, and write its vN.env."
 ABOUT_COPY = "Carry what version FROM received over to version TO: ticks, retracted and final blocks, coverage."
 ABOUT_CUTOVER = "Compare the candles of the current version with those of version N, and make N the current one."
 

@@ -13,11 +13,6 @@ from marketdata.store.pool import Connection
 
 Say = Callable[[str], None]
 
-_EVERYBODY_MAY = """
-    SELECT bool_or(has_function_privilege('public', to_regprocedure(name || '()'), 'EXECUTE'))
-    FROM unnest(%s::text[]) name
-"""
-
 
 def initialise(connection: Connection, say: Say) -> None:
     """Apply the migrations that the database lacks and create the roles."""
@@ -54,13 +49,8 @@ def grant(connection: Connection, tables: list[str]) -> None:
         connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(names, sql.Identifier(READER)))
 
 
-def reserve(connection: Connection, trigger_functions: list[str]) -> bool:
-    """Let nobody but their owner attach these functions to a table; returns whether somebody else could. They run as
-    their owner and take the rows that they are passed for ticks, and every role may create a temporary table. Triggers
-    that exist work for everybody."""
-    row = connection.execute(_EVERYBODY_MAY, (trigger_functions,)).fetchone()
-    if row is None or not row[0]:
-        return False
+def reserve(connection: Connection, trigger_functions: list[str]) -> None:
+    """Let only their owner attach these functions to a table. They run as their owner and take the rows that they are
+    passed for ticks, and every role may create a temporary table. Triggers that exist work for everybody."""
     names = sql.SQL(", ").join(sql.SQL("{}()").format(sql.Identifier(name)) for name in trigger_functions)
     connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(names))
-    return True

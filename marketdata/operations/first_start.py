@@ -11,7 +11,7 @@ from marketdata import secretfile, token
 from marketdata.errors import StateError
 from marketdata.operations import reader_password, rotation
 from marketdata.operations.database import Say, initialise
-from marketdata.operations.version import make_version, upgrade_versions
+from marketdata.operations.version import make_version
 from marketdata.settings import Settings
 from marketdata.store import registry, tokens
 from marketdata.store.pool import Connection
@@ -20,11 +20,9 @@ _TOKEN_FILES: tuple[tuple[str, token.Scope], ...] = ((secretfile.READ_TOKEN, "re
 
 
 def prepare(connection: Connection, settings: Settings, say: Say) -> None:
-    """Create what is missing and upgrade the versions of earlier releases. Several processes may do so at once."""
+    """Create what is missing. Several processes may do so at once."""
     initialise(connection, say)
-    if registry.registered(connection, settings.prefix):
-        upgrade_versions(connection, settings.prefix, say)
-    else:
+    if not registry.registered(connection, settings.prefix):
         make_version(connection, settings, 1, say)
     make_token_files(connection, settings.secrets_dir, say)
 

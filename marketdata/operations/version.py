@@ -23,8 +23,8 @@ TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
-    """Create version ``n`` of the prefix, or upgrade it if an earlier release created it, and write ``vN.env`` into
-    the state directory. Nothing is committed when the file cannot be written."""
+    """Create version ``n`` of the prefix, unless it exists, and write ``vN.env`` into the state directory. Nothing is
+    committed when the file cannot be written."""
     version = Version.of(settings.prefix, n)
     path = settings_file(settings, n)
     secretfile.make_folder(settings.state_dir, "MARKET_STATE_DIR")
@@ -39,14 +39,14 @@ def make_version(connection: Connection, settings: Settings, n: int, say: Say) -
 
 
 def make_tables(connection: Connection, version: Version) -> str:
-    """Create the version, or upgrade it if an earlier release created it, with the privileges on it; returns what was
-    done. Its settings file stays as it is."""
+    """Create the version, unless it exists, with the privileges on it; returns what was done. Its settings file stays
+    as it is."""
     with connection.transaction():
         migrations.lock(connection)
-        done = _create_or_upgrade(connection, version)
-        # Also for an existing version: it may be older than the role.
+        done = _create_or_check(connection, version)
+        # Also for an existing version: it may be older than the role, and a restored one lacks privileges.
         grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
-        _reserve_triggers(connection, version)
+        reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
     return done
 
 
@@ -55,34 +55,15 @@ def settings_file(settings: Settings, n: int) -> Path:
     return settings.state_dir / f"v{n}.env"
 
 
-def upgrade_versions(connection: Connection, prefix: str, say: Say) -> None:
-    """Upgrade each registered version of the prefix that an earlier release created, its privileges included."""
-    with connection.transaction():
-        migrations.lock(connection)
-        for each in registry.registered(connection, prefix):
-            if each.version.upgrade(connection):
-                say(f"version {each.n}: upgraded {each.ticks_table} from an earlier release")
-            if _reserve_triggers(connection, each.version):
-                say(
-                    f"version {each.n}: its trigger functions, which everybody could execute, are now its owner's alone"
-                )
-
-
-def _reserve_triggers(connection: Connection, version: Version) -> bool:
-    return reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
-
-
-def _create_or_upgrade(connection: Connection, version: Version) -> str:
+def _create_or_check(connection: Connection, version: Version) -> str:
     """What was done, in words."""
     known = {each.n: each.version for each in registry.registered(connection, version.prefix)}
     if version.n not in known:
         entry = _create(connection, version)
         current = "; it is the current version" if entry.is_current else ""
         return f"created {version.ticks_table} and {version.candles_function}{current}"
-    upgraded = known[version.n].upgrade(connection)
     _check(connection, known[version.n])
-    names = f"{version.ticks_table} and {version.candles_function}"
-    return f"upgraded {names} from an earlier release" if upgraded else f"{names} already exist"
+    return f"{version.ticks_table} and {version.candles_function} already exist"
 
 
 def _create(connection: Connection, version: Version) -> registry.Registered:

@@ -1,4 +1,4 @@
-"""The names of one version of the store, and the SQL that creates and upgrades it.
+"""The names of one version of the store, and the SQL that creates it.
 
 A version is a table of ticks, ``<prefix>_ticks_vN``, with the tables, functions and triggers that belong to it.
 Several versions exist side by side in one database. ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name the one that a
@@ -18,9 +18,8 @@ from psycopg import Connection, sql
 from marketdata.errors import UsageError, VersionMissing
 from marketdata.settings import PREFIX_MAX, identifier
 
-TABLES = "version.sql"
-FUNCTIONS = ("rollups.sql", "ingest.sql", "candles.sql")
-"""Scripts in ``store/sql``: the tables of a version first, then its functions and triggers in this order."""
+SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
+"""In ``store/sql``: the tables of a version first, then its functions and triggers, in the order in which they run."""
 
 # The functions are created with SET search_path FROM CURRENT. A path without pg_temp searches temporary tables first:
 # anybody who may INSERT could then make the triggers, which run as their owner, write to temporary tables instead.
@@ -29,22 +28,6 @@ _SEARCH_PG_TEMP_LAST = (
     " set_config('search_path', current_setting('search_path') || ', pg_temp', true);"
 )
 _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
-
-UPGRADES = (("rollups", "json_prefix"), ("symbols", "final_until"), ("rollups", "buy_volume"))
-"""Columns that earlier releases lack, oldest first. Each has a script, ``upgrade_<column>.sql``, that adds it."""
-_NEWEST_FUNCTION = "changed"
-"""The function that the release before this one lacks. Functions need no script: an upgrade replaces them all."""
-
-# Readers and the functions that write use symbols first, then ticks, then rollups; in another order an upgrade beside
-# them could end in a deadlock. Readers may hold rollups already and need ticks next, so they pass the lock on ticks. A
-# plain INSERT of another client uses ticks before symbols: beside one, PostgreSQL may cancel either.
-_LOCK_TABLES = """
-    LOCK TABLE {symbols} IN ACCESS EXCLUSIVE MODE;
-    LOCK TABLE {ticks} IN SHARE ROW EXCLUSIVE MODE;
-    LOCK TABLE {rollups} IN ACCESS EXCLUSIVE MODE;
-"""
-_HAS_FUNCTION = "SELECT EXISTS (SELECT FROM pg_proc WHERE proname = %s AND pg_function_is_visible(oid))"
-_HAS_COLUMN = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attname = %s)"
 
 PARTS = (
     "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
@@ -119,60 +102,25 @@ class Version:
 
         The table ``market_aliases`` must exist (:mod:`marketdata.store.migrations`).
         """
-        return self._own_query("\n".join(map(_read, (TABLES, *FUNCTIONS))))
+        own = Version.of(self.prefix, self.n)
+        return own.query("\n".join([_SEARCH_PG_TEMP_LAST, *map(_read, SCRIPTS), _RESTORE_SEARCH_PATH]))
 
     def create(self, conn: Connection[Any]) -> None:
         """Create the tables, triggers and functions in one transaction; the driver's DuplicateTable if they exist."""
         with conn.transaction():
             conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
-    def upgrade(self, conn: Connection[Any]) -> bool:
-        """Bring a version of an earlier release up to date in one transaction; False when it is. The data stay."""
-        with conn.transaction():
-            if self._is_up_to_date(conn):
-                return False
-            columns = self._lacking(conn)
-            scripts = "\n".join([_LOCK_TABLES, *(_read(f"upgrade_{column}.sql") for column in columns)])
-            functions = "\n".join(map(_read, FUNCTIONS))
-            replaced = re.sub(r"^CREATE (?=FUNCTION|TRIGGER)", "CREATE OR REPLACE ", functions, flags=re.MULTILINE)
-            conn.execute(self._own_query(scripts + replaced), prepare=False)
-        return True
-
-    def _lacking(self, conn: Connection[Any]) -> list[str]:
-        """The columns of :data:`UPGRADES` that the version does not have."""
-
-        return [column for part, column in UPGRADES if not _is_true(conn, _HAS_COLUMN, self.name(part), column)]
-
-    def _is_up_to_date(self, conn: Connection[Any]) -> bool:
-        return _is_true(conn, _HAS_FUNCTION, self.name(_NEWEST_FUNCTION)) and not self._lacking(conn)
-
-    def _own_query(self, script: LiteralString) -> bytes:
-        own = Version.of(self.prefix, self.n)
-        return own.query("\n".join([_SEARCH_PG_TEMP_LAST, script, _RESTORE_SEARCH_PATH]))
-
     def check(self, conn: Connection[Any]) -> None:
-        """VersionMissing when the table or the function does not exist or an earlier release made them; UsageError when
-        they do not belong together: the function must return ``SETOF <prefix>_candle_vN``."""
+        """VersionMissing when the table or the function does not exist. UsageError when they do not belong together:
+        the function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
             """SELECT to_regclass(%(table)s) IS NOT NULL,
                       (SELECT array_agg(CASE WHEN proretset THEN prorettype::regtype::text END)
-                       FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid)),
-                      EXISTS (SELECT FROM pg_index  -- a covering index (INCLUDE)
-                              WHERE indrelid = to_regclass(%(rollups_30m)s) AND indnatts > indnkeyatts)""",
-            {
-                "table": self.ticks_table,
-                "function": self.candles_function,
-                "rollups_30m": self.name("rollups_30m"),
-            },
+                       FROM pg_proc WHERE proname = %(function)s AND pg_function_is_visible(oid))""",
+            {"table": self.ticks_table, "function": self.candles_function},
         ).fetchone()
         assert row is not None
-        self._check(*row)
-        if not self._is_up_to_date(conn):
-            raise VersionMissing(
-                f"{self.ticks_table} was created by an earlier release: upgrade it with bin/marketdata-version {self.n}"
-            )
-
-    def _check(self, has_table: bool, row_types: list[str | None] | None, has_covering_index: bool) -> None:
+        has_table, row_types = row
         if not has_table:
             raise VersionMissing(
                 f"the database has no table {self.ticks_table}: create it with bin/marketdata-version {self.n}, "
@@ -188,16 +136,6 @@ class Version:
                 f"CANDLES_FUNCTION={self.candles_function} does not belong to TICKS_TABLE={self.ticks_table}: "
                 f"it must return SETOF {self.name('candle')}"
             )
-        if not has_covering_index:
-            raise VersionMissing(
-                f"{self.ticks_table} was created by an earlier release and cannot be upgraded: create a new version "
-                f"with bin/marketdata-version {self.n + 1} and fill it from the source"
-            )
-
-
-def _is_true(conn: Connection[Any], query: LiteralString, *arguments: str) -> bool:
-    row = conn.execute(query, arguments).fetchone()
-    return row is not None and bool(row[0])
 
 
 def _read(script: str) -> LiteralString:

@@ -23,7 +23,7 @@ pytestmark = [pytest.mark.functional, pytest.mark.full]
 SECONDS = 1500
 TESTS = (
     "tests/marketdata/store",
-    "tests/marketdata/api/test_earlier_release.py",
+    "tests/marketdata/api/test_missing_version.py",
     "tests/marketdata/api/test_ingest.py",
     "tests/marketdata/api/test_live.py",
     "tests/marketdata/api/test_reading.py",

@@ -26,10 +26,8 @@ from marketdata.operations import first_start, reader_password
 from marketdata.operations.database import initialise
 from marketdata.operations.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.settings import Settings, load
-from marketdata.store import candles, migrations, registry, tokens
+from marketdata.store import migrations, registry, tokens
 from marketdata.store.pool import Connection, connect
-from marketdata.store.version import Version
-from tests.marketdata.store import earlier_release
 
 AT_ONCE = 6
 
@@ -283,62 +281,21 @@ def test_no_version_is_created_while_the_disk_is_full(fresh: Settings, monkeypat
     assert list(fresh.state_dir.iterdir()) == []
 
 
-# -- a version of an earlier release ---------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def earlier(fresh: Settings) -> Settings:
-    """Settings with a database whose version 1, the current one, is of an earlier release and holds a tick."""
+@pytest.mark.parametrize("done", ["created", "restored"])
+def test_the_reader_cannot_attach_the_trigger_functions_of_a_version(fresh: Settings, done: str) -> None:
+    """A restore leaves a function as PostgreSQL creates it: everybody may execute it, and so attach it to a table."""
     init(fresh)
-    with connect(url(fresh)) as connection:
-        first = Version.of("md", 1)
-        earlier_release.create(connection, first)
-        registry.register(connection, first)
-    execute(fresh, "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('A', 'a', '2024-01-01Z', 2, 3)")
-    return fresh
-
-
-def served_close(settings: Settings) -> bytes:
-    with connect(url(settings)) as connection:
-        return candles.read(connection, registry.served(connection, settings), "A", "1d", format="ccxt").body
-
-
-CLOSE = b"[[1704067200000,2,2,2,2,3]]"
-
-
-def test_the_command_upgrades_a_version_of_an_earlier_release(earlier: Settings) -> None:
-    assert version(earlier, 1)[0] == "version 1: upgraded md_ticks_v1 and md_candles_v1 from an earlier release"
-    assert version(earlier, 1)[0] == "version 1: md_ticks_v1 and md_candles_v1 already exist"
-    assert served_close(earlier) == CLOSE
-
-
-def test_the_first_start_of_a_new_release_upgrades_its_version(earlier: Settings) -> None:
-    assert "version 1: upgraded md_ticks_v1 from an earlier release" in prepare(earlier)
-    assert served_close(earlier) == CLOSE
-    assert not any("upgraded" in line for line in prepare(earlier))
-
-
-@pytest.mark.parametrize("release", ["an earlier one", "the one before this"])
-def test_the_first_start_takes_the_triggers_from_the_reader(
-    fresh: Settings, release: str, request: pytest.FixtureRequest
-) -> None:
-    """Earlier releases left what every new function has: everybody may execute it, and so attach it to a table."""
-    if release == "an earlier one":
-        request.getfixturevalue("earlier")
-    else:
-        init(fresh)
-        version(fresh, 1)
-        for name in TRIGGER_FUNCTIONS:
-            execute(fresh, f"GRANT EXECUTE ON FUNCTION md_{name}_v1() TO PUBLIC")
+    version(fresh, 1)
     with connect(url(fresh)) as connection:
         connection.execute(f"SET ROLE {READER}")
         connection.execute("CREATE TEMP TABLE own ()")
-        assert attachable(connection) == set(TRIGGER_FUNCTIONS)
-        said = prepare(fresh)
+        if done == "restored":
+            for name in TRIGGER_FUNCTIONS:
+                execute(fresh, f"GRANT EXECUTE ON FUNCTION md_{name}_v1() TO PUBLIC")
+            assert attachable(connection) == set(TRIGGER_FUNCTIONS)
+            version(fresh, 1)
         assert attachable(connection) == set()
-    assert "version 1: its trigger functions, which everybody could execute, are now its owner's alone" in said
     execute(fresh, "INSERT INTO md_ticks_v1 (symbol, id, ts, price, size) VALUES ('B', 'b', '2024-01-01Z', 2, 3)")
-    assert not any("trigger functions" in line for line in prepare(fresh))
 
 
 def attachable(connection: Connection) -> set[str]:
@@ -351,17 +308,6 @@ def attachable(connection: Connection) -> set[str]:
     for name in found:
         connection.execute(f"DROP TRIGGER {name} ON own")
     return found
-
-
-def test_upgrades_at_the_same_time_are_one(earlier: Settings) -> None:
-    said = at_once(lambda: version(earlier, 1))
-    assert sum("upgraded" in lines[0] for lines in said) == 1
-    assert served_close(earlier) == CLOSE
-
-
-def test_a_version_that_was_not_upgraded_is_not_served_and_the_command_is_named(earlier: Settings) -> None:
-    with pytest.raises(VersionMissing, match="upgrade it with bin/marketdata-version 1"):
-        served_close(earlier)
 
 
 # -- which version is served -----------------------------------------------------------------------------------------

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import LiteralString
-
 import psycopg
 import pytest
 
@@ -85,22 +83,6 @@ def test_what_does_not_belong_together_is_refused(
         other.check(conn)
         with pytest.raises(error, match=reason):
             Version.from_names(table, function).check(conn)
-
-
-@pytest.mark.parametrize(
-    "lacking",
-    ["DROP TABLE {rollups_30m}", "ALTER TABLE {rollups} DETACH PARTITION {rollups_30m}; DROP TABLE {rollups_30m};"
-     " CREATE TABLE {rollups_30m} PARTITION OF {rollups} FOR VALUES IN (1800)"],
-    ids=["half hours", "the index of values"],
-)  # fmt: skip
-def test_a_version_of_an_earlier_release_is_refused(conn: Connection, version: Version, lacking: LiteralString) -> None:
-    with conn.transaction(force_rollback=True):
-        conn.execute(version.query(lacking), prepare=False)
-        with pytest.raises(
-            VersionMissing,
-            match="cannot be upgraded: create a new version with bin/marketdata-version 2",
-        ):
-            version.check(conn)
 
 
 def test_another_function_of_the_same_table_may_be_named(conn: Connection, version: Version) -> None:
