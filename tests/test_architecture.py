@@ -39,7 +39,7 @@ class Product:
 CARD = Product(
     package="cardapp",
     order=(
-        "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema", "compiled_schema",
+        "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema",
         "settings", "card", "layout", "card_loader", "mcp", "neovim", "state", "session_client", "publish", "reports",
         "web", "serve", "cli", "__main__",
     ),
@@ -47,7 +47,7 @@ CARD = Product(
     separate={
         "session_host": (
             "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema",
-            "compiled_schema", "card", "mcp", "neovim",
+            "card", "mcp", "neovim",
         ),
     },
     # Only the command line may start the composition root.
@@ -63,7 +63,7 @@ CARD = Product(
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),
     },
-    pure=("errors", "schema", "compiled_schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
+    pure=("errors", "schema", "card", "layout", "mcp.jsonrpc", "mcp.revisions"),
 )  # fmt: skip
 
 MARKET = Product(

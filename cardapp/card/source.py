@@ -17,6 +17,7 @@ from typing import Any
 
 from jsonschema.protocols import Validator
 
+from cardapp.card.compiled_schema import IsValid, compile_schema
 from cardapp.card.model import (
     AllocatorRecipe,
     Block,
@@ -31,7 +32,6 @@ from cardapp.card.model import (
     Target,
     Task,
 )
-from cardapp.compiled_schema import IsValid, compile_schema
 from cardapp.errors import FieldError, InvalidCard, NoCard
 from cardapp.schema import decode, field_errors, validator
 

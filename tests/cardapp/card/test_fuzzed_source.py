@@ -1,5 +1,5 @@
-"""Any card source is either refused with the places at fault, or served: never another exception, never a text that
-cannot be sent."""
+"""Any card source is either refused with the pointers of its faults, or served. No other exception is raised, and no
+text is made that cannot be sent."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 
 from cardapp.card import source
 from cardapp.card.catalog import Catalog
+from cardapp.card.compiled_schema import compile_schema
 from cardapp.card.source import load_card, parse_card
 from cardapp.card_loader import CardLoader
-from cardapp.compiled_schema import compile_schema
 from cardapp.errors import InvalidCard
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import ROOT
@@ -43,7 +43,9 @@ def is_sound(raw: bytes) -> bool:
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Callable[..., int]) -> None:
+def test_a_mutated_card_is_served_or_refused_with_the_pointers_of_its_faults(
+    name: str, loops: Callable[..., int]
+) -> None:
     @settings(max_examples=loops(quick=40, full=600), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
@@ -53,14 +55,14 @@ def test_a_mutated_card_is_refused_by_its_places_or_served(name: str, loops: Cal
 
 
 @pytest.mark.parametrize("name", CARDS)
-def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Callable[..., int]) -> None:
+def test_the_compiled_schema_accepts_the_same_documents_as_jsonschema(name: str, loops: Callable[..., int]) -> None:
     quick, checker = source._compiled(), source._checker()
     assert quick(document(name))
 
     @settings(max_examples=loops(quick=40, full=600), deadline=None)
     @given(mutations(document(name)))
     def check(mutation: Mutation) -> None:
-        with suppress(ValueError):  # no JSON that is taken
+        with suppress(ValueError):  # refused before its schema is checked
             value = decode(mutation.of(document(name)))
             assert quick(value) == (field_errors(checker, value) == ())
 
@@ -71,13 +73,13 @@ def test_what_the_predicate_takes_is_what_the_library_takes(name: str, loops: Ca
     ("word", "rule"),
     [("anyOf", []), ("type", "number"), ("const", 1), ("enum", [1]), ("uniqueItems", True), ("uniqueItems", False)],
 )
-def test_a_rule_without_a_predicate_is_named(word: str, rule: Any) -> None:
+def test_a_keyword_that_is_not_implemented_is_named(word: str, rule: Any) -> None:
     with pytest.raises(ValueError, match=f"keyword '{word}' .* is not implemented"):
         compile_schema({"$defs": {}, word: rule})
 
 
 @given(values)
-def test_a_choice_is_counted_as_the_library_counts_it(value: Any) -> None:
+def test_one_of_accepts_the_same_values_as_jsonschema(value: Any) -> None:
     schema = {"$defs": {}, "oneOf": [{"minimum": 1}, {"type": "string"}, {"maxLength": 2, "minItems": 1}]}
     assert compile_schema(schema)(value) == (field_errors(validator(schema), value) == ())
 
@@ -133,7 +135,7 @@ def test_a_card_is_served_after_any_change_of_its_file(name: str, tmp_path: Path
         (("target", "args"), ["a\0b"], r"/target/args/0 must not contain the control character U\+0000"),
     ],
 )
-def test_what_could_not_be_shown_or_run_is_refused(place: tuple[str, ...], value: Any, said: str) -> None:
+def test_a_text_that_cannot_be_shown_or_run_is_refused(place: tuple[str, ...], value: Any, said: str) -> None:
     with pytest.raises(InvalidCard, match=said):
         parse_card(Mutation((("set", place, value),)).of(document("arena")), "the card")
 

@@ -1,7 +1,7 @@
-"""Compiles a JSON Schema to one Python function that only says whether a document is valid.
+"""Compiles the schema of a card's source to one Python function that only says whether a document is valid.
 
-jsonschema interprets the schema for every value, which takes eight seconds for a card of 20 000 snapshots. It is used
-only for the error messages of a document that this function refuses; tests compare the two.
+jsonschema interprets the schema for every value, which takes 0.8 seconds for a card of 2 000 steps and eight for one of
+20 000 snapshots. It writes the messages about a document that this function refuses; tests compare the two.
 """
 
 from __future__ import annotations
@@ -111,13 +111,6 @@ def _const(wanted: Any) -> IsValid:
     return lambda value: isinstance(value, str) and value == wanted
 
 
-def _enum(wanted: list[Any]) -> IsValid:
-    if not all(isinstance(each, str) for each in wanted):
-        raise _not_implemented("enum", wanted)
-    names = frozenset(wanted)
-    return lambda value: isinstance(value, str) and value in names
-
-
 def _pattern(pattern: str) -> IsValid:
     search = matcher(pattern).search
     return lambda value: not isinstance(value, str) or search(value) is not None
@@ -141,7 +134,6 @@ def _is_number(value: Any) -> bool:
 _KEYWORDS: Mapping[str, Callable[[Any], IsValid]] = {
     "type": _type,
     "const": _const,
-    "enum": _enum,
     "pattern": _pattern,
     "required": _required,
     "minItems": lambda least: lambda value: not isinstance(value, list) or len(value) >= least,
