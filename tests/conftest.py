@@ -36,9 +36,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers() -> int:
-    """How many workers ``-n auto`` means: two even on a single core, since tests wait for programs; and four at
-    most, each of which starts a PostgreSQL and a Chromium of its own."""
-    return min(4, max(2, len(os.sched_getaffinity(0))))
+    """How many workers ``-n auto`` means: one more than cores, since most tests wait for programs; and four at most,
+    each of which starts a PostgreSQL and a Chromium of its own."""
+    return min(4, len(os.sched_getaffinity(0)) + 1)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

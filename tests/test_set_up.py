@@ -696,16 +696,42 @@ def test_a_mistyped_argument_of_the_tests_is_wrong_use(
 ) -> None:
     """The check is that of the real pytest."""
     machine.add_tests()
+    machine.set_up("test")
     done = machine.run(*arguments, launcher="bin/test")
     assert done.returncode == 2
     assert named in done.stderr.partition("error: ")[2].splitlines()[0]
     assert f"bin/test: pytest does not understand these arguments: {' '.join(arguments)}\n" in done.stderr
-    assert "ruff" not in done.stdout
+    assert "ran" not in done.stdout
+
+
+def test_a_mistyped_option_of_the_tests_is_named_before_the_set_up(machine: Machine) -> None:
+    done = machine.run("tests", "--ful", launcher="bin/test")
+    assert done.returncode == 2
+    assert done.stderr.startswith("bin/test: unknown option: --ful\n")
+    assert machine.log == []
+
+
+def test_a_mistyped_option_of_the_tests_is_named_before_a_set_up_that_is_due_again(machine: Machine) -> None:
+    machine.add_tests()
+    machine.set_up("test")
+    before = machine.log
+    machine.remove("gdb")
+    done = machine.run("--ful=1", launcher="bin/test")
+    assert done.returncode == 2
+    assert "bin/test: pytest does not understand these arguments: --ful=1\n" in done.stderr
+    assert machine.log == before
+
+
+def test_options_of_the_tests_that_are_known_before_the_set_up_are_those_of_pytest(pytestconfig: pytest.Config) -> None:
+    text = (ROOT / "bin" / "test").read_text()
+    named = text.partition("OPTIONS=(")[2].partition(")")[0].split()
+    known = {name for group in pytestconfig._parser._groups for option in group.options for name in option.names()}
+    assert set(named) <= known | {"--help"}
 
 
 def test_right_arguments_of_the_tests_are_passed_on(machine: Machine) -> None:
     machine.add_tests()
     done = machine.run("--full", "-k", "some name", launcher="bin/test")
     assert done.returncode == 0
-    assert done.stdout.startswith("ran -P -m ruff check .\n")
+    assert done.stdout.startswith("ran -P -m pytest -p tests.static_checks ")
     assert done.stdout.endswith(" --full -k some name\n")
