@@ -1,4 +1,4 @@
-"""The launched API: every example of its README, nothing secret where others look, and a clean end."""
+"""The launched API: every example of its pages, nothing secret where others look, and a clean end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ from tests.functional.session_process import eventually
 
 pytestmark = pytest.mark.functional
 
-README = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
+README, API_PAGE, SQL_PAGE = (
+    (ROOT / "marketdata" / name).read_text(encoding="utf-8") for name in ("README.md", "api.md", "sql.md")
+)
 ADMIN_SECRET = "an-administrators-secret-of-this-test"
 
 
@@ -40,21 +42,24 @@ def api(state_dir: Path) -> Iterator[ApiProcess]:
     process.stop()
 
 
-def test_every_example_of_the_readme(api: ApiProcess) -> None:
-    script = "\n".join(re.findall(r"```sh\n(.*?)```", README, re.DOTALL)[1:])
-    script = script.replace("API=http://127.0.0.1:8787", f"API=http://127.0.0.1:{api.port}")
-    script = "set -euo pipefail\n" + script.replace("curl -sS", "curl -sS --fail-with-body -w '\\n'")
+def test_every_example_of_the_pages(api: ApiProcess) -> None:
+    """Each page alone: nothing of it needs the commands of another one."""
     environment = os.environ | {"MARKET_STATE_DIR": str(api.state_dir)}
-    done = subprocess.run(
-        ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert '"accepted": 4' in done.stdout
+    for page, answer in ((README, '"o": "2500.25"'), (API_PAGE, '"accepted": 4')):
+        blocks = re.findall(r"```sh\n(.*?)```", page, re.DOTALL)
+        script = "\n".join(each for each in blocks if not each.startswith("bin/marketdata-api"))
+        script = script.replace("API=http://127.0.0.1:8787", f"API=http://127.0.0.1:{api.port}")
+        script = "set -euo pipefail\n" + script.replace("curl -sS", "curl -sS --fail-with-body -w '\\n'")
+        done = subprocess.run(
+            ["bash", "-c", script], env=environment, capture_output=True, text=True, timeout=SECONDS, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert answer in done.stdout
     check_sql_examples(environment)
 
 
 def check_sql_examples(environment: dict[str, str]) -> None:
-    """psql, as the reader, prints what the README shows."""
+    """psql, as the reader, prints what the page shows."""
     psql = binaries.find(data_major=None, data=Path("psql")).folder / "psql"
     if not psql.exists():  # a PostgreSQL from a Python package has none
         return
@@ -63,7 +68,7 @@ def check_sql_examples(environment: dict[str, str]) -> None:
         text=True, check=True,
     )  # fmt: skip
     reader = changed.stdout.splitlines()[-1].removeprefix('psql "').removesuffix('"')
-    examples = re.findall(r"^    marketdata=> (SELECT .*;)\n((?:    .+\n)+)", README, re.MULTILINE)
+    examples = re.findall(r"^    marketdata=> (SELECT .*;)\n((?:    .+\n)+)", SQL_PAGE, re.MULTILINE)
     assert len(examples) == 2
     for statement, output in examples:
         done = subprocess.run([psql, "-X", reader, "-c", statement], capture_output=True, text=True, check=True)
@@ -86,7 +91,7 @@ def test_a_revocation_reaches_a_second_process(api: ApiProcess) -> None:
 
 
 def test_every_endpoint_has_an_example() -> None:
-    shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", README)]
+    shown = [each.replace("\\\n", " ") for each in re.findall(r"curl -sS(?:[^\n]*\\\n)*[^\n]*", API_PAGE)]
     for route in ROUTES:
         pattern = re.escape("$API") + re.sub(r"\\\{\w+\\\}", r"[^/\"?]+", re.escape(route.path)) + r"[\"?]"
         assert any(re.search(pattern, each) and method_of(each) == route.method for each in shown), (
@@ -111,7 +116,8 @@ def test_the_examples_look_where_the_tokens_are(
     monkeypatch.setattr(os, "geteuid", lambda: user)
     monkeypatch.setenv("HOME", "/h")
     environment = {"HOME": "/h", "PATH": os.environ["PATH"], **variables}
-    lines = re.findall(r"^(?:STATE|SECRETS)=.*$", README, re.MULTILINE)
+    lines, repeated = (re.findall(r"^(?:STATE|SECRETS)=.*$", page, re.MULTILINE) for page in (README, API_PAGE))
+    assert repeated == lines
     script = "\n".join(["set -eu", f"id() {{ echo {user}; }}", *lines, 'echo "$SECRETS"'])
     done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == str(load(variables).secrets_dir)

@@ -196,9 +196,9 @@ def test_the_reader_writes_nothing(graphql: Callable[..., dict[str, Any]], marke
         assert connection.execute("SELECT count(*) FROM md_ticks_v1").fetchone() == (361,)
 
 
-def test_the_statements_of_the_readme_work_for_the_reader(market: Market) -> None:
-    readme = (ROOT / "marketdata" / "README.md").read_text(encoding="utf-8")
-    statements = re.findall(r"^    marketdata=> (SELECT .*;)$", readme, re.MULTILINE)
+def test_the_statements_of_the_page_work_for_the_reader(market: Market) -> None:
+    page = (ROOT / "marketdata" / "sql.md").read_text(encoding="utf-8")
+    statements = re.findall(r"^    marketdata=> (SELECT .*;)$", page, re.MULTILINE)
     assert len(statements) == 2
     for statement in statements:
         with psycopg.connect(market.reader) as connection:
