@@ -14,12 +14,10 @@ from cardapp import private_directories
 from cardapp.card_loader import CardLoader
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.checkpoint import Checkpoints
-from cardapp.session_client.checkpoint_storage import CheckpointStorage
 from cardapp.session_client.editor import Editor
-from cardapp.session_client.link import SessionLink
-from cardapp.session_client.status import SessionStatus
-from cardapp.session_client.sync_monitor import SyncMonitor
-from cardapp.session_client.sync_state import Control
+from cardapp.session_client.link import SessionLink, SessionStatus
+from cardapp.session_client.operation import CheckpointStorage
+from cardapp.session_client.sync import Control, SyncMonitor
 from cardapp.settings import Settings
 from cardapp.state import evidence
 from cardapp.state.database import Database

@@ -311,7 +311,7 @@ def test_a_cycle_is_found() -> None:
     [
         ("cardapp.state.database", "from cardapp.web import app", "state may not import web"),
         ("cardapp.card.model", "import cardapp.state.events", "card may not import state"),
-        ("cardapp.card.model", "from ..session_client import choice", "card may not import session_client"),
+        ("cardapp.card.model", "from ..session_client import link", "card may not import session_client"),
         ("cardapp.card.model", "from .. import web", "card may not import web"),
         ("cardapp.web.app", "def late():\n    from cardapp import serve", "only ('cli',) may import serve"),
         ("cardapp.web.app", "from cardapp.session_host import control", "nothing may import session_host"),
@@ -320,7 +320,7 @@ def test_a_cycle_is_found() -> None:
         ("cardapp.session_host.gdb_plugin.channel", "import pynvim", "gdb's Python has no pynvim"),
         ("cardapp.session_host.mcp_server", "import gdb", "gdb is imported only in session_host.gdb_plugin"),
         ("cardapp.session_client.editor", "import pynvim", "pynvim is imported only in neovim"),
-        ("cardapp.neovim", "from cardapp.session_client import choice", "neovim may not import session_client"),
+        ("cardapp.neovim", "from cardapp.session_client import link", "neovim may not import session_client"),
         ("cardapp.private_directories", "import cardapp.settings", "private_directories may not import settings"),
         ("cardapp.web.app", "import sqlite3", "sqlite3 is imported only in state"),
         ("cardapp.session_client.editor", "import bottle", "bottle is imported only in web"),

@@ -17,8 +17,9 @@ from cardapp.card.source import LoadedCard
 from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable, UsageError
 from cardapp.layout.compose import compose
 from cardapp.publish import layouts
-from cardapp.session_client import replay_tool
-from cardapp.session_client.link import SessionLink, binding_of
+from cardapp.session_client import session_tools
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.session_tools import Binding
 
 _REPLAY_SECONDS = 30.0
 
@@ -58,7 +59,7 @@ def replay_all(
     """
     findings = []
     with _session(loaded, profile) as link:
-        binding = binding_of(link.binding())
+        binding = Binding.of(link.binding())
         for number, key in enumerate(catalog.snapshots, 1):
             finding = _replay(link, binding, loaded, catalog, key, number)
             if finding is not None:
@@ -68,14 +69,14 @@ def replay_all(
 
 
 def _replay(
-    link: SessionLink, binding: dict[str, str], loaded: LoadedCard, catalog: Catalog, key: str, generation: int
+    link: SessionLink, binding: Binding, loaded: LoadedCard, catalog: Catalog, key: str, generation: int
 ) -> Finding | None:
     snapshot = catalog.snapshots[key]
-    arguments = replay_tool.arguments(
+    arguments = session_tools.replay_arguments(
         binding, generation, key, snapshot, loaded.card.allocator, seconds=_REPLAY_SECONDS, fresh=True
     )
     try:
-        reading = link.call(replay_tool.TOOL, arguments, seconds=_REPLAY_SECONDS + 5)
+        reading = link.call(session_tools.REPLAY, arguments, seconds=_REPLAY_SECONDS + 5)
     except SessionUnavailable:
         raise
     except CardAppError as error:

@@ -1,14 +1,14 @@
 """The activation of a checkpoint: a guarded transaction around the replay of a snapshot in the chosen session.
 
-Its result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
-the replay as before it. A newer request that is accepted cancels the running one; a refused request never does. The
-running one can also be cancelled by request.
+The result is published only if the replay ended ``ready`` and the guard found the same session, socket and source after
+the replay as before it. A newer request that is accepted cancels the running operation. A refused request never does.
+The running operation can also be cancelled by request.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from cardapp.card import navigation, proof
@@ -28,17 +28,42 @@ from cardapp.errors import (
     SnapshotDrift,
     TooSlow,
 )
-from cardapp.session_client import replay_tool
-from cardapp.session_client.checkpoint_storage import CheckpointStorage
-from cardapp.session_client.fallbacks import Fallbacks
+from cardapp.session_client import session_tools
 from cardapp.session_client.guard import Guard, expect_binding, expect_identity, expect_same_card
-from cardapp.session_client.link import SessionLink, failure
-from cardapp.session_client.operation import STAGES, Operation, drifted, end_state, internal_error, unless_stored
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.operation import (
+    STAGES,
+    CheckpointStorage,
+    Operation,
+    OperationRecord,
+    drifted,
+    end_state,
+    internal_error,
+    unless_stored,
+)
+from cardapp.session_client.session_tools import failure
 from cardapp.state.database import Connection
 
 _CANCEL_SECONDS = 10.0
 """How long to wait for the end of an operation that was cancelled."""
 _SESSION_MARGIN = 0.5
+
+
+class Fallbacks:
+    """Counts the slow ways that replays had to take since the service started. Any thread may use it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = dict.fromkeys(session_tools.SLOW_FALLBACKS, 0)
+
+    def add(self, names: Iterable[str]) -> None:
+        with self._lock:
+            for name in names:
+                self._counts[name] += 1
+
+    def counts(self) -> dict[str, int]:
+        with self._lock:
+            return dict(self._counts)
 
 
 class Checkpoints:
@@ -60,7 +85,7 @@ class Checkpoints:
 
     # -- requests --------------------------------------------------------------------------------------------------
 
-    def active(self) -> dict[str, Any] | None:
+    def active(self) -> OperationRecord | None:
         """The operation under way, None if there is none."""
         operation = self._active
         return operation.as_json() if operation is not None else None
@@ -79,13 +104,13 @@ class Checkpoints:
         """How often replays had to take a slow way since the service started, by name."""
         return self._fallbacks.counts()
 
-    def activate(self, request: dict[str, Any]) -> dict[str, Any]:
+    def activate(self, request: dict[str, Any]) -> OperationRecord:
         """Activate ``request["snapshot_ref"]`` for the generation, binding and identity that the request expects."""
         served = self._card_loader.current()
         key = _snapshot_key(served, request["snapshot_ref"])
         return self._admit_and_activate(served, key, request, actor=request.get("actor", "api"), synced=False)
 
-    def sync(self, actor: str | None) -> dict[str, Any]:
+    def sync(self, actor: str | None) -> OperationRecord:
         """Activate the checkpoint of the saved position, for the binding and identity of this moment."""
         served = self._card_loader.current()
         position = self._storage.position(served)
@@ -119,7 +144,7 @@ class Checkpoints:
 
     def _admit_and_activate(
         self, served: ServedCard, key: str, request: dict[str, Any] | None, *, actor: str, synced: bool
-    ) -> dict[str, Any]:
+    ) -> OperationRecord:
         guard = None
         try:
             try:
@@ -139,7 +164,7 @@ class Checkpoints:
         """Refuse what can be refused without a call to the session."""
         if request is not None:
             self._check_generation(request["generation"])
-            expect_identity(request["expected_identity"], served.identity.as_json())
+            expect_identity(request["expected_identity"], served.identity)
         if self._card_loader.source_sha256() != served.identity.source_sha256:
             raise CheckpointRejected(
                 "the card's source on the disk differs from the one that is served: "
@@ -148,7 +173,7 @@ class Checkpoints:
             )
 
     def _check_session(self, guard: Guard, served: ServedCard, request: dict[str, Any] | None) -> None:
-        expect_same_card(served.identity.as_json(), guard.before)
+        expect_same_card(served.identity, guard.before)
         if request is not None:
             expect_binding(request["expected_binding"], guard.before.binding)
 
@@ -171,7 +196,7 @@ class Checkpoints:
             operation = Operation(
                 generation=self._storage.take_generation(request["generation"] if request else None),
                 snapshot_ref=key,
-                identity=served.identity.as_json(),
+                identity=served.identity,
                 binding=guard.before.binding,
                 started_at=self._storage.now(),
             )
@@ -187,7 +212,7 @@ class Checkpoints:
 
     def _activate(
         self, operation: Operation, guard: Guard, served: ServedCard, *, actor: str, synced: bool
-    ) -> dict[str, Any]:
+    ) -> OperationRecord:
         try:
             reading = self._verified_replay(operation, guard, served)
             finished = self._publish(operation, guard, served, reading, actor=actor, synced=synced)
@@ -229,7 +254,7 @@ class Checkpoints:
         # The session times out first: its reason says where the program was.
         seconds = max(remaining - _SESSION_MARGIN, remaining / 2)
         snapshot, allocator = served.catalog.snapshots[key], served.card.allocator
-        arguments = replay_tool.arguments(
+        arguments = session_tools.replay_arguments(
             operation.binding, operation.generation, key, snapshot, allocator, seconds=seconds, fresh=fresh
         )
 
@@ -240,7 +265,7 @@ class Checkpoints:
 
         try:
             result = guard.client.call_tool(
-                replay_tool.TOOL,
+                session_tools.REPLAY,
                 arguments,
                 timeout=remaining,
                 maximum=remaining,
@@ -261,7 +286,7 @@ class Checkpoints:
         operation.stage = "verifying"
         self.on_change()
         found = proof.checks(served.catalog.snapshots[operation.snapshot_ref], reading)
-        operation.observed = replay_tool.observed(reading, found)
+        operation.observed = session_tools.observed(reading, found)
         guard.confirm()
         reason = proof.drift_reason(found)
         if reason is not None:

@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp import procfs
+from cardapp.card.model import Identity
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, CheckpointRejected, SessionUnavailable
 from cardapp.mcp.client import McpClient
-from cardapp.session_client.choice import Choice
-from cardapp.session_client.link import SessionLink, binding_of, call_tool
+from cardapp.session_client.link import Choice, SessionLink
+from cardapp.session_client.session_tools import Binding, call_tool
 from cardapp.unix_socket import SocketIdentity, identity
 
 _BINDING_SECONDS = 3.0
@@ -33,8 +34,8 @@ class Fingerprint:
     peer_start: int | None
     container: tuple[int, int] | None
     """The pid of a container's first process and its start time; None if the session is in no container."""
-    binding: dict[str, str]
-    card: dict[str, str]
+    binding: Binding
+    card: Identity
     source_sha256: str
 
 
@@ -59,14 +60,15 @@ class Guard:
 
     def _fingerprint(self, choice: Choice, socket: SocketIdentity | None, client: McpClient) -> Fingerprint:
         found = call_tool(client, "session_binding", {}, seconds=_BINDING_SECONDS)
+        card = found["card"]
         return Fingerprint(
             choice=choice,
             socket=socket,
             peer_pid=client.peer_pid,
             peer_start=client.peer_start,
             container=_container_of(found),
-            binding=binding_of(found),
-            card=found["card"],
+            binding=Binding.of(found),
+            card=Identity(card["id"], card["uuid"], card["version"], card["source_sha256"]),
             source_sha256=self._card_loader.source_sha256(),
         )
 
@@ -157,19 +159,20 @@ class Guard:
             client.close()
 
 
-def _container_of(binding: dict[str, Any]) -> tuple[int, int] | None:
-    process = binding.get("container_process")
+def _container_of(result: dict[str, Any]) -> tuple[int, int] | None:
+    """``container_process`` of a result of ``session_binding``."""
+    process = result.get("container_process")
     return (process["pid"], process["started"]) if process is not None else None
 
 
-def expect_binding(expected: dict[str, Any], actual: dict[str, str]) -> None:
+def expect_binding(expected: dict[str, Any], actual: Binding) -> None:
     """Reject a request that expects another container."""
-    _expect(expected, actual, "binding", "the chosen session", "GET /api/session")
+    _expect(expected, actual.as_json(), "binding", "the chosen session", "GET /api/session")
 
 
-def expect_identity(expected: dict[str, Any], served: dict[str, str]) -> None:
+def expect_identity(expected: dict[str, Any], served: Identity) -> None:
     """Reject a request that expects another card, or another revision of it, than the served one."""
-    _expect(expected, served, "identity", "the served card", "GET /api/identity")
+    _expect(expected, served.as_json(), "identity", "the served card", "GET /api/identity")
 
 
 def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: str, source: str) -> None:
@@ -182,7 +185,7 @@ def _expect(expected: dict[str, Any], actual: dict[str, str], what: str, whose: 
         )
 
 
-def expect_same_card(served: dict[str, str], session: Fingerprint) -> None:
+def expect_same_card(served: Identity, session: Fingerprint) -> None:
     """Reject a session of another card, or of another revision of it, than the served one."""
     if session.card != served:
         raise CheckpointRejected(
@@ -190,9 +193,9 @@ def expect_same_card(served: dict[str, str], session: Fingerprint) -> None:
             "choose a session of the served card with bin/card-session select NAME, start one with "
             "bin/card-session start CARD, or serve the other card (CARD_SOURCE)",
             code="identity_mismatch",
-            extra={"identity": session.card},
+            extra={"identity": session.card.as_json()},
         )
 
 
-def _titled(card: dict[str, str]) -> str:
-    return f"card {card['id']} {card['version']} ({card['source_sha256'][:12]})"
+def _titled(card: Identity) -> str:
+    return f"card {card.id} {card.version} ({card.source_sha256[:12]})"

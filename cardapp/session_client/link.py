@@ -1,9 +1,11 @@
-"""Connections to the MCP server of the chosen session: one is kept for short calls, callers may open their own."""
+"""The chosen session: the file that names it, the connections to its MCP server, and its status.
+
+The choice is read again at each call, because ``card-session select`` may have changed it.
+"""
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import time
 from concurrent.futures import Future
@@ -12,46 +14,48 @@ from pathlib import Path
 from typing import Any
 
 from cardapp import __version__, procfs
-from cardapp.errors import (
-    PEER_TEXT,
-    CardAppError,
-    CheckpointCancelled,
-    CheckpointRejected,
-    Conflict,
-    DebuggerFailed,
-    EditorBlocked,
-    EditorUnavailable,
-    McpError,
-    McpTimeout,
-    SessionUnavailable,
-    SnapshotDrift,
-    TooSlow,
-)
+from cardapp.errors import CardAppError, McpError, SessionUnavailable, TooSlow
 from cardapp.mcp.client import McpClient
-from cardapp.session_client import tool_results
-from cardapp.session_client.choice import Choice, read_choice
+from cardapp.schema import decode
+from cardapp.session_client.session_tools import Binding, call_tool, result_faults
 from cardapp.unix_socket import SocketIdentity, identity
 
 CLIENT_INFO = {"name": "cardapp", "version": __version__}
 CONNECT_SECONDS = 3.0
 CALL_SECONDS = 3.0
 REFUSAL_SECONDS = 1.0
-"""How long the error of a failed connection is given to further callers, so that they need not wait as well."""
+"""Further callers get the error of a failed connection for this time, so that they need not wait as well."""
+MAX_AGE_SECONDS = 0.5
+"""The age up to which a status of the session is used again."""
 
-BINDING_FIELDS = ("container_id", "instance", "profile", "target")
+_START_HINT = "start one with bin/card-session start CARD_DIR, or choose one with bin/card-session select NAME"
 
 
-# The codes of the session that are not simply a failure of the debugger.
-_FAILURES: dict[str, type[CardAppError]] = {
-    "cancelled": CheckpointCancelled,
-    "card_unreadable": Conflict,
-    "editor_blocked": EditorBlocked,
-    "editor_dead": EditorUnavailable,
-    "replay_timeout": TooSlow,
-    "source_drift": SnapshotDrift,
-}
+@dataclass(frozen=True)
+class Choice:
+    """A session's name and the path of its MCP socket."""
 
-_CODE = re.compile("[a-z][a-z0-9_]{0,63}")
+    name: str
+    socket: str
+
+
+def read_choice(path: Path) -> Choice:
+    """The chosen session; :class:`SessionUnavailable` says why there is none and how to choose one."""
+    try:
+        document = decode(path.read_bytes())
+    except FileNotFoundError as error:
+        raise SessionUnavailable(f"no session is chosen: {_START_HINT}") from error
+    except (OSError, ValueError) as error:
+        raise SessionUnavailable(f"{path} cannot be read ({error}): {_START_HINT}", code="bad_choice") from error
+    name = document.get("name") if isinstance(document, dict) else None
+    socket = document.get("socket") if isinstance(document, dict) else None
+    if not isinstance(name, str) or not isinstance(socket, str) or "\0" in socket:
+        raise SessionUnavailable(f'{path} must hold {{"name": …, "socket": …}}: {_START_HINT}', code="bad_choice")
+    return Choice(name, socket)
+
+
+# -- connections ---------------------------------------------------------------------------------------------------
+
 _Target = tuple[Choice, SocketIdentity | None]
 
 
@@ -89,7 +93,7 @@ class SessionLink:
         """A new connection, which the caller closes; :class:`SessionUnavailable` says how to restore the session."""
         try:
             return McpClient.connect(
-                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=tool_results.faults
+                choice.socket, timeout=seconds, client_info=CLIENT_INFO, check_result=result_faults
             )
         except (McpError, OSError) as error:
             raise SessionUnavailable(
@@ -133,7 +137,7 @@ class SessionLink:
         found = self.binding()
         return {
             "name": choice.name,
-            "binding": binding_of(found),
+            "binding": Binding.of(found).as_json(),
             "runtime": found["runtime"],
             "mcp_socket": choice.socket,
             "card": found["card"],
@@ -214,48 +218,53 @@ def _close(connection: _Connection | None) -> None:
         connection.client.result().close()
 
 
-def binding_of(found: dict[str, Any]) -> dict[str, str]:
-    """The four fields of a ``session_binding`` result that identify the container."""
-    return {name: found[name] for name in BINDING_FIELDS}
+# -- the status ----------------------------------------------------------------------------------------------------
 
 
-def call_tool(
-    client: McpClient,
-    tool: str,
-    arguments: dict[str, Any],
-    *,
-    seconds: float,
-    cancel: threading.Event | None = None,
-) -> dict[str, Any]:
-    """One short tool call on ``client``, whose errors are translated to this application's."""
-    try:
-        result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds, cancel=cancel)
-    except McpTimeout as error:
-        raise TooSlow(
-            f"the session did not answer {tool} within {seconds:g} s; reset it with bin/card-session reset"
-        ) from error
-    except McpError as error:
-        raise SessionUnavailable(
-            f"the session failed during {tool} ({error}): restore it with bin/card-session reset"
-        ) from error
-    if result.is_error:
-        raise failure(result.structured, result.text)
-    structured: dict[str, Any] = result.structured
-    return structured
+class SessionStatus:
+    """What ``GET /api/state`` shows of the session.
 
+    The session is called again when the choice or the socket has changed, or when the cached status is older than
+    ``max_age`` seconds.
+    """
 
-def failure(structured: Any, text: str) -> CardAppError:
-    """The error that fits the code of a tool's failure. Code and data are kept if they have the agreed shape."""
-    data = dict(structured) if isinstance(structured, dict) else {}
-    code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:PEER_TEXT]
-    if not _CODE.fullmatch(code):
-        code = DebuggerFailed.code
-    if code == "binding_mismatch":  # the session was replaced after its binding was read
-        code, kind = "container_changed", CheckpointRejected
-    else:
-        kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
-    return kind(
-        reason or "the session failed without a reason; reset it with bin/card-session reset",
-        code=code,
-        extra={"session": data} if data else None,
-    )
+    def __init__(self, link: SessionLink, monotonic: Any, max_age: float = MAX_AGE_SECONDS) -> None:
+        self._link = link
+        self._monotonic = monotonic
+        self._max_age = max_age
+        self._lock = threading.Lock()
+        self._cached: tuple[Any, float, dict[str, Any]] | None = None
+
+    def describe(self) -> dict[str, Any]:
+        return self._link.describe()
+
+    def brief(self) -> dict[str, Any]:
+        """``{available, name, binding, reason}``; never raises."""
+        try:
+            choice = self._link.choice()
+        except CardAppError as error:
+            return {"available": False, "name": None, "binding": None, "reason": error.detail}
+        target = (choice, identity(choice.socket))
+        cached = self._cached
+        old = cached if cached is not None and cached[0] == target else None
+        if old is not None and self._monotonic() - old[1] <= self._max_age:
+            return old[2]
+        # One thread calls the session. The others use the old status, and wait only if there is none.
+        if not self._lock.acquire(blocking=old is None):
+            assert old is not None
+            return old[2]
+        try:
+            if self._cached is cached:
+                fresh = self._read(choice.name)
+                self._cached = (target, self._monotonic(), fresh)
+            assert self._cached is not None
+            return self._cached[2]
+        finally:
+            self._lock.release()
+
+    def _read(self, name: str) -> dict[str, Any]:
+        try:
+            found = self._link.binding(seconds=MAX_AGE_SECONDS)
+        except CardAppError as error:
+            return {"available": False, "name": name, "binding": None, "reason": error.detail}
+        return {"available": True, "name": name, "binding": Binding.of(found).as_json(), "reason": None}

@@ -1,4 +1,7 @@
-"""One activation of a checkpoint: what ``GET /api/checkpoint/status`` shows of it, and how each error ends it."""
+"""One activation of a checkpoint: its record, how each error ends it, and how it is stored.
+
+The result of an operation, its event and, if it is ready, its publication are written in one transaction.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,15 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypedDict, cast
 
+from cardapp.card import navigation
+from cardapp.card.model import Identity
+from cardapp.card.navigation import Position
+from cardapp.card.progress import LastResult
+from cardapp.card_loader import ServedCard
 from cardapp.errors import (
     CardAppError,
     CheckpointCancelled,
@@ -16,10 +25,33 @@ from cardapp.errors import (
     SnapshotDrift,
     TooSlow,
 )
+from cardapp.session_client.session_tools import Binding
+from cardapp.state import checkpoint as checkpoint_store
+from cardapp.state import events, publication
+from cardapp.state import navigation as navigation_store
+from cardapp.state.database import Connection, Database
 
 _log = logging.getLogger(__name__)
 
 STAGES = ("binding", "resetting", "replaying", "verifying")
+
+
+class OperationRecord(TypedDict):
+    """An operation as it is stored, and as ``GET /api/checkpoint/status`` shows it."""
+
+    operation_id: str
+    generation: int
+    snapshot_ref: str
+    state: str
+    stage: str
+    started_at: str
+    finished_at: str | None
+    duration_ms: float
+    binding: dict[str, str]
+    identity: dict[str, str]
+    code: str | None
+    reason: str | None
+    observed: dict[str, Any] | None
 
 
 @dataclass
@@ -32,8 +64,8 @@ class Operation:
 
     generation: int
     snapshot_ref: str
-    identity: dict[str, str]
-    binding: dict[str, str]
+    identity: Identity
+    binding: Binding
     started_at: str
     operation_id: str = field(default_factory=lambda: str(uuid.uuid4()))
     state: str = "running"
@@ -72,7 +104,7 @@ class Operation:
             reason=error.detail if error else None,
         )
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> OperationRecord:
         duration = self.duration_ms if self.duration_ms is not None else self._milliseconds()
         return {
             "operation_id": self.operation_id,
@@ -83,8 +115,8 @@ class Operation:
             "started_at": self.started_at,
             "finished_at": self.finished_at,
             "duration_ms": duration,
-            "binding": self.binding,
-            "identity": self.identity,
+            "binding": self.binding.as_json(),
+            "identity": self.identity.as_json(),
             "code": self.code,
             "reason": self.reason,
             "observed": self.observed,
@@ -94,11 +126,16 @@ class Operation:
         return round(1000 * self.seconds(), 3)
 
 
-def unless_stored(active: dict[str, Any] | None, last: dict[str, Any] | None) -> dict[str, Any] | None:
-    """The operation under way, or None if it is the ``last`` one: its end is stored before its thread lets go of it."""
+def unless_stored(active: OperationRecord | None, last: OperationRecord | None) -> OperationRecord | None:
+    """The operation under way; None if it is the ``last`` one, whose end is stored before its thread forgets it."""
     if active is not None and last is not None and active["operation_id"] == last["operation_id"]:
         return None
     return active
+
+
+def load_last(conn: Connection, uuid: str) -> OperationRecord | None:
+    """The last finished operation of the card with this ``uuid``; None before the first."""
+    return cast("OperationRecord | None", checkpoint_store.load_operation(conn, uuid))
 
 
 def end_state(error: CardAppError) -> str:
@@ -125,3 +162,104 @@ def drifted(reason: str, observed: dict[str, Any]) -> SnapshotDrift:
         "bin/card-session refresh; otherwise the card is wrong here",
         extra={"observed": observed},
     )
+
+
+# -- the database --------------------------------------------------------------------------------------------------
+
+
+class CheckpointStorage:
+    """The database as :class:`~cardapp.session_client.checkpoint.Checkpoints` uses it.
+
+    ``clock`` returns the time in RFC 3339, UTC, with milliseconds.
+    """
+
+    def __init__(self, database: Database, clock: Callable[[], str]) -> None:
+        self._database = database
+        self.now = clock
+
+    def generation(self) -> int:
+        with self._database.read() as conn:
+            return checkpoint_store.load_generation(conn)
+
+    @staticmethod
+    def last(conn: Connection, uuid: str) -> tuple[int, OperationRecord | None]:
+        """The last generation, and the last finished operation of the card with this ``uuid``."""
+        return checkpoint_store.load_generation(conn), load_last(conn, uuid)
+
+    def position(self, served: ServedCard) -> Position:
+        """The saved position, or its nearest ancestor that still exists in the card."""
+        with self._database.read() as conn:
+            saved = navigation_store.load(conn, served.identity.uuid)
+        return navigation.repair(served.catalog, saved.position)
+
+    def take_generation(self, wanted: int | None) -> int:
+        """Store the generation ``wanted``, or the next one, and return it."""
+        with self._database.write() as tx:
+            taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
+            return checkpoint_store.save_generation(tx, taken)
+
+    def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
+        """Record an operation that was refused before it began: only an event is written."""
+        data = {"generation": generation, "code": error.code, "reason": error.detail}
+        with self._database.write() as tx:
+            self._append(tx, served, "checkpoint.rejected", key, data, actor)
+
+    def ended(self, served: ServedCard, operation: Operation, actor: str) -> None:
+        """Record an operation whose final state is not ``ready``. The published snapshot does not change."""
+        with self._database.write() as tx:
+            self._save(tx, served, operation, actor)
+
+    def ready(
+        self, served: ServedCard, operation: Operation, *, socket: str, stop_id: str, actor: str, synced: bool
+    ) -> None:
+        """Publish the operation's snapshot with SYNC ON; a sync also clears the position's ``sync_requested``."""
+        uuid, key = served.identity.uuid, operation.snapshot_ref
+        with self._database.write() as tx:
+            self._save(tx, served, operation, actor)
+            publication.publish(
+                tx,
+                uuid,
+                key=key,
+                page_index=served.catalog.item(key).page_index,
+                operation_id=operation.operation_id,
+                generation=operation.generation,
+                stop_id=stop_id,
+                binding=operation.binding.as_json(),
+                instance=operation.binding.instance,
+                socket=socket,
+                source_sha256=served.identity.source_sha256,
+                observed=operation.observed or {},
+                at=operation.finished_at or self.now(),
+            )
+            if synced:
+                saved = navigation_store.load(tx, uuid)
+                if saved.position.sync_requested:
+                    position = replace(saved.position, sync_requested=False)
+                    navigation_store.save(tx, uuid, position, self.now())
+                self._append(tx, served, "navigation.synced", key, {"generation": operation.generation}, actor)
+
+    def _save(self, tx: Connection, served: ServedCard, operation: Operation, actor: str) -> None:
+        uuid, key = served.identity.uuid, operation.snapshot_ref
+        at = operation.finished_at or self.now()
+        record = operation.as_json()
+        checkpoint_store.save_operation(tx, uuid, dict(record))
+        checkpoint_store.save_result(
+            tx, uuid, served.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
+        )
+        data = {
+            "operation_id": record["operation_id"],
+            "generation": record["generation"],
+            "stage": record["stage"],
+            "duration_ms": record["duration_ms"],
+            "code": record["code"],
+            "reason": record["reason"],
+            "binding": record["binding"],
+            "observed": record["observed"],
+        }
+        self._append(tx, served, f"checkpoint.{operation.state}", key, data, actor)
+
+    def _append(
+        self, tx: Connection, served: ServedCard, kind: str, key: str, data: dict[str, Any], actor: str
+    ) -> None:
+        card = served.identity.as_json()
+        events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=self.now())

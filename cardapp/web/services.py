@@ -7,7 +7,7 @@ Each Protocol lists only the calls that the handlers make. A call may raise erro
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,11 +59,11 @@ class Checkpoints(Protocol):
         """How often replays had to take a slow way since the service started, by name; does not call the session."""
         ...
 
-    def activate(self, request: dict[str, Any]) -> dict[str, Any]:
+    def activate(self, request: dict[str, Any]) -> Mapping[str, Any]:
         """Waits for the end. Returns the finished operation if it is ``ready``, else raises the error that fits."""
         ...
 
-    def sync(self, actor: str | None) -> dict[str, Any]:
+    def sync(self, actor: str | None) -> Mapping[str, Any]:
         """Activates the checkpoint of the saved position; otherwise like ``activate``."""
         ...
 

@@ -20,7 +20,7 @@ from cardapp.card import proof
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Snapshot
 from cardapp.card.source import load_card
-from cardapp.session_client import replay_tool
+from cardapp.session_client import session_tools
 from cardapp.settings import ROOT
 from tests.functional.session_process import RunningSession, SessionTool
 
@@ -45,10 +45,9 @@ def replayed(
     session: RunningSession, card: Card, key: str, snapshot: Snapshot, *, fresh: bool = False
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """A replay's result, and the proof in it: all that it reports of the snapshot, which is as the card says."""
-    session_binding = session.ask("session_binding")
-    binding = {part: session_binding[part] for part in ("container_id", "instance", "profile", "target")}
-    asked = replay_tool.arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)
-    result = session.ask(replay_tool.TOOL, **asked)
+    binding = session_tools.Binding.of(session.ask("session_binding"))
+    asked = session_tools.replay_arguments(binding, 1, key, snapshot, card.allocator, seconds=20, fresh=fresh)
+    result = session.ask(session_tools.REPLAY, **asked)
     checks = proof.checks(snapshot, result)
     assert proof.drift_reason(checks) is None, (key, result["method"])
     seen = {part: result[part] for part in ("file", "line", "function", "values", "allocator")}

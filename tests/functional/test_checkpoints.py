@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.session_client import replay_tool
+from cardapp.session_client import session_tools
 from tests.functional.serving import Answer, Background, Stage, make_card, position, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
@@ -176,8 +176,8 @@ def test_a_checkpoint_with_wrong_values_is_replaced_by_a_new_run(
         return seen[-1]
 
     seen: list[dict[str, Any]] = []
-    noted = replay_tool.observed
-    monkeypatch.setattr(replay_tool, "observed", observed)
+    noted = session_tools.observed
+    monkeypatch.setattr(session_tools, "observed", observed)
     session = shared.sessions.session()
     shared.tcp.post("/api/editor/reset")
     for key in (QUICK, AGAIN):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.session_client import sync_monitor
+from cardapp.session_client import sync
 from tests.functional.serving import Background, Stage, position, until
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
@@ -25,7 +25,7 @@ SECONDS = 5.0  # the announcement takes milliseconds; the rest is for a busy mac
 @pytest.fixture(autouse=True, scope="module")
 def _rare_checks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(sync_monitor, "PERIOD_SECONDS", 9.0)
+        patch.setattr(sync, "PERIOD_SECONDS", 9.0)
         yield
 
 

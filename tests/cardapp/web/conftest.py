@@ -18,7 +18,7 @@ from cardapp import settings as settings_module
 from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
-from cardapp.session_client.sync_state import Control
+from cardapp.session_client.sync import Control
 from cardapp.state import publication
 from cardapp.state.database import Database
 from cardapp.web import schemas

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from cardapp.session_client.checkpoint import Checkpoints
-from cardapp.session_client.checkpoint_storage import CheckpointStorage
 from cardapp.session_client.link import SessionLink
-from cardapp.session_client.operation import Operation
+from cardapp.session_client.operation import CheckpointStorage, Operation
+from cardapp.session_client.session_tools import Binding
 from cardapp.web.services import Services
 from tests.cardapp.web.conftest import BINDING, Api, observed
 
@@ -42,8 +42,8 @@ def publish(services: Services, key: str, generation: int) -> None:
     operation = Operation(
         generation=record.take_generation(generation),
         snapshot_ref=key,
-        identity=served.identity.as_json(),
-        binding=BINDING,
+        identity=served.identity,
+        binding=Binding.of(BINDING),
         started_at=services.clock(),
         observed=observed(),
     ).finished("ready", services.clock())
@@ -124,7 +124,8 @@ def test_every_move_answers_with_its_own_write(publishing: Services, loops: Call
 
 def test_an_operation_is_not_shown_as_running_once_its_end_is_stored(real: Services) -> None:
     served = real.card_loader.current()
-    running = Operation(1, SNAPSHOTS[0], served.identity.as_json(), BINDING, real.clock(), observed=observed())
+    binding = Binding.of(BINDING)
+    running = Operation(1, SNAPSHOTS[0], served.identity, binding, real.clock(), observed=observed())
     real.checkpoints._active = running  # type: ignore[attr-defined]
     before = Api(real).get("/api/navigation/current")["checkpoint"]
     assert (before["active"]["state"], before["last"]) == ("running", None)

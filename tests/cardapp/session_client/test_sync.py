@@ -1,8 +1,7 @@
-"""The choice file, and where the program stands relative to the position."""
+"""Where the program stands relative to the position."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -10,44 +9,9 @@ import pytest
 from cardapp.card.catalog import Catalog
 from cardapp.card.navigation import at_item
 from cardapp.card.source import load_card
-from cardapp.errors import SessionUnavailable
-from cardapp.session_client.choice import Choice, read_choice
-from cardapp.session_client.sync_state import stands_at
+from cardapp.session_client.sync import stands_at
 from cardapp.state.publication import Publication
 from tests.functional.serving import make_card
-
-
-def test_a_choice_is_read(tmp_path: Path) -> None:
-    path = tmp_path / "choice.json"
-    path.write_text(json.dumps({"name": "s", "socket": "/tmp/s/mcp.sock"}))
-    assert read_choice(path) == Choice("s", "/tmp/s/mcp.sock")
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[]",
-        '{"name": "s"}',
-        '{"name": 1, "socket": "x"}',
-        "\x00",
-        r'{"name": "s", "socket": "a\u0000b"}',
-        r'{"name": "s", "socket": "\udc80"}',
-        "[" * 2000,
-    ],
-)
-def test_an_invalid_choice_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "choice.json"
-    path.write_text(text)
-    with pytest.raises(SessionUnavailable, match="card-session start") as caught:
-        read_choice(path)
-    assert caught.value.code == "bad_choice"
-
-
-def test_no_choice_is_no_session(tmp_path: Path) -> None:
-    with pytest.raises(SessionUnavailable, match="card-session start") as caught:
-        read_choice(tmp_path / "none")
-    assert caught.value.code == "no_session"
 
 
 def publication(key: str, sync: str = "on") -> Publication:

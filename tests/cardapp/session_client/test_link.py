@@ -1,7 +1,8 @@
-"""A session that hangs holds up one asker, not all of them."""
+"""The choice file, and a session that hangs, which delays one caller and not all of them."""
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,9 +12,41 @@ from typing import Any
 import pytest
 
 from cardapp.errors import SessionUnavailable
-from cardapp.session_client.choice import Choice
-from cardapp.session_client.link import SessionLink
-from cardapp.session_client.status import SessionStatus
+from cardapp.session_client.link import Choice, SessionLink, SessionStatus, read_choice
+
+
+def test_a_choice_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "choice.json"
+    path.write_text(json.dumps({"name": "s", "socket": "/tmp/s/mcp.sock"}))
+    assert read_choice(path) == Choice("s", "/tmp/s/mcp.sock")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        '{"name": "s"}',
+        '{"name": 1, "socket": "x"}',
+        "\x00",
+        r'{"name": "s", "socket": "a\u0000b"}',
+        r'{"name": "s", "socket": "\udc80"}',
+        "[" * 2000,
+    ],
+)
+def test_an_invalid_choice_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "choice.json"
+    path.write_text(text)
+    with pytest.raises(SessionUnavailable, match="card-session start") as caught:
+        read_choice(path)
+    assert caught.value.code == "bad_choice"
+
+
+def test_no_choice_is_no_session(tmp_path: Path) -> None:
+    with pytest.raises(SessionUnavailable, match="card-session start") as caught:
+        read_choice(tmp_path / "none")
+    assert caught.value.code == "no_session"
+
 
 TOLD = {"container_id": "c", "instance": "i", "profile": "p", "target": "t"}
 

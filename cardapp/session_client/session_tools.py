@@ -1,0 +1,216 @@
+"""The tools of a session's MCP server, as the service calls them: arguments, results, errors.
+
+Any program may listen at the chosen socket, so the output schemas that it declares prove nothing. The schemas here
+decide whether a result is valid. They hold what the service uses of a result; further members are allowed.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from cardapp.card import proof
+from cardapp.card.model import AllocatorRecipe, Snapshot
+from cardapp.errors import (
+    PEER_TEXT,
+    CardAppError,
+    CheckpointCancelled,
+    CheckpointRejected,
+    Conflict,
+    DebuggerFailed,
+    EditorBlocked,
+    EditorUnavailable,
+    FieldError,
+    McpError,
+    McpTimeout,
+    SessionUnavailable,
+    SnapshotDrift,
+    TooSlow,
+)
+from cardapp.mcp.client import McpClient
+from cardapp.schema import field_errors, validator
+
+REPLAY = "checkpoint_replay"
+
+SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
+"""The names in ``fallbacks`` of a replay's result; ``service.json`` describes each."""
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Identifies the processes of a session: they are others after a restart."""
+
+    container_id: str
+    instance: str
+    profile: str
+    target: str
+
+    @classmethod
+    def of(cls, result: dict[str, Any]) -> Binding:
+        """The binding in a result of ``session_binding``."""
+        return cls(result["container_id"], result["instance"], result["profile"], result["target"])
+
+    def as_json(self) -> dict[str, str]:
+        return asdict(self)
+
+
+# -- the replay ----------------------------------------------------------------------------------------------------
+
+
+def replay_arguments(
+    binding: Binding,
+    generation: int,
+    key: str,
+    snapshot: Snapshot,
+    allocator: AllocatorRecipe | None,
+    *,
+    seconds: float,
+    fresh: bool = False,
+) -> dict[str, Any]:
+    """The arguments of ``checkpoint_replay`` within ``seconds``; ``fresh`` starts the program again."""
+    return {
+        **binding.as_json(),
+        "generation": generation,
+        "snapshot_ref": key,
+        "stop": snapshot.stop.as_json(),
+        "expressions": proof.expressions(snapshot),
+        "allocator": allocator.as_json() if allocator is not None else None,
+        "timeout_ms": max(int(1000 * seconds), 1),
+        "fresh": fresh,
+    }
+
+
+def observed(reading: dict[str, Any], found: list[proof.Check]) -> dict[str, Any]:
+    """``observed`` of an operation: the place, each comparison with the card, the values and the allocator."""
+    return {
+        "file": reading["file"],
+        "line": reading["line"],
+        "function": reading["function"],
+        "checks": [check.as_json() for check in found],
+        "values": reading["values"],
+        "allocator": reading["allocator"],
+        "method": reading["method"],
+    }
+
+
+# -- calls and their errors ----------------------------------------------------------------------------------------
+
+# The codes of the session that are not simply a failure of the debugger.
+_FAILURES: dict[str, type[CardAppError]] = {
+    "cancelled": CheckpointCancelled,
+    "card_unreadable": Conflict,
+    "editor_blocked": EditorBlocked,
+    "editor_dead": EditorUnavailable,
+    "replay_timeout": TooSlow,
+    "source_drift": SnapshotDrift,
+}
+
+_CODE = re.compile("[a-z][a-z0-9_]{0,63}")
+
+
+def call_tool(
+    client: McpClient,
+    tool: str,
+    arguments: dict[str, Any],
+    *,
+    seconds: float,
+    cancel: threading.Event | None = None,
+) -> dict[str, Any]:
+    """One short tool call on ``client``, whose errors are translated to this application's."""
+    try:
+        result = client.call_tool(tool, arguments, timeout=seconds, maximum=seconds, cancel=cancel)
+    except McpTimeout as error:
+        raise TooSlow(
+            f"the session did not answer {tool} within {seconds:g} s; reset it with bin/card-session reset"
+        ) from error
+    except McpError as error:
+        raise SessionUnavailable(
+            f"the session failed during {tool} ({error}): restore it with bin/card-session reset"
+        ) from error
+    if result.is_error:
+        raise failure(result.structured, result.text)
+    structured: dict[str, Any] = result.structured
+    return structured
+
+
+def failure(structured: Any, text: str) -> CardAppError:
+    """The error that fits the code of a tool's failure. Code and data are kept if they have the agreed shape."""
+    data = dict(structured) if isinstance(structured, dict) else {}
+    code, reason = str(data.pop("code", "")), str(data.pop("reason", "") or text)[:PEER_TEXT]
+    if not _CODE.fullmatch(code):
+        code = DebuggerFailed.code
+    if code == "binding_mismatch":  # the session was replaced after its binding was read
+        code, kind = "container_changed", CheckpointRejected
+    else:
+        kind = _FAILURES.get(code, DebuggerFailed)  # type: ignore[assignment]
+    return kind(
+        reason or "the session failed without a reason; reset it with bin/card-session reset",
+        code=code,
+        extra={"session": data} if data else None,
+    )
+
+
+# -- valid results -------------------------------------------------------------------------------------------------
+
+_TEXT = {"type": "string"}
+_SHORT = {"type": "string", "maxLength": 300}
+_TEXT_OR_NULL = {"type": ["string", "null"]}
+_INTEGER = {"type": "integer"}
+_INTEGER_OR_NULL = {"type": ["integer", "null"]}
+_BOOLEAN = {"type": "boolean"}
+
+
+def _record(**properties: dict[str, Any]) -> dict[str, Any]:
+    required = [name for name, schema in properties.items() if "default" not in schema]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+_SIZE = _record(cols={"type": "integer", "minimum": 1}, rows={"type": "integer", "minimum": 1})
+_BLOCK = _record(offset=_INTEGER, size=_INTEGER, label=_TEXT_OR_NULL)
+_ARENA = _record(
+    base=_INTEGER, size=_INTEGER, used=_INTEGER, high_water=_INTEGER_OR_NULL, blocks={"type": "array", "items": _BLOCK}
+)
+_BY_TOOL = {
+    "session_binding": _record(
+        # Sessions of the local runtime and of older releases have none.
+        container_process={"anyOf": [_record(pid=_INTEGER, started=_INTEGER), {"type": "null"}], "default": None},
+        container_id=_SHORT,
+        instance=_SHORT,
+        profile=_SHORT,
+        target=_SHORT,
+        runtime=_SHORT,
+        card=_record(
+            id={"type": "string", "pattern": "^[a-z0-9][a-z0-9-]*$", "maxLength": 200},
+            uuid=_SHORT,
+            version=_SHORT,
+            source_sha256={"type": "string", "pattern": "^[0-9a-f]{64}$"},
+        ),
+        editor=_record(socket={"type": "string", "pattern": "^[^\\u0000]*$"}),
+    ),
+    REPLAY: _record(
+        method={"enum": ["rerun", "fork"]},
+        fresh=_BOOLEAN,
+        # A session that an earlier release started does not report them.
+        fallbacks={"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000, "default": []},
+        file=_TEXT_OR_NULL,
+        line=_INTEGER_OR_NULL,
+        function=_TEXT_OR_NULL,
+        values={"type": "object", "additionalProperties": _record(value=_TEXT_OR_NULL, error=_TEXT_OR_NULL)},
+        allocator={"anyOf": [_ARENA, {"type": "null"}]},
+        stop_id=_TEXT,
+    ),
+    "target_reset": _record(stop_id=_TEXT, debugger_restarted=_BOOLEAN, editor_restarted=_BOOLEAN),
+    "pane_fit": _record(host=_SIZE, grid=_SIZE),
+    "debugger_state": _record(instance=_TEXT, alive=_BOOLEAN, state=_TEXT, stop_id=_TEXT),
+}
+
+
+_CHECKERS = {tool: validator(schema) for tool, schema in _BY_TOOL.items()}
+
+
+def result_faults(tool: str, structured: Any) -> tuple[FieldError, ...]:
+    """What is wrong with the structured result of ``tool``; empty for a tool that the service never calls."""
+    checker = _CHECKERS.get(tool)
+    return field_errors(checker, structured) if checker is not None else ()

@@ -1,0 +1,241 @@
+"""SYNC: its state, which is read from the database alone, and the monitor, which switches it off.
+
+SYNC is on while the program is at the published snapshot. The monitor is a thread. It switches SYNC off when the
+session is restarted or another one is chosen, when the source changes, and when the target is reset or runs on. The
+session reports at once that the target has moved or that the session ends. The rest is checked periodically.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
+from cardapp.card import navigation
+from cardapp.card.catalog import Catalog, depth
+from cardapp.card.navigation import Position
+from cardapp.card_loader import CardLoader
+from cardapp.errors import CardAppError, LevelNotSyncable, SessionUnavailable, TooSlow
+from cardapp.session_client.checkpoint import Checkpoints
+from cardapp.session_client.link import SessionLink
+from cardapp.session_client.operation import OperationRecord, load_last, unless_stored
+from cardapp.state import checkpoint as checkpoint_store
+from cardapp.state import events, publication, viewer
+from cardapp.state import navigation as navigation_store
+from cardapp.state.database import Connection, Database
+from cardapp.state.publication import Publication
+
+PERIOD_SECONDS = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Control:
+    """Reads the state of SYNC, and switches SYNC off with a reason and an event."""
+
+    def __init__(
+        self,
+        *,
+        card_loader: CardLoader,
+        database: Database,
+        active: Callable[[], OperationRecord | None],
+        clock: Callable[[], str],
+    ) -> None:
+        self._card_loader = card_loader
+        self._database = database
+        self._active = active
+        self._clock = clock
+        self.reset_lock = threading.Lock()
+        """Held by a request that resets the target until it has switched SYNC off, so that no one else does."""
+
+    def state(self) -> dict[str, Any]:
+        """The body of ``GET /api/control/state``; ``revision`` counts the changes of the publication."""
+        served = self._card_loader.current()
+        uuid = served.identity.uuid
+        active = self._active()
+        with self._database.read() as conn:
+            published = publication.load(conn, uuid)
+            saved = navigation_store.load(conn, uuid)
+            generation = checkpoint_store.load_generation(conn)
+            last = load_last(conn, uuid)
+            viewer_revision = viewer.load(conn, uuid)[1]
+        position = navigation.repair(served.catalog, saved.position)
+        return {
+            "sync": published.sync if published else "off",
+            "reason": published.reason if published else None,
+            "at_position": published is not None and stands_at(served.catalog, position, published),
+            "requested": position.sync_requested,
+            "generation": generation,
+            "key": published.key if published else None,
+            "page_index": published.page_index if published else None,
+            "checkpoint": _brief(unless_stored(active, last) or last),
+            "position_key": navigation.key_of(position),
+            "navigation_revision": saved.revision,
+            "viewer_revision": viewer_revision,
+            "card_revision": self._card_loader.revision()["revision"],
+            "revision": published.revision if published else 0,
+        }
+
+    def published_operation(self) -> str | None:
+        """The id of the operation whose result is published now."""
+        with self._database.read() as conn:
+            published = publication.load(conn, self._card_loader.current().identity.uuid)
+        return published.operation_id if published else None
+
+    def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
+        """Switch SYNC off in the write transaction ``tx``, with its event.
+
+        False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
+        """
+        identity = self._card_loader.current().identity
+        published = publication.load(tx, identity.uuid)
+        if published is None or published.operation_id != operation_id:
+            return False
+        at = self._clock()
+        if not publication.switch_off(tx, identity.uuid, reason, at):
+            return False
+        card, data = identity.as_json(), {"reason": reason, "generation": published.generation}
+        events.append(tx, kind="sync.off", actor=actor, key=published.key, card=card, data=data, at=at)
+        return True
+
+
+def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
+    """Whether the program is at the position: SYNC is on, and the published snapshot is that of the position.
+
+    At the step level each snapshot of the step counts, above it the one that a sync of the position would activate.
+    """
+    if published.sync != "on":
+        return False
+    if depth(position.focus_level) >= depth("step"):
+        chosen = "/".join(navigation.ids(position))
+        return published.key == chosen or published.key.startswith(f"{chosen}/")
+    try:
+        return navigation.sync_target(catalog, position) == published.key
+    except LevelNotSyncable:
+        return False
+
+
+def _brief(operation: OperationRecord | None) -> dict[str, Any] | None:
+    if operation is None:
+        return None
+    return {
+        "operation_id": operation["operation_id"],
+        "generation": operation["generation"],
+        "snapshot_ref": operation["snapshot_ref"],
+        "state": operation["state"],
+        "stage": operation["stage"],
+        "code": operation["code"],
+        "reason": operation["reason"],
+    }
+
+
+# -- the monitor ---------------------------------------------------------------------------------------------------
+
+
+class SyncMonitor:
+    """Switches SYNC off when the program has left the published snapshot.
+
+    Call ``start`` once; ``stop`` may be called any number of times.
+    """
+
+    def __init__(
+        self,
+        *,
+        card_loader: CardLoader,
+        link: SessionLink,
+        checkpoints: Checkpoints,
+        control: Control,
+        database: Database,
+    ) -> None:
+        self._card_loader = card_loader
+        self._link = link
+        self._checkpoints = checkpoints
+        self._control = control
+        self._database = database
+        self._logged = ""
+        self._stopping = threading.Event()
+        self._woken = threading.Event()
+        self._thread = threading.Thread(target=self._loop, name="sync-monitor", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Check soon: an activation has begun or ended."""
+        self._woken.set()
+
+    def stop(self, timeout: float = 5.0) -> None:
+        self._stopping.set()
+        self.wake()
+        if self._thread.is_alive():
+            self._thread.join(timeout)
+
+    def check(self) -> str | None:
+        """Check once: the reason why SYNC was switched off now, None if it was not."""
+        published = self._published()
+        if published is None or published.sync != "on":
+            return None
+        reason = self._difference(published)
+        if reason is None or self._checkpoints.active() is not None:
+            return None  # a replay moves the program itself, and its end decides
+        with self._control.reset_lock, self._database.write() as tx:
+            return reason if self._control.switch_off(tx, published.operation_id, reason) else None
+
+    def _published(self) -> Publication | None:
+        with self._database.read() as conn:
+            return publication.load(conn, self._card_loader.current().identity.uuid)
+
+    def _difference(self, published: Publication) -> str | None:
+        if self._card_loader.source_digest() != published.source_sha256:
+            return "source_changed"
+        try:
+            if self._link.choice().socket != published.socket:
+                return "session_changed"
+            state = self._link.debugger_state()
+        except TooSlow:
+            # A session that is busy only is checked again.
+            return "session_paused" if self._link.is_paused() else None
+        except SessionUnavailable:
+            return "session_lost"
+        except CardAppError as error:
+            return error.code
+        if state["instance"] != published.instance:
+            return "session_restarted"
+        if state["stop_id"] != published.stop_id:
+            return _moved(state)
+        return None
+
+    def _await_move(self) -> None:
+        """Wait until the published snapshot may have been left, at most a period."""
+        published = self._published()
+        if published is None or published.sync != "on" or self._checkpoints.active() is not None:
+            return
+        with suppress(CardAppError):  # the check that follows finds out what has happened to the session
+            self._link.await_move(published.stop_id, PERIOD_SECONDS, self._stopping)
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set():
+            begun = time.monotonic()
+            try:
+                self._await_move()
+                self.check()
+                self._logged = ""
+            except CardAppError as error:
+                if error.detail != self._logged:  # the same error may come back twice a second
+                    _log.warning("SYNC cannot be checked: %s", error.detail)
+                self._logged = error.detail
+            except Exception:
+                # The thread must go on, or SYNC would stay on forever.
+                _log.exception("internal error in the monitor of SYNC")
+            self._woken.wait(max(0.0, PERIOD_SECONDS - (time.monotonic() - begun)))
+            self._woken.clear()
+
+
+def _moved(state: dict[str, Any]) -> str:
+    """The reason why the program is not at the published stop any more."""
+    if not state["alive"]:
+        return "debugger_lost"
+    return "target_reset" if state["state"] == "none" else "target_ran_on"

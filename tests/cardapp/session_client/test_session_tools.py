@@ -1,0 +1,45 @@
+"""The slow ways of replays, and the schema of their result."""
+
+from __future__ import annotations
+
+import pytest
+
+from cardapp.session_client.checkpoint import Fallbacks
+from cardapp.session_client.session_tools import SLOW_FALLBACKS, result_faults
+from cardapp.session_host import schemas
+from cardapp.web.schemas import definitions
+
+READING = {
+    "method": "fork",
+    "fresh": False,
+    "fallbacks": [],
+    "file": None,
+    "line": None,
+    "function": None,
+    "values": {},
+    "allocator": None,
+    "stop_id": "x",
+}
+
+
+def test_each_slow_way_has_its_own_count() -> None:
+    fallbacks = Fallbacks()
+    fallbacks.add(["late_pc_sign", "second_run", "late_pc_sign"])
+    assert fallbacks.counts() == {"late_pc_sign": 2, "no_checkpoint": 0, "failed_restart": 0, "second_run": 1}
+
+
+def test_session_service_and_description_have_the_same_names() -> None:
+    described = definitions()["SlowFallbacks"][1]
+    assert SLOW_FALLBACKS == schemas.FALLBACKS == tuple(described["properties"]) == tuple(described["required"])
+
+
+def test_a_replay_result_without_fallbacks_is_valid() -> None:
+    without_fallbacks = {name: value for name, value in READING.items() if name != "fallbacks"}
+    assert result_faults("checkpoint_replay", without_fallbacks) == ()
+    assert result_faults("checkpoint_replay", {name: value for name, value in READING.items() if name != "fresh"})
+
+
+@pytest.mark.parametrize("found", [["other"], "late_pc_sign", ["late_pc_sign"] * 1001])
+def test_unknown_or_too_many_fallbacks_are_refused(found: object) -> None:
+    assert result_faults("checkpoint_replay", READING | {"fallbacks": ["late_pc_sign"]}) == ()
+    assert result_faults("checkpoint_replay", READING | {"fallbacks": found})
