@@ -107,9 +107,9 @@ MARKET = Product(
     pure=(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
         "http.revalidation", "http.compression", "http.reply", "http.chunked_coding", "http.response_head",
-        "api.live.frames", "source.keccak",
-        "source.evm", "source.trade", "source.pools", "source.swaps", "source.ranges", "source.provider_errors",
-        "source.demo",
+        "api.live.frames",
+        "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",
+        "demo.chain", "demo.prices",
         "api.live.feed", "store.change", "frontend.gate", "frontend.headers", "frontend.response", "frontend.target",
     ),
 )  # fmt: skip

@@ -1,1 +1,1 @@
-"""``bin/marketdata-demo``: the demo source in a state directory."""
+"""``bin/marketdata-demo``: a source with an invented chain and two pools, which ``bin/start`` runs."""

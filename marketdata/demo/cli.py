@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ABOUT = "The demo source: invented trades of an invented chain, which bin/start stores when there is no rpc.json."
 
 Connect = Callable[[Settings], AbstractContextManager["Connection"]]
-"""Connects to the database, with its shared tables created."""
+"""Connects to the database, and creates the shared tables if they are missing."""
 
 
 def add_commands(parser: argparse.ArgumentParser, connect: Connect) -> None:
@@ -34,27 +34,28 @@ def add_commands(parser: argparse.ArgumentParser, connect: Connect) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.demo import state
+    from marketdata.demo import state_directory
 
     rpc_file = settings.secrets_dir / secretfile.RPC_SOURCE
     if rpc_file.exists():
         raise UsageError(f"{rpc_file} exists, so there is a real source: run bin/marketdata-ingestor")
-    with state.alone(settings):
-        about = f"the demo source (invented trades): {' and '.join(state.SYMBOLS)}"
-        connector = partial(partial, state.connected, settings)
-        ingestor.ingest(state.FILE, connector, state.FOLDER, about, settings, is_quiet=options.quiet)
+    with state_directory.alone(settings):
+        about = f"the demo source (invented trades): {' and '.join(state_directory.SYMBOLS)}"
+        connector = partial(partial, state_directory.connected, settings)
+        file, folder = state_directory.FILE, state_directory.FOLDER
+        ingestor.ingest(file, connector, folder, about, settings, is_quiet=options.quiet)
 
 
 def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.demo import state
+    from marketdata.demo import state_directory
     from marketdata.store import registry, symbols
 
-    names = " and ".join(state.SYMBOLS)
-    # In this order: killed in between, it leaves the same chain, which the next start stores anew from its first block.
-    with state.alone(settings), connect(settings) as connection:
-        state.remove_outboxes(settings)
+    names = " and ".join(state_directory.SYMBOLS)
+    # The chain is removed last. After a kill in between, the next start stores the same chain again, from block 0.
+    with state_directory.alone(settings), connect(settings) as connection:
+        state_directory.remove_outboxes(settings)
         for each in registry.registered(connection, settings.prefix):
-            removed = symbols.erase(connection, each.version, state.SYMBOLS)
+            removed = symbols.erase(connection, each.version, state_directory.SYMBOLS)
             print(f"version {each.n}: removed {removed} ticks of {names}, with all that belongs to them", flush=True)
-        state.remove_chain(settings)
+        state_directory.remove_chain(settings)
     print("the next bin/start makes another demo chain", flush=True)

@@ -9,18 +9,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
 from marketdata.ingest.chain_cursor import ChainCursor, ReadBlock, Resumption
 from marketdata.ingest.outbox import put, put_encoded
 from marketdata.source import swaps
+from marketdata.source.adaptive_range import AdaptiveRange
 from marketdata.source.evm import Header, Log
-from marketdata.source.node import may_have
-from marketdata.source.pools import KINDS
-from marketdata.source.provider import Provider, Wanted, newest_and_final
-from marketdata.source.ranges import AdaptiveRange
+from marketdata.source.pool_kinds import swap_topics
+from marketdata.source.provider import Provider, may_have, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
 FOLLOWED = 128
@@ -49,8 +48,8 @@ class Counts:
 class Follower:
     """Reads the pools of ``rpc.json``; used by one thread."""
 
-    def __init__(self, node: Provider, file: RpcFile, place: ChainCursor) -> None:
-        self._node = node
+    def __init__(self, provider: Provider, file: RpcFile, place: ChainCursor) -> None:
+        self._provider = provider
         self._file = file
         self._pools = {pool.symbol: pool for pool in file.pools}
         self._place = place
@@ -63,7 +62,7 @@ class Follower:
 
     def look(self) -> None:
         """Ask for the newest block; retract what is no longer part of the chain."""
-        self.head, self._finalized = newest_and_final(self._node, self._file.confirmations)
+        self.head, self._finalized = newest_and_final(self._provider, self._file.confirmations)
         if self._differs(self.head):
             self._reorganise(self.head.number)
 
@@ -90,7 +89,7 @@ class Follower:
     def _read_range(self, pools: Sequence[Pool], first: int, last: int) -> None:
         asked = last - first + 1
         try:
-            logs, headers = self._node.logs_between(first, last, _wanted(pools))
+            logs, headers = self._provider.logs_between(first, last, swap_topics(pools))
         except ProviderError as error:
             if not self._is_smaller_next(error, asked):
                 raise
@@ -115,7 +114,7 @@ class Follower:
         return error.code == "call_refused" and self._range.refused(asked)
 
     def _read_blocks(self, pools: Sequence[Pool], first: int, last: int) -> None:
-        headers = self._node.headers(range(first, last + 1))
+        headers = self._provider.headers(range(first, last + 1))
         if self._differs(headers[0]) or not self._follows(headers[0]):
             self._reorganise(first)
             return
@@ -123,9 +122,9 @@ class Follower:
             if self._differs(headers[at]) or headers[at].parent != headers[at - 1].hash:
                 headers = headers[:at]  # the next step will see what happened
                 break
-        wanted = _wanted(pools)
+        wanted = swap_topics(pools)
         worth = [header for header in headers if may_have(header, wanted)]
-        found = dict(zip([header.number for header in worth], self._node.logs_of(worth, wanted), strict=True))
+        found = dict(zip([header.number for header in worth], self._provider.logs_of(worth, wanted), strict=True))
         read = [(header, found.get(header.number, [])) for header in headers]
         self._store(pools, read)
 
@@ -181,7 +180,7 @@ class Follower:
         known = self._place.blocks()
         gone, common = self._divided(known)
         if not gone:
-            raise ProviderError(f"{self._node.name} contradicts itself about block {number}", code="wrong_answer")
+            raise ProviderError(f"{self._provider.name} contradicts itself about block {number}", code="wrong_answer")
         if common is None:
             self._check_complete(known)
         again = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
@@ -201,7 +200,7 @@ class Follower:
         gone: list[ReadBlock] = []
         for at in range(0, len(known), _AT_ONCE):
             part = known[at : at + _AT_ONCE]
-            for block, current in zip(part, self._node.find_headers([each.number for each in part]), strict=True):
+            for block, current in zip(part, self._provider.find_headers([each.number for each in part]), strict=True):
                 if current is not None and current.hash == block.hash:
                     return gone, current
                 gone.append(block)
@@ -211,11 +210,7 @@ class Follower:
         """No known block is part of the chain any more. That can be followed only while no block was forgotten."""
         if known[0].number - _KEPT > min(pool.start_block for pool in self._file.pools):
             raise StateError(
-                f"{self._node.name}: none of the last {len(known)} known blocks is part of the chain. Another chain "
-                "needs another TICKS_TABLE",
+                f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
+                "Another chain needs another TICKS_TABLE",
                 code="chain_replaced",
             )
-
-
-def _wanted(pools: Iterable[Pool]) -> Wanted:
-    return {pool.address: KINDS[pool.kind].TOPIC for pool in pools}

@@ -22,7 +22,7 @@ from marketdata.settings import Settings
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
     from marketdata.ingest.loop import Connect
-    from marketdata.source.node import Node
+    from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc_file import RpcFile
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
@@ -118,32 +118,32 @@ def _ingest_into(
         loop.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
-def _connected(file: RpcFile, stopping: threading.Event) -> Node:
-    from marketdata.source.node import Node
+def _connected(file: RpcFile, stopping: threading.Event) -> RpcProvider:
+    from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc import Rpc
 
-    return Node(Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping), file.chain_id)
+    return RpcProvider(Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping), file.chain_id)
 
 
 def _check(_options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.source import check
-    from marketdata.source.node import Node
+    from marketdata.source import pool_check
+    from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc import Rpc
 
     file = rpc_file(settings)
     stopping = threading.Event()
     rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=stopping, tries=_CHECK_TRIES)
-    node = Node(rpc, file.chain_id)
-    print(f"asking {node.name} …", flush=True)
+    provider = RpcProvider(rpc, file.chain_id)
+    print(f"asking {provider.name} …", flush=True)
     with closing(rpc):
-        head, finalized = node.head(with_finalized=file.confirmations is None)
+        head, finalized = provider.head(with_finalized=file.confirmations is None)
         if file.confirmations is not None:
             finalized = max(0, head.number - file.confirmations)
         age = time.time() - head.time
-        print(f"{node.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
+        print(f"{provider.name}: chain {file.chain_id}, block {head.number} ({age:.0f} s old), final up to {finalized}")
         faults = 0
         for pool in file.pools:
-            found = check.report(node, pool)
+            found = pool_check.report(provider, pool)
             print(found.text, flush=True)
             for fault in found.faults:
                 print(f"  WRONG: {fault}", flush=True)

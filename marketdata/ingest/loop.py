@@ -22,7 +22,7 @@ from marketdata.ingest.delivery import Delivery
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.metrics import Figure, MetricsServer
 from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
-from marketdata.source import check
+from marketdata.source import pool_check
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import RpcFile
 
@@ -116,7 +116,7 @@ class Ingestor:
         self.error: MarketError | None = None
         self._deliverer = Worker("ingestor-delivery", self._deliver, self._fail)
         self._reader = Worker("ingestor-reader", self._read, self._fail)
-        self._node = connect(self._reader.stopping)
+        self._provider = connect(self._reader.stopping)
         self.follower: Follower | None = None
         self._unchecked = list(file.pools)
         self._is_behind = False
@@ -145,7 +145,7 @@ class Ingestor:
             Figure("skipped_total", "Swaps that are no tick.", dict(counts.skipped)),
             Figure("reorganisations_total", "Reorganisations that were followed.", counts.reorganisations),
             Figure("retracted_blocks_total", "Blocks that they replaced.", counts.retracted_blocks),
-            Figure("requests_total", "HTTP requests to the provider.", self._node.requests),
+            Figure("requests_total", "HTTP requests to the provider.", self._provider.requests),
             Figure("delivered_total", "Items that the API answered for.", self.delivery.delivered),
             Figure("outbox_items", "Items that the API has not acknowledged.", waiting),
             Figure("dead_letters", "Items that the API refused.", dead),
@@ -159,9 +159,9 @@ class Ingestor:
         deadline = monotonic() + _DRAIN_S
         self._api.deadline = deadline + _RELEASE_S
         self._reader.stopping.set()
-        self._node.interrupt()
+        self._provider.interrupt()
         if self._reader.stop(_READER_S):
-            self._node.close()
+            self._provider.close()
         if self._deliverer.stop(max(0.1, deadline - monotonic())):
             if not isinstance(self.error, AlreadyRunning):
                 with suppress(MarketError):
@@ -184,7 +184,7 @@ class Ingestor:
     def _read(self) -> float:
         if self.follower is None:
             self._check_pools()
-            self.follower = Follower(self._node, self._file, ChainCursor(self._outbox))
+            self.follower = Follower(self._provider, self._file, ChainCursor(self._outbox))
         if self._outbox.count() > MAX_OUTBOX:
             return self._file.poll_s
         # A step that fails may have been based on a chain that is no longer there: then look at its head again.
@@ -197,7 +197,7 @@ class Ingestor:
 
     def _check_pools(self) -> None:
         while self._unchecked:
-            check.require(self._node, self._unchecked[-1])
+            pool_check.require(self._provider, self._unchecked[-1])
             self._unchecked.pop()
 
     def _deliver(self) -> float:

@@ -1,28 +1,26 @@
 """The values of an EVM chain as JSON-RPC writes them: quantities, bytes, ABI words, addresses, bloom filters.
 
-Every function raises ValueError for text that is not what it must be: it came from a provider.
+The text comes from a provider. Every function that reads it raises ValueError when it is malformed.
 """
 
 from __future__ import annotations
 
 import re
 from contextlib import suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple
-
-from marketdata.source.keccak import keccak256
 
 WORD = 32
 ADDRESS = re.compile(r"0x[0-9a-fA-F]{40}")
 _QUANTITY = re.compile(r"0x[0-9a-fA-F]{1,64}")
 _HASH = re.compile(r"0x[0-9a-f]{64}")
 _BLOOM_BYTES = 256
-_LATEST = 32_503_680_000
-"""The year 3000, up to which the API takes times."""
+MAX_TIME = 32_503_680_000
+"""The year 3000, in seconds since 1970. The API takes earlier times only."""
 
 
 class Header(NamedTuple):
-    """What this program uses of a block's header; ``time`` in seconds since 1970."""
+    """The part of a block's header that this program uses; ``time`` is in seconds since 1970."""
 
     number: int
     hash: str
@@ -33,7 +31,7 @@ class Header(NamedTuple):
 
 
 class Log(NamedTuple):
-    """An event of a contract; ``address`` and hashes are lower-case, ``position`` is its index in the block."""
+    """An event of a contract. ``address`` and hashes are lower-case; ``position`` is the log's index in its block."""
 
     address: str
     topics: tuple[str, ...]
@@ -92,7 +90,7 @@ def header(value: Any) -> Header:
     if len(bloom) != _BLOOM_BYTES:
         raise ValueError("has a bloom filter of the wrong size")
     time = quantity(value.get("timestamp"))
-    if time >= _LATEST:
+    if time >= MAX_TIME:
         raise ValueError("has a time that is not in seconds, or after the year 2999")
     return Header(
         number=quantity(value.get("number")),
@@ -122,7 +120,7 @@ def log(value: Any) -> Log:
 
 
 def words(encoded: bytes, count: int) -> tuple[int, ...]:
-    """``count`` unsigned ABI words of 32 bytes, no more and no less."""
+    """Exactly ``count`` unsigned ABI words of 32 bytes."""
     if len(encoded) != count * WORD:
         raise ValueError(f"has {len(encoded)} bytes of data instead of {count * WORD}")
     return tuple(int.from_bytes(encoded[at : at + WORD], "big") for at in range(0, len(encoded), WORD))
@@ -154,6 +152,62 @@ def bloom_bits(value: str) -> int:
 
 
 def may_contain(bloom: int, address: str, topic: str) -> bool:
-    """False when the block with this bloom filter has certainly no log of the address with the topic."""
+    """False: the block has no such log. True: it may have one (bloom filters have false positives)."""
     bits = bloom_bits(address) | bloom_bits(topic)
     return bloom & bits == bits
+
+
+# -- Keccak-256 -------------------------------------------------------------------------------------------------------
+# From the Keccak reference: permutation Keccak-f[1600], rate 1088 bits, padding 0x01 … 0x80. hashlib.sha3_256 pads its
+# input differently (FIPS 202), which gives other hashes.
+
+_RATE = 136
+_WORD = (1 << 64) - 1
+
+
+@cache
+def _round_constants() -> tuple[int, ...]:
+    """The 24 constants of the step iota, from its linear feedback shift register (x^8 + x^6 + x^5 + x^4 + 1)."""
+    constants, register = [], 1
+    for _ in range(24):
+        constant = 0
+        for power in range(7):
+            if register & 1:
+                constant |= 1 << ((1 << power) - 1)
+            register = (register << 1) ^ (0x171 if register & 0x80 else 0)
+        constants.append(constant)
+    return tuple(constants)
+
+
+def _rotated(word: int, by: int) -> int:
+    return ((word << by) | (word >> (64 - by))) & _WORD if by else word
+
+
+def _permuted(state: list[int]) -> list[int]:
+    """Keccak-f[1600]; the lane (x, y) is ``state[x + 5 * y]``."""
+    for constant in _round_constants():
+        column = [state[x] ^ state[x + 5] ^ state[x + 10] ^ state[x + 15] ^ state[x + 20] for x in range(5)]
+        theta = [column[x - 1] ^ _rotated(column[(x + 1) % 5], 1) for x in range(5)]
+        state = [lane ^ theta[at % 5] for at, lane in enumerate(state)]
+        x, y, lane = 1, 0, state[1]  # rho and pi: each lane is rotated and moved to the next position
+        for step in range(24):
+            x, y = y, (2 * x + 3 * y) % 5
+            state[x + 5 * y], lane = _rotated(lane, (step + 1) * (step + 2) // 2 % 64), state[x + 5 * y]
+        for row in range(0, 25, 5):  # chi
+            a = state[row : row + 5]
+            state[row : row + 5] = [a[x] ^ (~a[(x + 1) % 5] & a[(x + 2) % 5]) for x in range(5)]
+        state[0] ^= constant
+    return state
+
+
+def keccak256(data: bytes) -> bytes:
+    """The Keccak-256 hash that Ethereum uses, 32 bytes."""
+    padded = bytearray(data) + bytes(_RATE - len(data) % _RATE)
+    padded[len(data)] ^= 0x01
+    padded[-1] ^= 0x80
+    state = [0] * 25
+    for block in range(0, len(padded), _RATE):
+        for lane in range(_RATE // 8):
+            state[lane] ^= int.from_bytes(padded[block + 8 * lane : block + 8 * lane + 8], "little")
+        state = _permuted(state)
+    return b"".join(lane.to_bytes(8, "little") for lane in state[:4])

@@ -1,61 +1,218 @@
-"""What the ingestor asks a provider of a chain: a :class:`marketdata.source.node.Node`, or the demo."""
+"""The provider of a chain: its blocks, the logs of its contracts, and the state of these.
+
+:class:`Provider` is the interface; :class:`RpcProvider` implements it over JSON-RPC, and
+:class:`marketdata.demo.chain.DemoProvider` without a network.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
+from marketdata.errors import ProviderError
+from marketdata.source import evm
 from marketdata.source.evm import Header, Log
+from marketdata.source.rpc import Call, Rpc
 
 Wanted = Mapping[str, str]
-"""The topic of each address whose logs are wanted."""
+"""The topic of the wanted logs, by the address of their contract."""
 
 
 class Provider(Protocol):
-    """Every method raises ProviderError when there is no answer, or one that cannot be believed."""
+    """Every method raises ProviderError when the provider does not answer, or its answer is malformed or contradicts
+    itself."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """The provider's name in messages."""
 
     @property
     def requests(self) -> int:
-        """How many were sent over a network."""
+        """The number of HTTP requests so far."""
 
     def interrupt(self) -> None:
-        """End the request of another thread, which then gets an error."""
+        """End a request that another thread waits for. That thread gets ProviderError."""
 
     def close(self) -> None:
-        """Close the connection; nothing is asked after that."""
+        """Close the connection. No other method is called afterwards."""
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
-        """The newest block, and the number of the newest final one if that is asked for, else 0."""
+        """The newest block, and the number of the newest final block, or 0 without ``with_finalized``."""
 
     def check_chain(self) -> None:
-        """ProviderError (``wrong_chain``) when this is another chain than the configured one."""
+        """ProviderError (``wrong_chain``) when the provider is on another chain than ``rpc.json`` names."""
 
     def headers(self, numbers: Sequence[int]) -> list[Header]:
-        """The blocks of these numbers, of which the provider must have every one."""
+        """The blocks with these numbers. ProviderError when one is missing."""
 
     def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
-        """The blocks of these numbers; None for one that the chain does not have."""
+        """The blocks with these numbers; None for each that the chain does not have."""
 
     def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
-        """The wanted logs of each of these blocks, asked for by their hashes."""
+        """The wanted logs of each block. The blocks are identified by their hashes."""
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        """The wanted logs of a range of blocks that no reorganisation reaches any more, with the blocks that have one,
-        and the first and the last block of the range.
+        """The wanted logs of final blocks, from ``first`` to ``last`` inclusive, and headers by number. There is a
+        header of the first and the last block, and of every block with a log.
 
-        RangeRefused when the provider wants to be asked for fewer blocks.
+        RangeRefused when the provider refuses that many blocks.
         """
 
     def read_contract(self, address: str, function: str) -> bytes:
-        """What a function without arguments returns; empty when there is no contract or it has no such function."""
+        """The result of a function without arguments; empty when the contract or the function does not exist."""
 
 
 def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
-    """The newest block, and the number of the newest final one: so many blocks before it, in a short chain below 0, or,
-    for None, as the provider says."""
+    """The newest block, and the number of the newest final block.
+
+    That is newest minus confirmations (may be negative); None: the provider's value.
+    """
     newest, final = provider.head(with_finalized=confirmations is None)
     return newest, final if confirmations is None else newest.number - confirmations
+
+
+_T = TypeVar("_T")
+_GENESIS = 0
+
+
+class RpcProvider:
+    """A provider over JSON-RPC. Every answer is checked."""
+
+    def __init__(self, rpc: Rpc, chain_id: int) -> None:
+        self._rpc = rpc
+        self._chain_id = chain_id
+
+    @property
+    def name(self) -> str:
+        return self._rpc.name
+
+    @property
+    def requests(self) -> int:
+        return self._rpc.requests
+
+    def interrupt(self) -> None:
+        self._rpc.interrupt()
+
+    def close(self) -> None:
+        self._rpc.close()
+
+    def head(self, *, with_finalized: bool) -> tuple[Header, int]:
+        # The chain id is read each time: the host of the URL may begin to serve another chain.
+        calls = [Call("eth_chainId"), Call("eth_getBlockByNumber", ("latest", False))]
+        if with_finalized:
+            calls.append(Call("eth_getBlockByNumber", ("finalized", False)))
+        chain, latest, *finalized = self._rpc.batch(calls)
+        self._check_chain(chain)
+        number = self._read(evm.header, finalized[0], "the final block").number if finalized else _GENESIS
+        return self._read(evm.header, latest, "the newest block"), number
+
+    def check_chain(self) -> None:
+        self._check_chain(self._rpc.call("eth_chainId"))
+
+    def headers(self, numbers: Sequence[int]) -> list[Header]:
+        return self._headers(numbers, self._rpc.batch(_blocks(numbers)))
+
+    def _headers(self, numbers: Sequence[int], found: Sequence[Any]) -> list[Header]:
+        headers = [self._read(evm.header, each, f"block {number}") for number, each in zip(numbers, found, strict=True)]
+        for number, header in zip(numbers, headers, strict=True):
+            if header.number != number:
+                raise self._wrong(f"block {number}", f"is block {header.number}")
+        return headers
+
+    def find_headers(self, numbers: Sequence[int]) -> list[Header | None]:
+        found = self._rpc.batch(_blocks(numbers))
+        return [
+            None if each is None else self._read(evm.header, each, f"block {number}")
+            for number, each in zip(numbers, found, strict=True)
+        ]
+
+    def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
+        calls = []
+        for header in headers:
+            calls.append(Call("eth_getLogs", ({"blockHash": header.hash, **_filter(wanted)},)))
+            # A provider may ask a different node for each call. A node that lacks the block might return no logs.
+            calls.append(Call("eth_getBlockByHash", (header.hash, False)))
+        answers = self._rpc.batch(calls)
+        found = []
+        for at, header in enumerate(headers):
+            if answers[2 * at + 1] is None:
+                raise self._wrong(f"block {header.number}", f"is not known by its hash {header.hash}")
+            logs = self._logs(answers[2 * at], wanted)
+            self._check(logs, {header.number: header})
+            found.append(logs)
+        return found
+
+    def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
+        # A node that lacks the last block, or is on another chain, would return no logs. So both are checked.
+        numbers = sorted({first, last})
+        logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},))
+        answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(numbers)])
+        self._check_chain(chain)
+        ends = {header.number: header for header in self._headers(numbers, found)}
+        logs = self._logs(answer, wanted)
+        outside = [log.block_number for log in logs if not first <= log.block_number <= last]
+        if outside:
+            raise self._wrong(f"the logs of blocks {first} to {last}", f"include one of block {outside[0]}")
+        others = sorted({log.block_number for log in logs} - ends.keys())
+        headers = ends | {header.number: header for header in self.headers(others)}
+        self._check(logs, headers)
+        return logs, headers
+
+    def read_contract(self, address: str, function: str) -> bytes:
+        call = {"to": address, "data": evm.selector(function)}
+        try:
+            return self._read(evm.data, self._rpc.call("eth_call", call, "latest"), f"{function} of {address}")
+        except ProviderError as error:
+            if error.code == "call_refused" and "revert" in error.detail:
+                return b""
+            raise
+
+    def _check_chain(self, found: Any) -> None:
+        chain = self._read(evm.quantity, found, "the chain id")
+        if chain != self._chain_id:
+            raise ProviderError(
+                f"{self.name} is on the chain {chain}, and rpc.json says chain_id {self._chain_id}", code="wrong_chain"
+            )
+
+    def _logs(self, answer: Any, wanted: Wanted) -> list[Log]:
+        if not isinstance(answer, list):
+            raise self._wrong("the answer of eth_getLogs", "is not a list")
+        logs = [self._read(evm.log, each, "a log") for each in answer]
+        # The filter matches every address with every topic: a pool may return events of another kind of pool.
+        return sorted(
+            (log for log in logs if log.topics and wanted.get(log.address) == log.topics[0]),
+            key=lambda log: (log.block_number, log.position),
+        )
+
+    def _check(self, logs: Iterable[Log], headers: Mapping[int, Header]) -> None:
+        for log in logs:
+            header = headers.get(log.block_number)
+            if header is None or header.hash != log.block_hash:
+                raise self._wrong(f"a log of block {log.block_number}", "is of a block that is not in the chain")
+            if header.bloom and not evm.may_contain(header.bloom, log.address, log.topics[0]):
+                raise self._wrong(f"a log of block {log.block_number}", "is not in the block's bloom filter")
+
+    def _read(self, reader: Callable[[Any], _T], value: Any, what: str) -> _T:
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise self._wrong(what, str(error)) from error
+
+    def _wrong(self, what: str, detail: str) -> ProviderError:
+        return ProviderError(f"{self.name}: {what} {detail}", code="wrong_answer")
+
+
+def may_have(header: Header, wanted: Wanted) -> bool:
+    """False when the block certainly has no wanted log, by its bloom filter. Some chains leave the filter empty; then
+    only a block without transactions is certain."""
+    if not header.bloom:
+        return header.has_transactions
+    return any(evm.may_contain(header.bloom, address, topic) for address, topic in wanted.items())
+
+
+def _blocks(numbers: Iterable[int]) -> list[Call]:
+    return [Call("eth_getBlockByNumber", (hex(number), False)) for number in numbers]
+
+
+def _filter(wanted: Wanted) -> dict[str, Any]:
+    return {"address": sorted(wanted), "topics": [sorted(set(wanted.values()))]}

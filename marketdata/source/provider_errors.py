@@ -1,8 +1,7 @@
-"""How providers word "too much at once", "too often" and "later", as one table: nothing else in the protocol tells
-them apart.
+"""The table of providers' error messages: "too many blocks", "too many requests" and "try later".
 
-Each pattern has its origin beside it: the provider or node whose message it is. They are matched without regard to
-case against the message and the data of the JSON-RPC error.
+JSON-RPC has no codes for these, so the wording decides. Each pattern names the provider or node that sends it. Patterns
+are matched against the whole JSON-RPC error, ignoring case. The first match counts.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """What to do: ask for fewer blocks, ask later, or send fewer calls in one request."""
+    """The kind of an error decides the reaction: fewer blocks, a later try, or fewer calls in one request."""
 
     RANGE = "too many blocks or results"
     RATE = "too many requests"
@@ -24,7 +23,8 @@ class Kind(Enum):
 class Wording(NamedTuple):
     kind: Kind
     pattern: str
-    """May have the groups ``first`` and ``last`` (hexadecimal), or ``most``: the range that would be answered."""
+    """Optional groups name the range that the provider would answer: ``first`` and ``last`` (hexadecimal), ``from`` and
+    ``to`` (decimal), or ``most`` (a number of blocks)."""
     origin: str
 
 
@@ -32,7 +32,7 @@ _NUMBER = r"(?P<most>[0-9][0-9,._]*[0-9]|[0-9])"
 _BLOCKS = r"\[0x(?P<first>[0-9a-f]+),\s*0x(?P<last>[0-9a-f]+)\]"
 
 TABLE: tuple[Wording, ...] = (
-    # The calls of one request, before the ranges: their wordings are the narrower ones.
+    # Batches come first: their patterns are narrower than those of ranges.
     Wording(Kind.BATCH, r"batch (?:size |limit |call )?(?:is )?(?:too (?:large|big)|exceed|limit)",
             "geth, Erigon, QuickNode"),
     Wording(Kind.BATCH, r"batch of more than \d+", "dRPC"),
@@ -44,7 +44,7 @@ TABLE: tuple[Wording, ...] = (
     Wording(Kind.RATE, r"credits limited to|request limit reached", "QuickNode"),
     Wording(Kind.RATE, r"over rate limit", "Base"),
     Wording(Kind.RATE, r"rate ?limit|too many requests|requests per second", "Tenderly, Ankr, Cloudflare"),
-    # Nodes behind a provider that are late, or changing
+    # The provider's nodes lag behind, or are being replaced.
     Wording(Kind.LATER, r"header not found|missing trie node", "geth"),
     Wording(Kind.LATER, r"no backend is currently healthy|temporarily unavailable", "Base, Optimism"),
     # Blocks and results
@@ -85,11 +85,11 @@ _COMPILED = tuple((each, re.compile(each.pattern, re.IGNORECASE)) for each in TA
 class Meaning(NamedTuple):
     kind: Kind
     suggested: int | None
-    """Blocks that the provider says it would answer."""
+    """The number of blocks that the provider would answer."""
 
 
 def meaning(message: str) -> Meaning | None:
-    """What a provider's error message asks for; None for any other error."""
+    """The kind of a provider's error message; None when no pattern matches."""
     for wording, pattern in _COMPILED:
         found = pattern.search(message)
         if found is not None:

@@ -1,6 +1,6 @@
 """JSON-RPC over HTTP: one kept-alive connection, calls in batches, retries, a budget of calls per second.
 
-One thread uses an :class:`Rpc`. URL and header values may contain a key: no message that leaves this module has them.
+One thread uses an :class:`Rpc`. The URL and the header values may contain a key, so no error message shows them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ from marketdata.errors import ProviderError, RangeRefused, Stopped
 from marketdata.source.provider_errors import Kind, meaning
 
 TIMEOUT = 20.0
-"""Seconds without a byte from the provider."""
-ANSWER_BYTES = 256 << 20
-_LARGEST_BATCH = 100
-"""Calls in one request, where the provider allows as many in a second."""
+"""Seconds of silence after which a request fails."""
+MAX_RESPONSE_BYTES = 256 << 20
+_MAX_BATCH = 100
+"""Calls in one request. A provider that allows fewer calls a second gets smaller batches."""
 _FORGET = 500
-"""After this many answered batches a larger one is tried again: it may have been a temporary limit of a proxy."""
+"""After 500 answered batches a larger one is tried again: the limit may have been a temporary one of a proxy."""
 TRIES = 6
 """How often a request is sent before its failure is reported."""
 _RATE_REFUSALS = 2
-"""After as many refusals of a batch as too frequent, each of its halves is sent alone."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
-_CREDENTIALS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
-_SECRET_LENGTH = 8
-"""Parts of a path or query shorter than this, like ``v2``, are not secrets."""
+"""After two rate errors for one batch, its halves are sent one after the other."""
+_MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
+_CREDENTIAL_ERRORS = (http.client.UNAUTHORIZED, http.client.FORBIDDEN)
+_MIN_SECRET_LENGTH = 8
+"""Shorter parts of a path or query, like ``v2``, are not secrets."""
 
 
 class Call(NamedTuple):
@@ -46,8 +46,8 @@ class Call(NamedTuple):
 
 
 class _TryAgain(Exception):
-    """This try failed in a way that the next one may not; ``after`` is how long the provider asks to wait.
-    ``is_rate``: the provider was asked too often."""
+    """This try failed; the next one may succeed. ``after`` is how many seconds the provider asks to wait. ``is_rate``:
+    the provider reported too many requests."""
 
     def __init__(self, detail: str, after: float | None = None, *, is_rate: bool = False) -> None:
         super().__init__(detail)
@@ -56,15 +56,15 @@ class _TryAgain(Exception):
 
 
 class _SmallerBatches(Exception):
-    pass
+    """The provider refuses this many calls in one request."""
 
 
 class _CallRefused(Exception):
-    """An error for one call, which nothing in the table explains."""
+    """The provider answered one call with an error that ``provider_errors`` does not know."""
 
 
 class Budget:
-    """Calls per second, for all connections to one provider."""
+    """Token bucket of calls per second, shared by all connections to one provider."""
 
     def __init__(self, per_second: float) -> None:
         self._interval = 1 / per_second
@@ -72,7 +72,7 @@ class Budget:
         self._lock = threading.Lock()
 
     def spend(self, calls: int) -> float:
-        """How many seconds to wait before the calls; up to one second of unused budget is kept."""
+        """Take tokens for the calls; return how many seconds to wait first. The bucket holds one second's calls."""
         with self._lock:
             now = monotonic()
             start = max(self._free_at, now - 1)
@@ -81,7 +81,7 @@ class Budget:
 
 
 class Rpc:
-    """``stopping`` interrupts every wait with :class:`Stopped`; ``interrupt`` also ends a request that is under way."""
+    """Setting ``stopping`` ends every wait with :class:`Stopped`. ``interrupt`` also ends a running request."""
 
     def __init__(
         self,
@@ -108,13 +108,13 @@ class Rpc:
         self._stopping = stopping
         self._tries = tries
         self._budget = Budget(per_second)
-        self._largest = min(_LARGEST_BATCH, max(1, int(per_second)))
+        self._largest = min(_MAX_BATCH, max(1, int(per_second)))
         self._batch = self._largest
         self._answered = 0
         self.requests = 0
 
     def beside(self) -> Rpc:
-        """One more connection to the provider, for another thread, within the same budget."""
+        """Another connection to the provider, for another thread. Both share one budget."""
         other = copy(self)
         other._connection = self._connect()
         other.requests = 0
@@ -124,9 +124,9 @@ class Rpc:
         return self.batch([Call(method, params)])[0]
 
     def batch(self, calls: Sequence[Call]) -> list[Any]:
-        """The results in the order of the calls.
+        """The results, in the order of the calls.
 
-        RangeRefused when a call asks for too many blocks, ProviderError when there is no answer after some tries.
+        RangeRefused when a call asks for too many blocks. ProviderError when every try failed.
         """
         results: list[Any] = []
         most = self._batch
@@ -136,7 +136,7 @@ class Rpc:
                 results += self._persistent(part)
             except _SmallerBatches:
                 most = len(part) // 2
-        # Only now: a call that is refused alone, too, was not refused for the others.
+        # Set only after success: a call that is refused even alone says nothing about the size of a batch.
         self._answered = self._answered + 1 if most == self._batch else 0
         self._batch = most
         if self._answered >= _FORGET:
@@ -144,7 +144,7 @@ class Rpc:
         return results
 
     def interrupt(self) -> None:
-        """End the request of another thread, which then gets an error."""
+        """End a request that another thread waits for. That thread gets ProviderError."""
         with suppress(OSError, AttributeError):
             self._connection.sock.shutdown(socket.SHUT_RDWR)
 
@@ -166,9 +166,9 @@ class Rpc:
                 refused += error.is_rate
                 if refused >= _RATE_REFUSALS and len(calls) > 1:
                     raise _SmallerBatches from None
-                # Full jitter: processes that were refused together do not come back together.
-                longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**tried)
-                self._wait(max(error.after or 0, random.uniform(_FIRST_PAUSE / 2, longest)))
+                # Full jitter: processes that were refused together do not try again together.
+                longest = min(_MAX_PAUSE, _MIN_PAUSE * 2**tried)
+                self._wait(max(error.after or 0, random.uniform(_MIN_PAUSE / 2, longest)))
             except _CallRefused as error:
                 raise ProviderError(f"{self.name}: {self._shown(str(error))}", code="call_refused") from None
         raise AssertionError  # the last try returns or raises
@@ -183,7 +183,7 @@ class Rpc:
             for number, call in enumerate(calls)
         ]
         status, headers, content = self._exchange(json.dumps(sent if len(sent) > 1 else sent[0]).encode())
-        if status in _CREDENTIALS:
+        if status in _CREDENTIAL_ERRORS:
             shown = self._shown(content.decode(errors="replace"))
             raise ProviderError(f"{self.name}: it refuses the credentials of rpc.json (HTTP status {status}): {shown}")
         try:
@@ -194,7 +194,7 @@ class Rpc:
         answers = answer if isinstance(answer, list) else [answer]
         if len(answers) == len(calls) and all(map(_is_answer, answers)):
             return self._results(calls, answers)
-        # One error for the whole batch, or another answer than JSON-RPC's.
+        # One error for the whole batch, or no JSON-RPC response.
         self._check_error(json.dumps(answer), calls)
         self._check_status(status, headers, json.dumps(answer), calls)
         raise _TryAgain("its answer does not fit the request")
@@ -204,7 +204,7 @@ class Rpc:
         try:
             self._connection.request("POST", self._target, body, self._headers)
             response = self._connection.getresponse()
-            content = response.read(ANSWER_BYTES)
+            content = response.read(MAX_RESPONSE_BYTES)
         except (OSError, http.client.HTTPException) as error:
             raise _TryAgain(f"no answer: {type(error).__name__ if not str(error) else error}") from None
         except BaseException:
@@ -213,7 +213,7 @@ class Rpc:
         return response.status, response.headers, content
 
     def _results(self, calls: Sequence[Call], answers: list[dict[str, Any]]) -> list[Any]:
-        # A single answer counts whatever its id: some providers answer an error with the id null.
+        # The id of a single response is ignored: some providers send errors with the id null.
         by_id = {each.get("id"): each for each in answers} if len(answers) > 1 else {0: answers[0]}
         results = []
         for number in range(len(calls)):
@@ -252,7 +252,7 @@ class Rpc:
         )
 
     def _too_much(self, about: str, calls: Sequence[Call], suggested: int | None = None) -> Exception:
-        """Fewer blocks are asked for where a call asks for a range of them, else fewer calls at once."""
+        """The error that makes the next request smaller: fewer blocks if a call has a range, else fewer calls."""
         if any(_has_range(call) for call in calls):
             return RangeRefused(f"{self.name}: {self._shown(about)}", suggested)
         return _SmallerBatches() if len(calls) > 1 else _TryAgain(about)
@@ -264,9 +264,9 @@ class Rpc:
 
 
 def _secrets(target: str, held: Sequence[str]) -> list[str]:
-    """What no message may show, longest first. A provider may show a value as it was sent or decoded, or a part of it,
-    as the key of ``Bearer KEY``."""
-    named = {part for part in re.split(r"[/?&=]", target) if len(part) >= _SECRET_LENGTH}
+    """The texts that no message may show, longest first. A provider may repeat a value as it was sent, decoded, or in
+    part, like the key of ``Bearer KEY``."""
+    named = {part for part in re.split(r"[/?&=]", target) if len(part) >= _MIN_SECRET_LENGTH}
     named |= {part for value in held for part in (value, *value.split())}
     return sorted((named | {unquote(each) for each in named}) - {""}, key=len, reverse=True)
 

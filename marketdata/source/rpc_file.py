@@ -1,7 +1,7 @@
 """``rpc.json``, the secret file that names the provider of a chain and the pools to read.
 
-Its JSON Schema is ``rpc.schema.json``. Lines that begin with ``//`` are comments. No message contains a value of the
-file that may be secret.
+Its JSON Schema is ``rpc.schema.json``. Lines that begin with ``//`` are comments. The URL and the headers may be
+secret, so no message shows them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SECRET = ("url", "headers")
 
 @dataclass(frozen=True)
 class Pool:
-    """``symbol`` is the whole one, ``CHAIN:NAME``; ``address`` is in lower case."""
+    """``symbol`` includes the chain (``CHAIN:NAME``); ``address`` is in lower case."""
 
     symbol: str
     address: str
@@ -45,15 +45,18 @@ class RpcFile:
     chain: str
     chain_id: int
     confirmations: int | None
-    """None: the provider says which block is final."""
+    """A block is final when this many blocks follow it. None: the provider says which block is final."""
     poll_s: float
     requests_per_s: float
     pools: tuple[Pool, ...]
 
 
 def load(path: Path, *, warn: Warn) -> RpcFile:
-    """The file's content. MissingRequirement without the file, StateError when it cannot be trusted, UsageError with
-    every fault when its content is wrong."""
+    """The file's content.
+
+    MissingRequirement when there is no file, StateError when others may write to it, UsageError with all faults of its
+    content.
+    """
     try:
         found = secretfile.read(path, warn=warn, comments="//")
     except MissingRequirement as error:

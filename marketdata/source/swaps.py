@@ -1,4 +1,4 @@
-"""Ticks from the logs of swaps."""
+"""Ticks from the logs of swaps, with exact price, size and side; pure."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 from marketdata.source.evm import Header, Log
-from marketdata.source.pools import KINDS
+from marketdata.source.pool_kinds import KINDS, Deltas
 from marketdata.source.rpc_file import Pool
-from marketdata.source.trade import NotATrade, trade
+
+MAX_PLACES = 30
+"""A tick has at most 30 decimal places, and at most 30 digits before the point."""
+PRICE_DIGITS = 36
+"""Significant digits of a price."""
 
 _SEQ_SHIFT = 20
-"""A block has fewer than 2^20 logs: at 375 gas for each, that would be 400 million gas."""
+"""A block has fewer than 2^20 logs: at 375 gas each, these would cost 400 million gas."""
 _TICK_JSON = (
     '{"symbol":"%s","id":"%s:%d","ts":%d,"seq":%d,"price":"%s","size":"%s","side":"%s",'
     '"block":{"number":%d,"hash":"%s"},"tx":"%s"}'
@@ -19,18 +23,23 @@ _TICK_JSON = (
 
 
 class Tick(NamedTuple):
-    """``body`` is its JSON, as ``POST /v1/ingest/tick`` takes it."""
+    """``body`` is the JSON of one item of ``POST /v1/ingest/tick``."""
 
     symbol: str
     body: str
 
 
+class NotATrade(ValueError):
+    """The swap has no price, or its price or size does not fit into a tick; the message says which."""
+
+
 Skip = Callable[[Pool, Log, str, ValueError], None]
-"""Told of a swap that is no tick: the reason, ``no_price`` or ``not_a_swap``, and the error."""
+"""Callback for a swap that yields no tick. Its last arguments are the reason (``no_price`` or ``not_a_swap``) and the
+error."""
 
 
 def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skip: Skip) -> list[Tick]:
-    """Those of the pools, in the order of the logs, whose blocks are ``headers``."""
+    """The ticks of ``pools``, in the order of ``logs``. ``headers`` has the block of each log, by its number."""
     by_address: dict[str, list[Pool]] = {}
     for pool in pools:
         by_address.setdefault(pool.address, []).append(pool)
@@ -45,11 +54,63 @@ def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Head
 
 
 def tick_json(pool: Pool, log: Log, header: Header) -> str:
-    """The tick of a swap. NotATrade for one without a price, ValueError for a log that is not of a swap of this kind of
-    pool. An encoder would take as long as the decoding; no value needs an escape."""
+    """The JSON of a swap's tick. NotATrade without a price, ValueError when the log is no swap of this kind of pool."""
     made = trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
     number, hash, position = log.block_number, log.block_hash, log.position
     seq = (number << _SEQ_SHIFT) + position
+    # No value needs an escape. A JSON encoder would take as long as the decoding.
     return _TICK_JSON % (
         pool.symbol, hash, position, header.time * 1000, seq, *made, number, hash, log.transaction,
     )  # fmt: skip
+
+
+# -- price, size and side ------------------------------------------------------------------------------------------
+
+
+class Trade(NamedTuple):
+    """``price`` in quote per base and ``size`` in base are decimal text in whole units; ``side`` is buy or sell."""
+
+    price: str
+    size: str
+    side: str
+
+
+def trade(deltas: Deltas, decimals: tuple[int, int], *, invert: bool) -> Trade:
+    """The base is token0, or token1 with ``invert``. A buy takes base out of the pool. NotATrade without a price."""
+    if (deltas.token0 > 0) == (deltas.token1 > 0) or not deltas.token0 or not deltas.token1:
+        raise NotATrade("no token was exchanged for the other one")
+    (base, base_decimals), (quote, quote_decimals) = zip(deltas, decimals, strict=True)
+    if invert:
+        (base, base_decimals), (quote, quote_decimals) = (quote, quote_decimals), (base, base_decimals)
+    return Trade(
+        price=rounded(abs(quote) * 10**base_decimals, abs(base) * 10**quote_decimals, PRICE_DIGITS),
+        size=rounded(abs(base), 10**base_decimals),
+        side="buy" if base < 0 else "sell",
+    )
+
+
+def rounded(numerator: int, denominator: int, significant: int = 2 * MAX_PLACES) -> str:
+    """The fraction as decimal text, rounded half-even to ``significant`` digits and at most ``MAX_PLACES`` places.
+
+    NotATrade when it rounds to 0, or has more than ``MAX_PLACES`` digits before the point.
+    """
+    places = min(MAX_PLACES, significant - _digits_before_point(numerator, denominator))
+    up, down = (10**places, 1) if places >= 0 else (1, 10**-places)
+    scaled, rest = divmod(numerator * up, denominator * down)
+    twice = 2 * rest - denominator * down
+    if twice > 0 or (twice == 0 and scaled % 2):
+        scaled += 1
+    if not scaled:
+        raise NotATrade(f"it rounds to 0 at {MAX_PLACES} decimal places")
+    if places < 0 or scaled >= 10 ** (MAX_PLACES + places):
+        raise NotATrade(f"it has more than {MAX_PLACES} digits before the point")
+    text = str(scaled).rjust(places + 1, "0")
+    whole, fraction = text[: len(text) - places], text[len(text) - places :].rstrip("0")
+    return f"{whole}.{fraction}" if fraction else whole
+
+
+def _digits_before_point(numerator: int, denominator: int) -> int:
+    """The exponent of ten above the first significant digit: 3 for 123.4, 0 for 0.5, -1 for 0.05."""
+    digits = len(str(numerator)) - len(str(denominator))
+    at_least = numerator >= denominator * 10**digits if digits >= 0 else numerator * 10**-digits >= denominator
+    return digits + 1 if at_least else digits

@@ -22,8 +22,8 @@ from pathlib import Path
 from time import perf_counter
 
 from marketdata.source import evm
-from marketdata.source.pools import KINDS
-from marketdata.source.trade import trade
+from marketdata.source.pool_kinds import KINDS, swap_topics
+from marketdata.source.swaps import trade
 from tests.bench.figures import Figure, table
 from tests.functional.anvil import EvmPackages
 from tests.functional.chain_market import Market
@@ -60,7 +60,7 @@ def measure(blocks: int) -> Iterator[Figure]:
 
 def _limit(market: Market) -> float:
     by_address = {pool.address: pool for pool in market.pools}
-    topics = sorted({KINDS[pool.kind].TOPIC for pool in market.pools})
+    topics = sorted(set(swap_topics(market.pools).values()))
     last = int(market.chain("eth_blockNumber"), 16)
     began, events = perf_counter(), 0
     with closing(http.client.HTTPConnection("127.0.0.1", market.chain.port)) as connection:

@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-from marketdata.source.demo.blocks import BLOCK_S, DAY, HISTORY
+from marketdata.demo.chain import BLOCK_S, DAY, HISTORY
 from tests.bench.figures import Figure, table
 from tests.functional.market_process import Client
 from tests.functional.serving import until

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.demo.state import SYMBOLS
+from marketdata.demo.chain import BLOCK_S
+from marketdata.demo.state_directory import SYMBOLS
 from marketdata.errors import StateError
 from marketdata.ingest.outbox import Outbox
-from marketdata.source.demo.blocks import BLOCK_S
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
 from tests.functional.serving import until
 

@@ -14,7 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.demo import state
+from marketdata.demo import state_directory
+from marketdata.demo.chain import BLOCK_S, POOLS, Blocks, DemoProvider
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.chain import Follower
 from marketdata.ingest.chain_cursor import ChainCursor
@@ -23,9 +24,7 @@ from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import load
 from marketdata.source import swaps
-from marketdata.source.demo.blocks import BLOCK_S, POOLS, Blocks
-from marketdata.source.demo.node import DemoNode
-from marketdata.source.pools import KINDS
+from marketdata.source.pool_kinds import swap_topics
 from marketdata.tick import parse_tick
 from tests.functional.chain_market import stored_candles, stored_ticks
 from tests.functional.market_process import ROOT, SECONDS, ApiProcess, Client
@@ -35,7 +34,7 @@ pytestmark = pytest.mark.functional
 
 GENESIS, HISTORY = 1_790_000_000, 1500
 BLOCKS = Blocks(b"\7" * 32, GENESIS, HISTORY)
-WANTED = {each.pool.address: KINDS[each.pool.kind].TOPIC for each in POOLS}
+WANTED = swap_topics(each.pool for each in POOLS)
 OTHER = {"symbol": "TEST:ETH-USD", "id": "1", "ts": 1_790_000_000_000, "price": "1", "size": "1"}
 
 
@@ -57,8 +56,8 @@ class Ingestor:
         self.client = ApiClient(f"http://127.0.0.1:{api.port}", lambda: api.token("alg"))
         self.lease = Lease(self.client, self.outbox, "md_ticks_v1")
         self.delivery = Delivery(self.outbox, self.client, self.lease)
-        node = DemoNode(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
-        self.follower = Follower(node, state.FILE, ChainCursor(self.outbox))
+        node = DemoProvider(BLOCKS, lambda: GENESIS + BLOCK_S * self.head)
+        self.follower = Follower(node, state_directory.FILE, ChainCursor(self.outbox))
 
     def go_on_to(self, head: int) -> None:
         self.head = head
@@ -136,24 +135,24 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
     write = Client(api.port, api.token("alg"))
     read = Client(api.port, api.token("read"))
     with closing(write), closing(read):
-        tick = OTHER | {"id": "2", "symbol": state.SYMBOLS[0]}
+        tick = OTHER | {"id": "2", "symbol": state_directory.SYMBOLS[0]}
         assert write("POST", "/v1/ingest/tick", {"ticks": [OTHER, tick]})[1]["accepted"] == 2
         covered = {"from": 1_789_000_000_000, "to": 1_790_000_000_000, "state": "indexed"}
         gone = {"block_hash": "0xaa"}
-        for symbol in (OTHER["symbol"], state.SYMBOLS[0]):
+        for symbol in (OTHER["symbol"], state_directory.SYMBOLS[0]):
             assert write("PUT", "/v1/coverage", {"symbol": symbol} | covered)[0] < 300
             write("POST", "/v1/ingest/tick", {"ticks": [{"retract": {"symbol": symbol} | gone}]})
         settings = load({"MARKET_STATE_DIR": str(api.state_dir)})
-        with state.alone(settings):
+        with state_directory.alone(settings):
             refused = reset()
             assert refused.returncode == 4
             assert "another" in refused.stderr
-            chain = state.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0])
+            chain = state_directory.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0])
         done = reset()
         assert (done.returncode, done.stderr) == (0, "")
         assert "removed" in done.stdout
         assert [each["symbol"] for each in read("GET", "/v1/symbols")[1]["symbols"]] == [OTHER["symbol"]]
-        for symbol in state.SYMBOLS:
+        for symbol in state_directory.SYMBOLS:
             assert read("GET", f"/v1/chart?symbol={symbol}&interval=1d")[1]["code"] == "unknown_symbol"
             assert read("GET", f"/v1/coverage?symbol={symbol}")[1].get("ranges", []) == []
         assert len(read("GET", f"/v1/coverage?symbol={OTHER['symbol']}")[1]["ranges"]) > 0
@@ -162,5 +161,6 @@ def test_reset_removes_what_is_of_the_demo(api: ApiProcess) -> None:
         answer = write("POST", "/v1/ingest/tick", {"ticks": [tick | late, OTHER | late]})[1]
         assert [each["code"] for each in answer["rejected"]] == ["retracted"]
         assert answer["accepted"] == 1
-        with state.alone(settings):
-            assert state.connected(settings, api.state_dir / "none.sqlite", threading.Event()).headers([0]) != chain
+        with state_directory.alone(settings):
+            provider = state_directory.connected(settings, api.state_dir / "none.sqlite", threading.Event())
+            assert provider.headers([0]) != chain

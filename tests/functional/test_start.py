@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.demo.state import alone
+from marketdata.demo.state_directory import alone
 from marketdata.settings import load
 from tests.functional.session_process import eventually
 

@@ -23,9 +23,9 @@ from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
-from marketdata.source import check, provider
-from marketdata.source.node import Node
-from marketdata.source.ranges import AdaptiveRange
+from marketdata.source import pool_check
+from marketdata.source.adaptive_range import AdaptiveRange
+from marketdata.source.provider import RpcProvider, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
 RETRY_S = 60.0
@@ -69,7 +69,7 @@ class Backfill:
         self._limit = RetryLimit(retry_s)
         self._storing = Storing(self._api, self._limit)
         self._workers = Workers(file, connect, self._limit)
-        self._node = Node(self._workers.rpc, file.chain_id)
+        self._provider = RpcProvider(self._workers.rpc, file.chain_id)
         self._range = AdaptiveRange()
         self._most = 1
         self._handed_out: set[Span] = set()
@@ -123,11 +123,11 @@ class Backfill:
             self.error = MarketError(f"a defect of this program: {error!r}")
 
     def _prepare(self, outbox: Outbox) -> Backfilled:
-        head, final = provider.newest_and_final(self._node, self._file.confirmations)
+        head, final = newest_and_final(self._provider, self._file.confirmations)
         # A range ends at the time of the block after it.
         final = min(final, head.number - 1)
         for pool in self._file.pools:
-            check.require(self._node, pool)
+            pool_check.require(self._provider, pool)
         self._storing.require_table(self._table)
         state = Backfilled(outbox, self._table, self._file.pools)
         place = ChainCursor(outbox)
@@ -216,7 +216,7 @@ class Backfill:
     def _finalize(self) -> None:
         """Everything up to the end of each symbol is final."""
         ends = {symbol: end for symbol, end in self.ends.items() if end >= 0}
-        headers = self._limit.retry(lambda: self._node.headers(sorted(set(ends.values()))))
+        headers = self._limit.retry(lambda: self._provider.headers(sorted(set(ends.values()))))
         blocks = {header.number: header for header in headers}
         self._storing.finalize({symbol: blocks[end] for symbol, end in ends.items()})
 

@@ -18,8 +18,8 @@ from marketdata.ingest.backfill.state import Refusal
 from marketdata.ingest.backfill.storing import RetryLimit, Storing
 from marketdata.source import swaps
 from marketdata.source.evm import Log
-from marketdata.source.node import Node
-from marketdata.source.pools import KINDS
+from marketdata.source.pool_kinds import swap_topics
+from marketdata.source.provider import RpcProvider
 from marketdata.source.rpc import Rpc
 from marketdata.source.rpc_file import Pool, RpcFile
 
@@ -89,20 +89,20 @@ class Workers:
 
     def _run(self, rpc: Rpc, api: ApiClient) -> None:
         with closing(rpc), closing(api):
-            node, storing = Node(rpc, self._chain_id), Storing(api, self._limit)
+            provider, storing = RpcProvider(rpc, self._chain_id), Storing(api, self._limit)
             while (span := self._spans.get()) is not None and not self._limit.stopping.is_set():
                 try:
-                    self._outcomes.put(self._work(node, storing, span))
+                    self._outcomes.put(self._work(provider, storing, span))
                 except MarketError as error:
                     self._outcomes.put(Outcome(span, error=error))
                 except Exception as error:
                     self._outcomes.put(Outcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
-    def _work(self, node: Node, storing: Storing, span: Span) -> Outcome:
+    def _work(self, provider: RpcProvider, storing: Storing, span: Span) -> Outcome:
         pools = [self._pools[symbol] for symbol in span.symbols]
-        wanted = {pool.address: KINDS[pool.kind].TOPIC for pool in pools}
-        logs, headers = node.logs_between(span.first, span.last, wanted)
-        [end] = node.headers([span.last + 1])
+        wanted = swap_topics(pools)
+        logs, headers = provider.logs_between(span.first, span.last, wanted)
+        [end] = provider.headers([span.last + 1])
         outcome = Outcome(span, headers[span.first].time, end.time)
 
         def skip(_pool: Pool, _log: Log, reason: str, _error: ValueError) -> None:

@@ -18,8 +18,8 @@ from urllib.parse import quote
 import pytest
 
 from marketdata import secretfile
-from marketdata.source.demo.blocks import BLOCK_S, DEEPEST, HISTORY, POOLS, Blocks
-from marketdata.source.pools import KINDS
+from marketdata.demo.chain import BLOCK_S, HISTORY, MAX_DEPTH, POOLS, Blocks
+from marketdata.source.pool_kinds import swap_topics
 from tests.browser.market.conftest import LIBRARY, ChartPage, settled
 from tests.browser.market.stage import HOUR, ROOT, Stage, now, running_stage
 from tests.functional.market_process import SECONDS
@@ -31,7 +31,7 @@ Tab = Callable[[str], ChartPage]
 
 POOL = POOLS[0].pool
 SYMBOL = POOL.symbol
-WANTED = {POOL.address: KINDS[POOL.kind].TOPIC}
+WANTED = swap_topics([POOL])
 SEED = b"\7" * 32
 LATE_S = 600
 """How far the chain's clock is behind while it is held."""
@@ -48,7 +48,7 @@ def chain() -> tuple[Blocks, int]:
     block is ``LATE_S`` old."""
     for number in count(HISTORY):
         blocks = Blocks(SEED, now() // 1000 - LATE_S - number * BLOCK_S)
-        before = number - DEEPEST
+        before = number - MAX_DEPTH
         if blocks.is_abandoned(number, number) and trades(blocks, before, number) > trades(blocks, before, number + 1):
             return blocks, number
     raise AssertionError
@@ -66,7 +66,7 @@ class Demo:
     def __init__(self, stage: Stage) -> None:
         self.stage = stage
         self.blocks, self.last = chain()
-        self.before = self.last - DEEPEST
+        self.before = self.last - MAX_DEPTH
         """The newest block that stays, or an older one."""
         self._clock = stage.state_dir / "clock"
         folder = stage.state_dir / "demo"

@@ -20,13 +20,13 @@ from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
-from marketdata.source.pools import uniswap_v2
+from marketdata.source.pool_kinds import KINDS
 from marketdata.source.rpc_file import Pool, RpcFile
 
 POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), False, n * 3) for n in (1, 2))
 FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
 SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
-DEEPEST = 55
+MAX_DEPTH = 55
 """No block further below the highest one ever is replaced. That reaches blocks that are read in ranges."""
 GENESIS = "0x" + "0" * 64
 START = 1_700_000_000
@@ -35,7 +35,7 @@ START = 1_700_000_000
 class Block:
     def __init__(self, number: int, parent: str, swaps: Sequence[str], salt: int, time: int) -> None:
         self.hash = f"0x{number:032x}{salt:032x}"
-        topic = uniswap_v2.TOPIC
+        topic = KINDS["uniswap-v2"].topic
         self.logs = [
             Log(address, (topic,), SWAP, number, self.hash, f"0x{place:064x}", place)
             for place, address in enumerate(swaps)
@@ -47,7 +47,7 @@ class Block:
 
 
 class Chain:
-    """What a :class:`Node` asks; ``most`` is the number of blocks that it answers for at once."""
+    """What a :class:`RpcProvider` asks; ``most`` is the number of blocks that it answers for at once."""
 
     name = "chain"
 
@@ -72,7 +72,7 @@ class Chain:
         self._highest = max(self._highest, len(self.blocks))
 
     def reorganise(self, depth: int) -> None:
-        depth = min(depth, len(self.blocks) - max(1, self._highest - DEEPEST))
+        depth = min(depth, len(self.blocks) - max(1, self._highest - MAX_DEPTH))
         if depth < 1:
             return
         self.abandoned = self.blocks[-depth:]
@@ -83,7 +83,7 @@ class Chain:
         """The branch that was abandoned last is the chain again."""
         if self.abandoned:
             first = self.abandoned[0].header.number
-            if self.blocks[first - 1].hash != self.abandoned[0].header.parent or first < self._highest - DEEPEST:
+            if self.blocks[first - 1].hash != self.abandoned[0].header.parent or first < self._highest - MAX_DEPTH:
                 return
             current = self.blocks[first:]
             self.blocks[first:] = self.abandoned

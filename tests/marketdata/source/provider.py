@@ -1,4 +1,4 @@
-"""A server over real HTTP whose answers a test decides: a provider of JSON-RPC, or another one."""
+"""A scripted server over real HTTP. A test decides its responses; by default it speaks JSON-RPC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Raw(NamedTuple):
-    """An answer as it is sent; ``length`` is what its head claims."""
+    """A response in bytes; ``length`` replaces the Content-Length."""
 
     body: bytes
     status: int = 200
@@ -20,7 +20,7 @@ class Raw(NamedTuple):
 
 
 Answer = Callable[[Any, dict[str, str]], Any]
-"""Makes the answer of a request, of its JSON and its headers: a :class:`Raw`, or JSON."""
+"""Called with a request's JSON and headers; returns the response as JSON, or as a :class:`Raw`."""
 
 
 class Provider:

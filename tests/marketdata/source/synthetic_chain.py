@@ -1,14 +1,14 @@
-"""A chain that is computed when it is asked for, as a provider over HTTP: blocks with the same number of swaps of a
-Uniswap V2 pool each."""
+"""A provider over HTTP with a computed chain: each block has the same number of swaps of one Uniswap V2 pool."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from marketdata.source.evm import selector
-from marketdata.source.pools.uniswap_v2 import TOPIC
+from marketdata.source.pool_kinds import KINDS
 from tests.marketdata.source.provider import Provider, error, result
 
+_TOPIC = KINDS["uniswap-v2"].topic
 POOL, TOKENS = "0x" + "11" * 20, ("0x" + "22" * 20, "0x" + "33" * 20)
 CHAIN_ID = 7
 START, BLOCK_S = 1_600_000_000, 12
@@ -70,7 +70,7 @@ class SyntheticChain(Provider):
 
     def _logs(self, number: int) -> list[dict[str, Any]]:
         shared = {
-            "address": POOL, "topics": [TOPIC], "blockHash": _hash(number), "blockNumber": hex(number),
+            "address": POOL, "topics": [_TOPIC], "blockHash": _hash(number), "blockNumber": hex(number),
             "blockTimestamp": hex(START + number * BLOCK_S), "removed": False,
         }  # fmt: skip
         return [

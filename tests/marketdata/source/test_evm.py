@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from marketdata.source import evm
-from marketdata.source.keccak import keccak256
-from marketdata.source.pools import KINDS
+from marketdata.source.evm import keccak256
+from marketdata.source.pool_kinds import KINDS
 
 EMPTY_BLOOM = 0
 
@@ -28,19 +28,19 @@ EMPTY_BLOOM = 0
         ),
     ],
 )
-def test_known_hashes(data: bytes, expected: str) -> None:
+def test_keccak256_gives_known_hashes(data: bytes, expected: str) -> None:
     assert keccak256(data).hex() == expected
 
 
 @pytest.mark.parametrize("length", [0, 1, 7, 8, 134, 135, 136, 137, 271, 272, 273, 1000])
-def test_every_length_around_a_block(length: int) -> None:
+def test_keccak256_pads_every_length_around_a_block(length: int) -> None:
     """The permutation is that of SHA-3, whose padding differs in one byte: hashlib checks it for any length."""
     data = bytes(range(256)) * 4
     assert sha3_by_ours(data[:length]) == hashlib.sha3_256(data[:length]).digest()
 
 
 def sha3_by_ours(data: bytes) -> bytes:
-    from marketdata.source import keccak
+    from marketdata.source import evm
 
     padded = bytearray(data) + bytes(136 - len(data) % 136)
     padded[len(data)] ^= 0x06
@@ -49,14 +49,14 @@ def sha3_by_ours(data: bytes) -> bytes:
     for block in range(0, len(padded), 136):
         for lane in range(17):
             state[lane] ^= int.from_bytes(padded[block + 8 * lane : block + 8 * lane + 8], "little")
-        state = keccak._permuted(state)
+        state = evm._permuted(state)
     return b"".join(lane.to_bytes(8, "little") for lane in state[:4])
 
 
-def test_the_topics_of_swaps() -> None:
+def test_the_topics_of_the_swap_events() -> None:
     # As block explorers show them.
-    assert KINDS["uniswap-v2"].TOPIC == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
-    assert KINDS["uniswap-v3"].TOPIC == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
+    assert KINDS["uniswap-v2"].topic == "0xd78ad95fa46c994b6551d0da85fc275fe613ce37657fb8d5e3d130840159d822"
+    assert KINDS["uniswap-v3"].topic == "0xc42079f94a6350d7e6235f29174924f928cc2ac818eb64fed8004e115fbcca67"
     assert evm.selector("decimals()") == "0x313ce567"
 
 
@@ -70,7 +70,7 @@ def test_the_topics_of_swaps() -> None:
         "0xD1220A0cf47c7B9Be7A2E6BA89F429762e7b9aDb",
     ],
 )
-def test_checksums_of_addresses(address: str) -> None:
+def test_an_address_has_the_checksum_of_eip_55(address: str) -> None:
     assert evm.checksummed(address.lower()) == address
     assert evm.address(address) == address.lower() == evm.address(address.lower())
     assert evm.address("0x" + address[2:].upper()) == address.lower()
@@ -81,18 +81,18 @@ def test_checksums_of_addresses(address: str) -> None:
 
 
 @pytest.mark.parametrize("value", [None, 5, "", "5", "0x", "0xg", "-0x1", "0x" + "f" * 65, "0x 1"])
-def test_what_is_no_quantity(value: Any) -> None:
+def test_a_malformed_quantity_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="quantity"):
         evm.quantity(value)
 
 
 @pytest.mark.parametrize("value", [None, "0x0", "00", "0xzz"])
-def test_what_is_no_data(value: Any) -> None:
+def test_malformed_data_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="data"):
         evm.data(value)
 
 
-def test_words_of_a_length() -> None:
+def test_words_of_another_number_are_refused() -> None:
     assert evm.words(bytes(31) + b"\x01" + b"\xff" * 32, 2) == (1, (1 << 256) - 1)
     assert [evm.signed(word) for word in (0, 1, (1 << 255) - 1, 1 << 255, (1 << 256) - 1)] == [
         0, 1, (1 << 255) - 1, -(1 << 255), -1,
@@ -102,7 +102,7 @@ def test_words_of_a_length() -> None:
             evm.words(wrong, 2)
 
 
-def test_the_bloom_filter() -> None:
+def test_the_bloom_filter_contains_its_logs() -> None:
     """That a real node sets the same bits is shown by the tests of the ingestor: it reads no block without them."""
     logs = [("0x" + f"{n:040x}", "0x" + f"{n:064x}") for n in (1, 2, 3)]
     bloom = 0
@@ -114,7 +114,7 @@ def test_the_bloom_filter() -> None:
     assert not evm.may_contain(EMPTY_BLOOM, *logs[0])
 
 
-def test_the_time_of_a_block_is_in_seconds_and_one_that_the_api_takes() -> None:
+def test_a_block_with_a_time_that_the_api_refuses_is_refused() -> None:
     block: dict[str, Any] = {
         "number": "0x1", "hash": "0x" + "ab" * 32, "parentHash": "0x" + "00" * 32, "logsBloom": "0x" + "00" * 256,
     }  # fmt: skip

@@ -33,7 +33,7 @@ def provider() -> Iterator[Callable[[Answer], Provider]]:
 
 @pytest.fixture(autouse=True)
 def _quick_retries(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_FIRST_PAUSE", 0.001)
+    monkeypatch.setattr(module, "_MIN_PAUSE", 0.001)
 
 
 def client(provider: Provider, *, per_second: float = 1e6, timeout: float = 5.0) -> Rpc:
@@ -73,7 +73,7 @@ def test_a_batch_keeps_its_order_and_its_connection(provider: Callable[[Answer],
         lambda request: [None, None, None],
     ],
 )
-def test_it_tries_again_until_there_is_an_answer(
+def test_a_failed_request_is_sent_again_until_it_succeeds(
     provider: Callable[[Answer], Provider], failure: Callable[[Any], Any]
 ) -> None:
     left = iter(range(3))
@@ -92,7 +92,7 @@ def test_it_tries_again_until_there_is_an_answer(
         lambda request: {"jsonrpc": "2.0", "id": None, "error": {"code": -32005, "message": "too many requests"}},
     ],
 )
-def test_a_batch_that_is_refused_repeatedly_as_too_frequent_is_halved(
+def test_a_batch_with_repeated_rate_errors_is_halved(
     provider: Callable[[Answer], Provider], refusal: Callable[[Any], Any]
 ) -> None:
     def answer(request: Any, _: Any) -> Any:
@@ -106,7 +106,7 @@ def test_a_batch_that_is_refused_repeatedly_as_too_frequent_is_halved(
 
 
 @pytest.mark.parametrize(("per_second", "most"), [(0.1, 1), (10, 10), (50, 50), (1e6, 100)])
-def test_a_batch_has_no_more_calls_than_a_second(
+def test_a_batch_has_at_most_the_calls_of_one_second(
     provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch, per_second: float, most: int
 ) -> None:
     monkeypatch.setattr(module.Budget, "spend", lambda *_: 0.0)
@@ -128,7 +128,7 @@ def test_a_batch_has_no_more_calls_than_a_second(
         ("the-key@", {}),
     ],
 )
-def test_no_part_of_a_header_or_password_is_shown(
+def test_errors_show_no_part_of_a_header_or_password(
     provider: Callable[[Answer], Provider], userinfo: str, headers: dict[str, str]
 ) -> None:
     serving = provider(lambda *_: Raw(b"invalid key the-key, or the%2Dkey", 401))
@@ -139,7 +139,7 @@ def test_no_part_of_a_header_or_password_is_shown(
     rpc.close()
 
 
-def test_it_gives_up_and_shows_no_secret(provider: Callable[[Answer], Provider]) -> None:
+def test_the_last_error_shows_no_secret(provider: Callable[[Answer], Provider]) -> None:
     serving = provider(lambda request, headers: Raw(f"no {headers['X-Api-Key']} {request}".encode(), 503))
     rpc = client(serving)
     with pytest.raises(ProviderError, match="HTTP status 503: no …") as caught:
@@ -167,7 +167,7 @@ def test_refused_credentials_are_not_tried_again(provider: Callable[[Answer], Pr
     rpc.close()
 
 
-def test_a_range_that_is_too_large(provider: Callable[[Answer], Provider]) -> None:
+def test_a_refused_range_raises_range_refused_with_the_suggestion(provider: Callable[[Answer], Provider]) -> None:
     serving = provider(lambda request, _: error(request, "range 5000 exceeds limit of 100"))
     rpc = client(serving)
     with pytest.raises(RangeRefused) as caught:
@@ -179,7 +179,7 @@ def test_a_range_that_is_too_large(provider: Callable[[Answer], Provider]) -> No
     rpc.close()
 
 
-def test_another_error_of_a_call(provider: Callable[[Answer], Provider]) -> None:
+def test_an_unknown_error_of_a_call_is_reported_at_once(provider: Callable[[Answer], Provider]) -> None:
     serving = provider(lambda request, _: error(request, "unknown block"))
     rpc = client(serving)
     with pytest.raises(ProviderError, match="echo: unknown block") as caught:
@@ -188,7 +188,7 @@ def test_another_error_of_a_call(provider: Callable[[Answer], Provider]) -> None
     rpc.close()
 
 
-def test_batches_become_smaller_and_later_larger(
+def test_batches_shrink_after_an_error_and_grow_again_later(
     provider: Callable[[Answer], Provider], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_FORGET", 3)
@@ -207,7 +207,7 @@ def test_batches_become_smaller_and_later_larger(
 
 
 @pytest.mark.parametrize("refusal", [Raw(b"<html>payload too large</html>", 413), "response too large"])
-def test_what_is_too_large_is_asked_for_in_smaller_batches(
+def test_a_response_that_is_too_large_makes_batches_smaller(
     provider: Callable[[Answer], Provider], refusal: Raw | str
 ) -> None:
     def answer(request: Any, _: Any) -> Any:
@@ -225,7 +225,7 @@ def test_what_is_too_large_is_asked_for_in_smaller_batches(
     rpc.close()
 
 
-def test_the_budget(provider: Callable[[Answer], Provider]) -> None:
+def test_calls_wait_for_the_budget(provider: Callable[[Answer], Provider]) -> None:
     rpc = client(provider(lambda request, _: result(request, echo)), per_second=100)
     started = time.monotonic()
     for _ in range(20):
@@ -249,7 +249,7 @@ def test_connections_share_the_budget(provider: Callable[[Answer], Provider]) ->
     other.close()
 
 
-def test_no_answer_in_time(provider: Callable[[Answer], Provider]) -> None:
+def test_a_silent_provider_times_out(provider: Callable[[Answer], Provider]) -> None:
     release = threading.Event()
     serving = provider(lambda request, _: release.wait(10) and result(request, echo))
     rpc = client(serving, timeout=0.05)

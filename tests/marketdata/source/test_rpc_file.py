@@ -10,6 +10,8 @@ import pytest
 
 from marketdata.errors import MissingRequirement, UsageError
 from marketdata.settings import ROOT
+from marketdata.source import rpc_file
+from marketdata.source.pool_kinds import KINDS
 from marketdata.source.rpc_file import load
 
 POOL = {"symbol": "A-B", "address": "0x" + "ab" * 20, "kind": "uniswap-v2", "decimals": [18, 6]}
@@ -35,14 +37,14 @@ def test_the_example_is_valid(tmp_path: Path) -> None:
     assert "the-key" not in repr(found)
 
 
-def test_defaults(tmp_path: Path) -> None:
+def test_missing_members_have_defaults(tmp_path: Path) -> None:
     found = loaded(tmp_path, GOOD)
     assert (found.poll_s, found.requests_per_s, found.confirmations, found.headers) == (1.0, 10.0, 12, {})
     assert (found.pools[0].invert, found.pools[0].start_block) == (False, 0)
     assert loaded(tmp_path, GOOD | {"confirmations": "finalized"}).confirmations is None
 
 
-def test_no_file(tmp_path: Path) -> None:
+def test_a_missing_file_is_a_missing_requirement(tmp_path: Path) -> None:
     with pytest.raises(MissingRequirement):
         load(tmp_path / "rpc.json", warn=pytest.fail)
 
@@ -78,7 +80,7 @@ def test_faults_are_named_and_secrets_are_not_shown(tmp_path: Path, change: dict
     assert "hidden" not in caught.value.detail.removeprefix(str(tmp_path))
 
 
-def test_each_fault_has_a_line(tmp_path: Path) -> None:
+def test_each_fault_has_its_own_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError) as caught:
         loaded(tmp_path, GOOD | {"chain_id": "one", "colour": 1})
     heading, *faults = caught.value.detail.splitlines()
@@ -86,10 +88,15 @@ def test_each_fault_has_a_line(tmp_path: Path) -> None:
     assert [fault.split(":")[0] for fault in faults] == ["  the file", "  /chain_id"]
 
 
-def test_the_place_of_a_mistake_in_the_json_is_that_of_the_file(tmp_path: Path) -> None:
+def test_a_syntax_error_names_the_line_of_the_file(tmp_path: Path) -> None:
     path = tmp_path / "rpc.json"
     path.write_text('{\n  // a comment\n  "url": "https://hidden.example"\n  "chain": "ETH"\n}\n')
     path.chmod(0o600)
     with pytest.raises(UsageError) as caught:
         load(path, warn=str)
     assert caught.value.detail.endswith("is not JSON: line 4, column 3: Expecting ',' delimiter")
+
+
+def test_the_schema_names_every_kind_of_pool() -> None:
+    schema = json.loads(Path(rpc_file.__file__).with_name("rpc.schema.json").read_text())
+    assert schema["$defs"]["Pool"]["properties"]["kind"]["enum"] == list(KINDS)

@@ -1,4 +1,4 @@
-"""The demo source in a state directory: its chain stays the same, until it begins anew."""
+"""``bin/marketdata-demo``: its chain stays the same until a reset."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ import pytest
 
 from marketdata import cli
 from marketdata.demo import cli as demo
-from marketdata.demo import state
+from marketdata.demo import state_directory
+from marketdata.demo.chain import DemoProvider
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest import destination
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import Settings, load
-from marketdata.source.demo.node import DemoNode
 from marketdata.source.evm import Header
 from marketdata.store import registry, symbols
 
@@ -32,30 +32,30 @@ def settings(state_dir: Callable[..., object]) -> Settings:
 
 
 def outbox_path(settings: Settings) -> Path:
-    return destination.outbox_path(settings, "md_ticks_v1", state.FOLDER)
+    return destination.outbox_path(settings, "md_ticks_v1", state_directory.FOLDER)
 
 
 def first_block(settings: Settings) -> Header:
-    with state.alone(settings):
-        return state.connected(settings, outbox_path(settings), threading.Event()).headers([0])[0]
+    with state_directory.alone(settings):
+        return state_directory.connected(settings, outbox_path(settings), threading.Event()).headers([0])[0]
 
 
-def connected_at(settings: Settings, monkeypatch: pytest.MonkeyPatch, now: float) -> DemoNode:
+def connected_at(settings: Settings, monkeypatch: pytest.MonkeyPatch, now: float) -> DemoProvider:
     monkeypatch.setattr(time, "time", lambda: now)
-    return state.connected(settings, outbox_path(settings), threading.Event())
+    return state_directory.connected(settings, outbox_path(settings), threading.Event())
 
 
-def test_a_restart_goes_on_with_the_chain_and_its_removal_ends_it(settings: Settings) -> None:
+def test_a_restart_keeps_the_chain_and_a_reset_replaces_it(settings: Settings) -> None:
     first = first_block(settings)
     assert first_block(settings) == first
-    state.remove_outboxes(settings)
+    state_directory.remove_outboxes(settings)
     assert first_block(settings) == first
-    state.remove_chain(settings)
+    state_directory.remove_chain(settings)
     assert first_block(settings).hash != first.hash
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"seed": "xy", "genesis": 1, "history": 0}'])
-def test_a_damaged_file_is_named_with_what_to_do(settings: Settings, content: str) -> None:
+def test_a_damaged_chain_file_is_named_with_a_remedy(settings: Settings, content: str) -> None:
     first_block(settings)
     (settings.state_dir / "demo" / "chain.json").write_text(content)
     with pytest.raises(StateError, match=r"chain\.json cannot be read .*bin/marketdata-demo reset"):
@@ -63,19 +63,19 @@ def test_a_damaged_file_is_named_with_what_to_do(settings: Settings, content: st
 
 
 @pytest.mark.parametrize("step", ["erase", "remove_chain"])
-def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
+def test_after_an_interrupted_reset_the_same_chain_is_read_again(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     first = first_block(settings)
     with closing(Outbox(outbox_path(settings))) as outbox:
-        ChainCursor(outbox).enter(state.FILE.pools)
+        ChainCursor(outbox).enter(state_directory.FILE.pools)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(registry, "registered", lambda *_: [SimpleNamespace(version=None, n=1)])
     monkeypatch.setattr(symbols, "erase", lambda *_: 0)
-    monkeypatch.setattr(symbols if step == "erase" else state, step, interrupted)
+    monkeypatch.setattr(symbols if step == "erase" else state_directory, step, interrupted)
     parser = argparse.ArgumentParser()
     demo.add_commands(parser, lambda _: nullcontext())  # type: ignore[arg-type, return-value]
     options = parser.parse_args(["reset"])
@@ -85,28 +85,28 @@ def test_a_reset_that_is_interrupted_leaves_a_chain_that_is_read_anew(
     assert not outbox_path(settings).exists()
 
 
-def test_a_clock_that_was_ahead(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clock_that_was_set_back_is_reported(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was read then is known after a restart."""
     first_block(settings)
     now = time.time()
     with closing(Outbox(outbox_path(settings))) as outbox:
         place = ChainCursor(outbox)
-        place.enter(state.FILE.pools)
+        place.enter(state_directory.FILE.pools)
         ahead = connected_at(settings, monkeypatch, now + 86_400).head(with_finalized=False)[0].number
         with place.transaction() as transaction:
-            place.advance(transaction, state.SYMBOLS, ahead + 1)
+            place.advance(transaction, state_directory.SYMBOLS, ahead + 1)
     for seconds in (86_400 - 30, 86_400 + 30):
         assert connected_at(settings, monkeypatch, now + seconds).head(with_finalized=False)
     with pytest.raises(StateError, match=f"block {ahead} was read before.* bin/marketdata-demo reset"):
         connected_at(settings, monkeypatch, now).head(with_finalized=False)
 
 
-def test_only_one_runs(settings: Settings) -> None:
-    with state.alone(settings), pytest.raises(AlreadyRunning), state.alone(settings):
+def test_a_second_demo_is_refused(settings: Settings) -> None:
+    with state_directory.alone(settings), pytest.raises(AlreadyRunning), state_directory.alone(settings):
         pass
 
 
-def test_it_does_not_run_beside_a_real_source(
+def test_the_demo_refuses_to_run_beside_a_real_source(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("MARKET_STATE_DIR", str(settings.state_dir))

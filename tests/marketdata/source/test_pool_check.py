@@ -7,14 +7,14 @@ from typing import Any, cast
 import pytest
 
 from marketdata.errors import ProviderError
-from marketdata.source import check
+from marketdata.source import pool_check
 from marketdata.source.evm import WORD
-from marketdata.source.pools import KINDS
+from marketdata.source.pool_kinds import KINDS
 from marketdata.source.provider import Provider
 from marketdata.source.rpc_file import Pool
 
 POOL = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 18), False, 0)
-STATE = KINDS[POOL.kind].STATE
+STATE = KINDS[POOL.kind].state_function
 
 
 class Contracts:
@@ -30,10 +30,10 @@ class Contracts:
         return cast("bytes", found)
 
 
-def report(**answers: Any) -> check.Finding:
+def report(**answers: Any) -> pool_check.Finding:
     named = {f"{name}()": answer for name, answer in answers.items()}
-    contracts = Contracts({STATE: bytes(KINDS[POOL.kind].STATE_WORDS * WORD), **named})
-    return check.report(cast("Provider", contracts), POOL)
+    contracts = Contracts({STATE: bytes(KINDS[POOL.kind].state_words * WORD), **named})
+    return pool_check.report(cast("Provider", contracts), POOL)
 
 
 def test_a_refused_call_is_a_fault_of_its_pool() -> None:
@@ -43,7 +43,7 @@ def test_a_refused_call_is_a_fault_of_its_pool() -> None:
         report(token0=ProviderError("no answer"))
 
 
-def test_a_pool_that_names_no_tokens() -> None:
+def test_a_pool_without_token0_is_a_fault() -> None:
     found = report(token1=bytes(WORD), decimals=(18).to_bytes(WORD, "big"), symbol=b"B".ljust(WORD, b"\0"))
     assert found.faults == ("the pool does not say its token0",)
     assert "token1" in found.text

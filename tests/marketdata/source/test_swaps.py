@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from marketdata.source.pools import uniswap_v2, uniswap_v3
-from marketdata.source.trade import Deltas, NotATrade, Trade, rounded, trade
+from marketdata.source.pool_kinds import KINDS, Deltas
+from marketdata.source.swaps import NotATrade, Trade, rounded, trade
 from marketdata.tick import DECIMAL
 
 E18 = 10**18
@@ -27,14 +27,14 @@ def test_the_base_is_token0_and_a_buy_takes_it_out() -> None:
     assert trade(Deltas(2 * E18, -5000 * 10**6), (18, 6), invert=False) == Trade("2500", "2", "sell")
 
 
-def test_inverted_it_is_token1() -> None:
+def test_with_invert_the_base_is_token1() -> None:
     assert trade(Deltas(5000 * 10**6, -2 * E18), (6, 18), invert=True) == Trade("2500", "2", "buy")
     assert trade(Deltas(-5000 * 10**6, 2 * E18), (6, 18), invert=True) == Trade("2500", "2", "sell")
     assert trade(Deltas(-5000 * 10**6, 2 * E18), (6, 18), invert=False) == Trade("0.0004", "5000", "buy")
 
 
 @pytest.mark.parametrize("deltas", [(0, 0), (1, 0), (0, -1), (1, 1), (-1, -1)])
-def test_nothing_was_exchanged(deltas: tuple[int, int]) -> None:
+def test_a_swap_without_an_exchange_is_not_a_trade(deltas: tuple[int, int]) -> None:
     with pytest.raises(NotATrade, match="no token was exchanged"):
         trade(Deltas(*deltas), (18, 18), invert=False)
 
@@ -57,7 +57,7 @@ def test_nothing_was_exchanged(deltas: tuple[int, int]) -> None:
         (10**37 - 1, 10**7, None),  # rounds up to 31 digits
     ],
 )
-def test_rounding(numerator: int, denominator: int, expected: str | None) -> None:
+def test_fractions_are_rounded_half_even(numerator: int, denominator: int, expected: str | None) -> None:
     if expected is None:
         with pytest.raises(NotATrade):
             rounded(numerator, denominator, 36)
@@ -66,7 +66,7 @@ def test_rounding(numerator: int, denominator: int, expected: str | None) -> Non
 
 
 @given(st.integers(1, 10**60), st.integers(1, 10**60))
-def test_rounding_is_that_of_the_decimal_module(numerator: int, denominator: int) -> None:
+def test_rounding_agrees_with_the_decimal_module(numerator: int, denominator: int) -> None:
     exact = Fraction(numerator, denominator)
     most = Context(prec=400).divide(Decimal(numerator), Decimal(denominator))
     places = min(30, 36 - (most.adjusted() + 1))
@@ -89,25 +89,25 @@ def test_a_size_is_exact() -> None:
     assert trade(Deltas(-amount, 10**30), (18, 18), invert=False).size == "123456789012345678901.234567890123456789"
 
 
-def test_v2_takes_the_difference_of_a_flash_swap() -> None:
+def test_v2_decodes_the_difference_of_a_flash_swap() -> None:
     data = word(7 * E18) + word(0) + word(2 * E18) + word(9 * E18)
-    assert uniswap_v2.decode(data) == (5 * E18, -9 * E18)
+    assert KINDS["uniswap-v2"].decode(data) == (5 * E18, -9 * E18)
 
 
 def v3(amount0: int, amount1: int, root: int) -> bytes:
     return word(amount0) + word(amount1) + word(root) + word(1) + word(-5)
 
 
-def test_v3_amounts_and_the_root() -> None:
+def test_v3_amounts_must_fit_the_price_after_the_swap() -> None:
     at_2500 = math.isqrt(2500 << 192)
-    assert uniswap_v3.decode(v3(-2 * E18, 5000 * E18, at_2500)) == (-2 * E18, 5000 * E18)
-    assert uniswap_v3.decode(v3(2 * E18, -5000 * E18, at_2500)) == (2 * E18, -5000 * E18)
+    assert KINDS["uniswap-v3"].decode(v3(-2 * E18, 5000 * E18, at_2500)) == (-2 * E18, 5000 * E18)
+    assert KINDS["uniswap-v3"].decode(v3(2 * E18, -5000 * E18, at_2500)) == (2 * E18, -5000 * E18)
     # Who sells moves the price down, so it was higher before and the mean is above the end; never below it.
-    assert uniswap_v3.decode(v3(2 * E18, -9000 * E18, at_2500))
+    assert KINDS["uniswap-v3"].decode(v3(2 * E18, -9000 * E18, at_2500))
     with pytest.raises(ValueError, match="contradict"):
-        uniswap_v3.decode(v3(2 * E18, -2000 * E18, at_2500))
+        KINDS["uniswap-v3"].decode(v3(2 * E18, -2000 * E18, at_2500))
     with pytest.raises(ValueError, match="contradict"):
-        uniswap_v3.decode(v3(-2 * E18, 9000 * E18, at_2500))
-    assert uniswap_v3.decode(v3(-2, 9, at_2500)) == (-2, 9)  # all rounding
+        KINDS["uniswap-v3"].decode(v3(-2 * E18, 9000 * E18, at_2500))
+    assert KINDS["uniswap-v3"].decode(v3(-2, 9, at_2500)) == (-2, 9)  # all rounding
     with pytest.raises(ValueError, match="160 bits"):
-        uniswap_v3.decode(v3(-2, 9, 1 << 160))
+        KINDS["uniswap-v3"].decode(v3(-2, 9, 1 << 160))

@@ -1,8 +1,9 @@
-"""Invented prices and volumes: functions of a seed and the time alone, in integers, so equal on every machine.
+"""The demo's invented prices and activity. They depend on a seed and the time alone, so every machine gets the same.
 
-The price is a sum of random functions (value noise). Each is linear between random values at equal distances in time,
-and the next one has four times the distance and twice the size. Over minutes and days the sum moves as a random walk
-does, but it stays within bounds, and each moment is computed without those before it.
+The price is a sum of random functions (value noise). Each function is linear between random values at equal distances
+in time; each further function has four times the distance and twice the size. The sum looks like a random walk over
+minutes and days. Unlike a random walk it stays within bounds, and any moment can be computed without the moments before
+it. All calculations use integers.
 """
 
 from __future__ import annotations
@@ -12,44 +13,44 @@ from functools import lru_cache
 from hashlib import blake2b
 
 ONE = 1_000_000_000
-"""Deviations from the mean price are in this part of it."""
+"""Deviations from the mean price are in parts per 1 000 000 000."""
 _FINEST = 160_000
-"""The largest deviation of the finest function."""
+"""The largest deviation of the finest function, in parts of ``ONE``."""
 _FINE = tuple((scale, _FINEST << scale // 2) for scale in range(0, 11, 2))
-"""The scales and sizes of functions that are larger in busy times. The distance is 2^scale steps of time: at two
-seconds for a step, two seconds to half an hour."""
+"""The functions that grow with the activity, as (scale, size). Random values are 2^scale steps apart: with steps of two
+seconds, two seconds to half an hour."""
 _COARSE = tuple((scale, _FINEST << scale // 2) for scale in range(12, 19, 2))
-"""Those of the others: two hours to six days."""
+"""The functions that do not depend on the activity: two hours to six days."""
 BOUND = 2 * sum(size for _, size in _FINE) + sum(size for _, size in _COARSE)
-"""No deviation is larger."""
+"""The largest possible deviation."""
 
 _SLOW_SCALES = (12, 14)
-"""How busy the market is changes within hours, too, by chance."""
+"""The activity also changes at random, over hours."""
 _HOURLY = (35, 30, 28, 27, 28, 32, 40, 52, 66, 78, 84, 82, 76, 80, 92, 100, 98, 90, 78, 66, 58, 52, 46, 40)
-"""How busy each hour of a day (UTC) is, in percent of the busiest one."""
+"""The activity at each hour of a day (UTC), in percent of the busiest hour."""
 _ACTIVITY_STEPS = 5
-"""The activity is the same for 2^5 steps, since it changes slowly."""
+"""The activity is computed once for 2^5 steps, since it changes slowly."""
 _SLOW = 100
-"""Added to the numbers of these random functions, to tell them from those of the price."""
+"""Added to the numbers of the activity's random functions, so that they differ from the functions of the price."""
 
 
 class Market:
-    """One invented market; ``step`` counts steps of ``step_s`` seconds since ``start``, in seconds since 1970."""
+    """One invented market. ``start`` is in seconds since 1970. Steps of ``step_s`` seconds are counted from it."""
 
     def __init__(self, seed: bytes, start: int, step_s: int) -> None:
         self._seed = seed
         self._start = start
         self._step_s = step_s
-        # Not caches of the methods, which all markets would share.
+        # Caches on the methods would be shared by all markets.
         self._row = lru_cache(maxsize=4096)(self._made_row)
         self._activity = lru_cache(maxsize=64)(self._made_activity)
 
     def activity(self, step: int) -> int:
-        """How busy the market is, in percent: 10 to 200, by the time of the day and a slow random change."""
+        """The activity in percent, 10 to 200. It depends on the hour of the day and a slow random function."""
         return self._activity(step >> _ACTIVITY_STEPS << _ACTIVITY_STEPS)
 
     def deviation(self, step: int) -> int:
-        """How far the price is from its mean, in parts of :data:`ONE`; at most :data:`BOUND`."""
+        """The price's deviation from its mean, in parts of :data:`ONE`, at most :data:`BOUND`."""
         fine = sum([self._noise(scale, scale, step, size) for scale, size in _FINE])
         coarse = sum([self._noise(scale, scale, step, size) for scale, size in _COARSE])
         return fine * self.activity(step) // 100 + coarse
@@ -61,7 +62,7 @@ class Market:
         return min(200, max(10, daily + 20 + slow))
 
     def _noise(self, number: int, scale: int, step: int, size: int) -> int:
-        """The random function with this number: between -size and size, linear between every 2^scale steps."""
+        """The random function ``number`` at ``step``: from -size to size, linear between values 2^scale steps apart."""
         at = step >> scale
         values = self._row(number, at >> 5)
         left = values[at & 31]
@@ -69,5 +70,5 @@ class Market:
         return ((left << scale) + (right - left) * (step & ((1 << scale) - 1))) * size >> (scale + 15)
 
     def _made_row(self, number: int, row: int) -> tuple[int, ...]:
-        """32 values of a random function."""
+        """32 successive values of the random function ``number``."""
         return struct.unpack("<32h", blake2b(b"%d %d" % (number, row), key=self._seed).digest())

@@ -1,4 +1,4 @@
-"""The demo's chain: the same for the same seed, one chain at each moment, and a market that looks like one."""
+"""The demo's chain: a function of the seed, consistent at every moment, with plausible trades."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from typing import Any
 
 import pytest
 
+from marketdata.demo.chain import BLOCK_S, DAY, HISTORY, MAX_DEPTH, POOLS, RECENT, Blocks, DemoProvider
+from marketdata.demo.prices import BOUND, ONE
 from marketdata.errors import ProviderError
-from marketdata.source import check, evm, swaps
-from marketdata.source.demo.blocks import BLOCK_S, DAY, DEEPEST, HISTORY, POOLS, RECENT, Blocks
-from marketdata.source.demo.market import BOUND, ONE
-from marketdata.source.demo.node import DemoNode
+from marketdata.source import evm, pool_check, swaps
 from marketdata.source.evm import Header, Log
-from marketdata.source.pools import KINDS, uniswap_v3
+from marketdata.source.pool_kinds import KINDS, swap_topics
 
 SEED, GENESIS = bytes(range(32)), 1_790_000_000
-WANTED = {each.pool.address: KINDS[each.pool.kind].TOPIC for each in POOLS}
+WANTED = swap_topics(each.pool for each in POOLS)
 BY_ADDRESS = {each.pool.address: each.pool for each in POOLS}
 SYMBOLS = [each.pool.symbol for each in POOLS]
 
@@ -46,22 +45,22 @@ def ticks(logs: list[Log], headers: dict[int, Header]) -> list[dict[str, Any]]:
 
 
 def live(blocks: Blocks, first: int, count: int) -> list[dict[str, Any]]:
-    return ticks(*DemoNode(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED))
+    return ticks(*DemoProvider(blocks, Clock(0)).logs_between(first, first + count - 1, WANTED))
 
 
 def reorganisations(blocks: Blocks, first: int, count: int) -> list[tuple[int, int]]:
-    """The newest block and the depth of each that a chain of these numbers sees, by the hashes alone."""
+    """The newest block and the depth of each reorganisation in these blocks."""
     found = []
     for head in range(first, first + count):
-        recent = range(head - 2 * DEEPEST, head)
+        recent = range(head - 2 * MAX_DEPTH, head)
         changed = [n for n in recent if blocks.is_abandoned(n, head - 1) != blocks.is_abandoned(n, head)]
         if changed:
             found.append((head, len(changed)))
     return found
 
 
-def test_the_chain_is_that_of_earlier_runs_machines_and_releases() -> None:
-    """Another one would contradict what a store holds. This is the digest of what the first release made."""
+def test_the_chain_of_a_seed_never_changes() -> None:
+    """A store may hold its ticks. The digest is from the first release."""
     digest = hashlib.sha256()
     for first in (0, HISTORY - RECENT - 600, HISTORY - 300, HISTORY + 12_345_678):
         made = live(Blocks(SEED, GENESIS), first, 1000)
@@ -70,95 +69,95 @@ def test_the_chain_is_that_of_earlier_runs_machines_and_releases() -> None:
     assert digest.hexdigest() == "a58ba097ed143915d272cadfe260dd35b21c1df4d19a2ebb491826f07d21cf15"
 
 
-def test_after_a_restart_it_is_the_same_chain(blocks: Blocks) -> None:
-    again = DemoNode(Blocks(SEED, GENESIS), Clock(HISTORY + 5000))
+def test_a_restart_has_the_same_chain(blocks: Blocks) -> None:
+    again = DemoProvider(Blocks(SEED, GENESIS), Clock(HISTORY + 5000))
     numbers = range(HISTORY - 50, HISTORY + 4000)
-    before = DemoNode(blocks, Clock(HISTORY + 4000 + DEEPEST))
+    before = DemoProvider(blocks, Clock(HISTORY + 4000 + MAX_DEPTH))
     assert again.headers(numbers) == before.headers(numbers)
     assert again.logs_between(numbers[0], numbers[-1], WANTED) == before.logs_between(numbers[0], numbers[-1], WANTED)
-    other = DemoNode(Blocks(bytes(32), GENESIS), Clock(HISTORY + 5000))
+    other = DemoProvider(Blocks(bytes(32), GENESIS), Clock(HISTORY + 5000))
     assert not {header.hash for header in other.headers(numbers)} & {header.hash for header in again.headers(numbers)}
 
 
 def test_parents_link_up_at_every_moment(blocks: Blocks) -> None:
-    node = DemoNode(blocks, clock := Clock(0))
+    provider = DemoProvider(blocks, clock := Clock(0))
     moments = [*range(3), *range(HISTORY - 5, HISTORY + 3000)]
     for clock.head in moments:
-        newest, final = node.head(with_finalized=True)
-        headers = node.headers(range(max(0, clock.head - 2 * DEEPEST), clock.head + 1))
+        newest, final = provider.head(with_finalized=True)
+        headers = provider.headers(range(max(0, clock.head - 2 * MAX_DEPTH), clock.head + 1))
         assert headers[-1] == newest
         assert newest.number == clock.head
-        assert final == max(0, clock.head - DEEPEST)
+        assert final == max(0, clock.head - MAX_DEPTH)
         for parent, child in pairwise(headers):
             assert (child.parent, child.number, child.time) == (parent.hash, parent.number + 1, parent.time + BLOCK_S)
 
 
-def test_now_and_then_a_few_blocks_are_replaced(blocks: Blocks) -> None:
+def test_about_half_of_the_stretches_have_a_reorganisation(blocks: Blocks) -> None:
     found = reorganisations(blocks, HISTORY, DAY // 2)
     assert 50 < len(found) < 100  # of 144 epochs one half
     assert set(Counter(depth for _, depth in found)) == {1, 2, 3, 4}
 
 
-def test_a_reorganisation_is_seen_by_two_calls_around_it(blocks: Blocks) -> None:
-    node = DemoNode(blocks, clock := Clock(0))
+def test_calls_before_and_after_a_reorganisation_see_different_blocks(blocks: Blocks) -> None:
+    provider = DemoProvider(blocks, clock := Clock(0))
     for clock.head, depth in reorganisations(blocks, HISTORY, 3000):
         numbers = range(clock.head - depth - 1, clock.head + 1)
-        after = node.headers(numbers)
+        after = provider.headers(numbers)
         clock.head -= 1
-        before = node.find_headers(numbers)
+        before = provider.find_headers(numbers)
         assert before.pop() is None  # the newest one was not there yet
         old = [header for header in before if header is not None]
         assert old[0] == after[0]
         assert not {each.hash for each in old[1:]} & {each.hash for each in after}
-        # A node still knows the replaced blocks by their hashes; both have their own trades.
-        for header, logs in zip(old + after, node.logs_of(old + after, WANTED), strict=True):
+        # A provider still knows the replaced blocks by their hashes; both have their own trades.
+        for header, logs in zip(old + after, provider.logs_of(old + after, WANTED), strict=True):
             assert bool(logs) == header.has_transactions
             assert all(log.block_hash == header.hash for log in logs)
-        gone, new = ([log.data for logs in node.logs_of(each[1:], WANTED) for log in logs] for each in (old, after))
+        gone, new = ([log.data for logs in provider.logs_of(each[1:], WANTED) for log in logs] for each in (old, after))
         assert not set(gone) & set(new)
 
 
-def test_a_block_that_is_not_there_yet_is_refused(blocks: Blocks) -> None:
-    node = DemoNode(blocks, Clock(100))
-    assert node.find_headers([101]) == [None]
+def test_a_future_block_is_refused(blocks: Blocks) -> None:
+    provider = DemoProvider(blocks, Clock(100))
+    assert provider.find_headers([101]) == [None]
     with pytest.raises(ProviderError, match="no block 101"):
-        node.headers([100, 101])
+        provider.headers([100, 101])
 
 
 def test_a_range_has_the_logs_of_its_blocks(blocks: Blocks) -> None:
-    node, chance = DemoNode(blocks, Clock(2 * HISTORY)), random.Random(5)
+    provider, chance = DemoProvider(blocks, Clock(2 * HISTORY)), random.Random(5)
     for middle in (0, HISTORY - RECENT, HISTORY, HISTORY + DAY):
         for _ in range(5):
             first = max(0, middle - chance.randrange(300))
             last = first + chance.randrange(600)
-            logs, headers = node.logs_between(first, last, WANTED)
+            logs, headers = provider.logs_between(first, last, WANTED)
             each = [log for number in range(first, last + 1) for log in blocks.logs(number, WANTED)]
             assert logs == each
             traded = {log.block_number for log in each}
             assert headers == {number: blocks.header(number) for number in traded | {first, last}}
             assert all(headers[number].has_transactions for number in traded)
             assert len({(log.block_number, log.position) for log in logs}) == len(logs)
-    only, _ = node.logs_between(HISTORY, HISTORY + 300, dict([next(iter(WANTED.items()))]))
+    only, _ = provider.logs_between(HISTORY, HISTORY + 300, dict([next(iter(WANTED.items()))]))
     assert {log.address for log in only} == {POOLS[0].pool.address}
 
 
 def test_the_price_after_a_v3_swap_fits_its_amounts(blocks: Blocks) -> None:
     """More closely than the decoder demands: within the spread and what the swap itself moves."""
-    node = DemoNode(blocks, Clock(0))
-    logs, _ = node.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED)
-    roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == uniswap_v3.TOPIC]
+    provider = DemoProvider(blocks, Clock(0))
+    logs, _ = provider.logs_between(HISTORY - 3000, HISTORY + 3000, WANTED)
+    roots = [(evm.words(log.data, 5), log) for log in logs if log.topics[0] == KINDS["uniswap-v3"].topic]
     assert len(roots) > 1000
     for (amount0, amount1, root, *_), log in roots:
-        uniswap_v3.decode(log.data)
+        KINDS["uniswap-v3"].decode(log.data)
         base, quote = evm.signed(amount0), evm.signed(amount1)
         assert base * quote < 0
         paid, after = Decimal(-quote) / base, Decimal(root * root) / (1 << 192)
         assert abs(paid / after - 1) < Decimal("0.001")
 
 
-def test_the_pools_are_what_a_check_expects(blocks: Blocks) -> None:
+def test_the_pools_pass_the_check(blocks: Blocks) -> None:
     for pool in BY_ADDRESS.values():
-        found = check.pool(DemoNode(blocks, Clock(0)), pool)
+        found = pool_check.compare(DemoProvider(blocks, Clock(0)), pool)
         assert found.faults == ()
         assert all(name in found.text for name in pool.symbol.partition(":")[2].split("-"))
         assert pool.symbol.startswith("DEMO:")
@@ -170,7 +169,7 @@ def two_days(blocks: Blocks) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("symbol", SYMBOLS)
-def test_it_looks_like_a_market(two_days: list[dict[str, Any]], symbol: str) -> None:
+def test_trades_look_like_those_of_a_market(two_days: list[dict[str, Any]], symbol: str) -> None:
     found = [tick for tick in two_days if tick["symbol"] == symbol]
     mean = next(Decimal(each.price).scaleb(-6) for each in POOLS if each.pool.symbol == symbol)
     prices = [Decimal(tick["price"]) for tick in found]

@@ -1,56 +1,10 @@
-"""Adaptive ranges, and the wordings of providers that make them smaller."""
+"""Providers' error messages."""
 
 from __future__ import annotations
 
 import pytest
 
 from marketdata.source.provider_errors import TABLE, Kind, meaning
-from marketdata.source.ranges import LARGEST, AdaptiveRange
-
-
-def blocks_read(limit: int, total: int) -> tuple[int, int]:
-    """Reads ``total`` blocks from a provider that answers for ``limit`` at most; how many requests, and refused."""
-    size, at, asked, refused = AdaptiveRange(), 0, 0, 0
-    while at < total:
-        count = min(size.size, total - at)
-        asked += 1
-        if count > limit:
-            refused += 1
-            assert size.refused(count)
-        else:
-            size.answered(count)
-            at += count
-    return asked, refused
-
-
-@pytest.mark.parametrize("limit", [1, 2, 3, 100, 500, 2_000, 10_000])
-def test_it_finds_the_limit_and_stays_near_it(limit: int) -> None:
-    total = 400 * limit
-    asked, refused = blocks_read(limit, total)
-    assert asked <= 2.5 * total / limit
-    assert refused <= 12 + asked / 20
-
-
-def test_a_suggestion_is_taken() -> None:
-    size = AdaptiveRange()
-    assert size.refused(2_000, 499)
-    assert size.size == 499
-    assert size.refused(499, 600)  # no less than was refused: it is halved
-    assert size.size == 249
-
-
-def test_one_block_cannot_be_made_smaller() -> None:
-    assert not AdaptiveRange().refused(1)
-
-
-def test_it_grows_to_its_end() -> None:
-    size = AdaptiveRange()
-    for _ in range(100):
-        size.answered(size.size)
-    assert size.size == LARGEST
-    size = AdaptiveRange()
-    size.answered(5)
-    assert size.size == 2_000
 
 
 @pytest.mark.parametrize(
@@ -89,16 +43,16 @@ def test_it_grows_to_its_end() -> None:
         ("Batch of more than 3 requests are not allowed on free tier", Kind.BATCH, None),
     ],
 )
-def test_messages_that_providers_sent(message: str, kind: Kind, suggested: int | None) -> None:
+def test_messages_of_real_providers_are_recognised(message: str, kind: Kind, suggested: int | None) -> None:
     found = meaning(message)
     assert found is not None
     assert (found.kind, found.suggested) == (kind, suggested)
 
 
 @pytest.mark.parametrize("message", ["execution reverted", "unknown block", "invalid argument 0"])
-def test_other_errors_mean_neither(message: str) -> None:
+def test_other_errors_have_no_meaning(message: str) -> None:
     assert meaning(message) is None
 
 
-def test_every_wording_says_where_it_is_from() -> None:
+def test_every_wording_names_its_origin() -> None:
     assert all(each.origin for each in TABLE)

@@ -1,6 +1,6 @@
-"""The demo source in a state directory: the seed and the genesis time of its chain, its outbox and its lock.
+"""The demo's folder in the state directory: ``chain.json`` (seed and genesis time), the outboxes, and a lock file.
 
-They have a folder of their own, since an outbox belongs to one chain: after the demo, ``rpc.json`` may name another.
+The folder is not the ingestor's: an outbox belongs to one chain, and ``rpc.json`` may name another chain later.
 """
 
 from __future__ import annotations
@@ -14,20 +14,19 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from marketdata import secretfile
+from marketdata.demo.chain import BLOCK_S, CHAIN, HISTORY, POOLS, Blocks, DemoProvider
 from marketdata.errors import StateError
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import Settings
-from marketdata.source.demo.blocks import BLOCK_S, CHAIN, HISTORY, POOLS, Blocks
-from marketdata.source.demo.node import DemoNode
 from marketdata.source.rpc_file import RpcFile
 
 FILE = RpcFile(
     url="", headers={}, chain=CHAIN, chain_id=0, confirmations=12, poll_s=0.5, requests_per_s=0,
     pools=tuple(each.pool for each in POOLS),
 )  # fmt: skip
-"""What ``rpc.json`` would say, without a provider."""
+"""The demo's chain and pools, in place of an ``rpc.json``."""
 
 SYMBOLS = [pool.symbol for pool in FILE.pools]
 
@@ -38,26 +37,26 @@ _SEED_BYTES = 32
 
 @contextmanager
 def alone(settings: Settings) -> Iterator[None]:
-    """AlreadyRunning when another process runs the demo, or begins it anew, in this state directory."""
+    """Hold the lock. AlreadyRunning when another process runs or resets the demo of this state directory."""
     folder = _folder(settings)
     secretfile.make_folder(folder, "MARKET_STATE_DIR")
     with locked(folder / "demo.lock", "demo source (bin/start runs one)"):
         yield
 
 
-def connected(settings: Settings, outbox: Path, _stopping: threading.Event) -> DemoNode:
-    """The chain, as it goes on from what was read into this outbox."""
-    return DemoNode(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox))
+def connected(settings: Settings, outbox: Path, _stopping: threading.Event) -> DemoProvider:
+    """The demo's provider. The outbox says which block was read last."""
+    return DemoProvider(_blocks(_folder(settings) / _CHAIN_FILE), time.time, _highest_read(outbox))
 
 
 def remove_outboxes(settings: Settings) -> None:
-    """The next start reads the chain from its first block."""
-    # A file of the database before its -shm and -wal: SQLite does not read these into a new one.
+    """Remove the outboxes, so that the next start reads the chain from its first block."""
+    # A database is removed before its -shm and -wal files. In the other order, a kill could leave one without its log.
     _remove(sorted(_folder(settings).glob("*.sqlite*")))
 
 
 def remove_chain(settings: Settings) -> None:
-    """Remove seed and genesis. The next start makes another chain, so its outboxes must be gone already."""
+    """Remove ``chain.json``. The next start makes another chain, so the outboxes must be removed before."""
     _remove([_folder(settings) / _CHAIN_FILE])
 
 
@@ -70,7 +69,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _highest_read(outbox: Path) -> int:
-    """The newest block that an earlier run read."""
+    """The newest block that an earlier run read; 0 without one."""
     if not outbox.exists():
         return 0
     with closing(Outbox(outbox)) as found:
@@ -82,7 +81,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _blocks(path: Path) -> Blocks:
-    """The chain of the file, which is written when there is none."""
+    """The chain of ``chain.json``. A missing file is written first."""
     if not path.exists():
         chain = {
             "seed": secrets.token_hex(_SEED_BYTES),
