@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
+from typing import overload
+
+from marketdata.tick import EARLIEST, LATEST
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -62,6 +65,18 @@ def time_zone_shift(text: str) -> int:
         if SHIFT_MIN <= minutes <= SHIFT_MAX:
             return minutes
     raise ValueError("must be an offset from UTC like +05:30, -12:00 to +14:00; names of time zones are not supported")
+
+
+@overload
+def clamped(bound: int) -> int: ...
+@overload
+def clamped(bound: None) -> None: ...
+@overload
+def clamped(bound: int | None) -> int | None: ...
+def clamped(bound: int | None) -> int | None:
+    """A bound (microseconds) limited to 40 days around the times that ticks can have. It selects the same ticks and
+    candles, and is in the range of PostgreSQL's timestamps."""
+    return None if bound is None else max(EARLIEST - 40 * DAY, min(bound, LATEST + 40 * DAY))
 
 
 def _since(moment: datetime) -> int:

@@ -19,10 +19,10 @@ from time import monotonic
 from marketdata.api.failures_log import described
 from marketdata.errors import DatabaseStalled, DatabaseUnavailable, MarketError
 from marketdata.settings import Settings
-from marketdata.store import candles, registry
+from marketdata.store import candles
 from marketdata.store.pool import Connection, connect
 from marketdata.store.replication import LogPosition, log_position
-from marketdata.store.version import Version
+from marketdata.store.version import Version, find_served
 
 PERIOD_SECONDS = 2.0
 RETRY_SECONDS = 0.5
@@ -132,7 +132,7 @@ class HealthCheck:
     def _look(self, connection: Connection) -> Version:
         with connection.transaction():
             connection.execute(f"SET LOCAL statement_timeout = {STALL_SECONDS * 1000:.0f}", prepare=False)
-            version = registry.served(connection, self._settings)
+            version = find_served(connection, self._settings)
             candles.check(connection, version)
             if self._measure is not None:
                 self._measure(log_position(connection))

@@ -18,7 +18,7 @@ from marketdata.api.auth import Authenticator
 from marketdata.api.live.server import Live
 from marketdata.errors import MarketError
 from marketdata.store import tokens
-from marketdata.store.changes import Notifications
+from marketdata.store.notifications import Notifications
 from marketdata.store.pool import Connection, connect
 
 _log = logging.getLogger(__name__)

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from marketdata.errors import VersionMissing
 from marketdata.settings import Settings
-from marketdata.store import registry
 from marketdata.store.pool import Connection, Pool
-from marketdata.store.version import Version
+from marketdata.store.version import Version, find_served
 
 
 class ServedVersion:
@@ -42,4 +41,4 @@ class ServedVersion:
 
     def find(self, connection: Connection) -> Version:
         """Read the registry and check the tables."""
-        return registry.served(connection, self._settings)
+        return find_served(connection, self._settings)

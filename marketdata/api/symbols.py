@@ -11,7 +11,7 @@ from marketdata.errors import InvalidValue
 from marketdata.http.reply import Reply, answer
 from marketdata.store import coverage, leases, symbols
 from marketdata.store.coverage import Range
-from marketdata.store.lookup import unknown_symbol
+from marketdata.store.symbols import unknown_symbol
 
 
 def list_symbols(request: Request) -> Reply:

@@ -70,13 +70,13 @@ def backup(options: argparse.Namespace, settings: Settings) -> None:
     """The services may run and write."""
     from marketdata.backup import archive, programs
     from marketdata.backup.moment import moment
-    from marketdata.store import restoring
+    from marketdata.store import migrations
     from marketdata.store.pool import connect
 
     target = options.folder.absolute()
     with archive.new_folder(target) as folder, database(settings) as url:
         with connect(url) as connection:
-            restoring.refuse_unfinished(connection)
+            migrations.refuse_unfinished_restore(connection)
             major = connection.info.server_version // 10000
         program = programs.find("pg_dump", major)
         with moment(url, lambda: _copy_outboxes(settings, folder)) as snapshot:
@@ -108,21 +108,21 @@ def restore(options: argparse.Namespace, settings: Settings) -> None:
     """No service may run. The database is restored in one transaction, and what an interrupted restore has done is
     recognised, so it can be repeated."""
     from marketdata.backup import archive
-    from marketdata.store import restoring
+    from marketdata.store import migrations
     from marketdata.store.pool import connect
 
     folder = options.folder.absolute()
     targets = archive.places(settings, archive.checked(folder))
     archive.refuse_different(folder, targets)
-    backup = restoring.Unfinished(str(folder), archive.identity(folder))
+    backup = migrations.UnfinishedRestore(str(folder), archive.identity(folder))
     with database(settings) as url, connect(url, application_name="marketdata-restore") as connection:
-        before = restoring.unfinished(connection)
+        before = migrations.unfinished_restore(connection)
         if before is not None and before.digest != backup.digest:
-            restoring.refuse_unfinished(connection)
+            migrations.refuse_unfinished_restore(connection)
         table = _first_table(connection)
         if before is None:
             _refuse_filled(table)
-            restoring.begin(connection, backup)
+            migrations.begin_restore(connection, backup)
         archive.put_back(folder, targets)
         if table is None:
             _restore_database(connection, url, folder / archive.DUMP)
@@ -143,21 +143,22 @@ def _complete(connection: Connection, settings: Settings) -> None:
     """What the dump does not have: roles, which belong to the server, and their privileges."""
     from marketdata.operations.database import initialise
     from marketdata.operations.version import make_tables
-    from marketdata.store import registry, restoring
+    from marketdata.store import migrations
+    from marketdata.store.version import registered
 
     with connection.transaction():
-        restoring.end(connection)
+        migrations.end_restore(connection)
         initialise(connection, say)
-        for each in registry.registered(connection, settings.prefix):
+        for each in registered(connection, settings.prefix):
             say(f"version {each.n}: {make_tables(connection, each.version)}")
         connection.execute("ANALYZE")
 
 
 def _first_table(connection: Connection) -> str | None:
     """A table of the database that is not the mark of a restore."""
-    from marketdata.store import restoring
+    from marketdata.store import migrations
 
-    row = connection.execute(_TABLE, [restoring.TABLE]).fetchone()
+    row = connection.execute(_TABLE, [migrations.RESTORE_TABLE]).fetchone()
     return None if row is None else str(row[0])
 
 

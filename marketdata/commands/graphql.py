@@ -14,11 +14,11 @@ ABOUT = "Have Hasura track the tables and the candles function of a version, and
 def graphql(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.graphql import engine
     from marketdata.operations.graphql import is_readable, track
-    from marketdata.store import registry
+    from marketdata.store.version import find_served
 
     credential = engine.load(settings.secrets_dir, warn=_warn)  # before a PostgreSQL is started in vain
     with initialised(settings) as connection:
-        version = registry.served(connection, settings)
+        version = find_served(connection, settings)
         track(connection, version, credential, say)
         if not is_readable(connection, version):
             _warn(

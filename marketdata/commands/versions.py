@@ -74,7 +74,7 @@ def copy(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.copy_lock import copying
     from marketdata.operations.copy_loop import CopyLoop
     from marketdata.operations.version_pair import Pair
-    from marketdata.store.registry import registered
+    from marketdata.store.version import registered
 
     source, target = options.source, options.target
     if source == target:

@@ -48,13 +48,14 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
 
 def _reset(connect: Connect, _options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.demo import state_directory
-    from marketdata.store import registry, symbols
+    from marketdata.store import symbols
+    from marketdata.store.version import registered
 
     names = " and ".join(state_directory.SYMBOLS)
     # The chain is removed last. After a kill in between, the next start stores the same chain again, from block 0.
     with state_directory.alone(settings), connect(settings) as connection:
         state_directory.remove_outboxes(settings)
-        for each in registry.registered(connection, settings.prefix):
+        for each in registered(connection, settings.prefix):
             removed = symbols.erase(connection, each.version, state_directory.SYMBOLS)
             print(f"version {each.n}: removed {removed} ticks of {names}, with all that belongs to them", flush=True)
         state_directory.remove_chain(settings)

@@ -21,8 +21,9 @@ from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Orp
 from marketdata.operations.copy_lock import is_copying
 from marketdata.operations.database import Say
 from marketdata.operations.version_pair import LEVELS, Pair, find
-from marketdata.store import migrations, registry
+from marketdata.store import migrations
 from marketdata.store.pool import Connection
+from marketdata.store.version import registered
 
 SHOWN = 20
 """Differences in the report."""
@@ -142,7 +143,7 @@ class Cutover:
 
 def numbers(connection: Connection, prefix: str, n: int) -> Numbers:
     """The current version and ``n``, which may be the same."""
-    known = registry.registered(connection, prefix)
+    known = registered(connection, prefix)
     new = find(known, prefix, n)
     current = next((each.n for each in known if each.is_current), None)
     if current is None:

@@ -17,9 +17,9 @@ from marketdata.ingest.outbox import Outbox
 from marketdata.operations.copy_lock import is_copying
 from marketdata.operations.version_pair import find
 from marketdata.settings import Settings
-from marketdata.store import leases, migrations, registry
+from marketdata.store import leases, migrations
 from marketdata.store.pool import Connection
-from marketdata.store.version import PARTS, Version
+from marketdata.store.version import PARTS, Version, registered
 
 _LOCK_S = 10
 _OUTBOXES = ("ingestor", "demo")
@@ -36,7 +36,7 @@ class Held(NamedTuple):
 
 def droppable(connection: Connection, prefix: str, n: int) -> Version:
     """The version; UsageError when it does not exist, StateError when it is the current one."""
-    entry = find(registry.registered(connection, prefix), prefix, n)
+    entry = find(registered(connection, prefix), prefix, n)
     if entry.is_current:
         raise StateError(
             f"version {n} is the current one, and is not dropped: first make another one current "

@@ -13,8 +13,9 @@ from marketdata.operations import reader_password, rotation
 from marketdata.operations.database import Say, initialise
 from marketdata.operations.version import make_version
 from marketdata.settings import Settings
-from marketdata.store import registry, tokens
+from marketdata.store import tokens
 from marketdata.store.pool import Connection
+from marketdata.store.version import registered
 
 _TOKEN_FILES: tuple[tuple[str, token.Scope], ...] = ((secretfile.READ_TOKEN, "read"), (secretfile.WRITE_TOKEN, "write"))
 
@@ -22,7 +23,7 @@ _TOKEN_FILES: tuple[tuple[str, token.Scope], ...] = ((secretfile.READ_TOKEN, "re
 def prepare(connection: Connection, settings: Settings, say: Say) -> None:
     """Create what is missing. Several processes may do so at once."""
     initialise(connection, say)
-    if not registry.registered(connection, settings.prefix):
+    if not registered(connection, settings.prefix):
         make_version(connection, settings, 1, say)
     make_token_files(connection, settings.secrets_dir, say)
 

@@ -11,9 +11,9 @@ from marketdata import secretfile
 from marketdata.errors import StateError, VersionMissing
 from marketdata.operations.database import Say, grant, reserve
 from marketdata.settings import Settings
-from marketdata.store import migrations, registry
+from marketdata.store import migrations
 from marketdata.store.pool import Connection
-from marketdata.store.version import Version
+from marketdata.store.version import Registered, Version, register, registered
 
 FIRST_PORT = 8787
 """The default port of the API; that of version N is N - 1 higher."""
@@ -57,7 +57,7 @@ def settings_file(settings: Settings, n: int) -> Path:
 
 def _create_or_check(connection: Connection, version: Version) -> str:
     """What was done, in words."""
-    known = {each.n: each.version for each in registry.registered(connection, version.prefix)}
+    known = {each.n: each.version for each in registered(connection, version.prefix)}
     if version.n not in known:
         entry = _create(connection, version)
         current = "; it is the current version" if entry.is_current else ""
@@ -66,7 +66,7 @@ def _create_or_check(connection: Connection, version: Version) -> str:
     return f"{version.ticks_table} and {version.candles_function} already exist"
 
 
-def _create(connection: Connection, version: Version) -> registry.Registered:
+def _create(connection: Connection, version: Version) -> Registered:
     try:
         connection.execute(version.script(), prepare=False)
     except (psycopg.errors.DuplicateTable, psycopg.errors.DuplicateFunction) as error:
@@ -74,7 +74,7 @@ def _create(connection: Connection, version: Version) -> registry.Registered:
             f"{error.diag.message_primary}, but no version {version.n} with the prefix {version.prefix} is registered: "
             "remove or rename it, or choose another MARKET_PREFIX"
         ) from error
-    return registry.register(connection, version)
+    return register(connection, version)
 
 
 def _check(connection: Connection, version: Version) -> None:

@@ -10,10 +10,8 @@ from typing import LiteralString, Self
 from psycopg import sql
 
 from marketdata.errors import UsageError
-from marketdata.store import registry
 from marketdata.store.pool import Connection
-from marketdata.store.registry import Registered
-from marketdata.store.version import Version
+from marketdata.store.version import Registered, Version, registered
 
 LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14400: "4h", 86400: "1d"}
 """The stored intervals by their level (``res``)."""
@@ -34,7 +32,7 @@ class Pair:
     @classmethod
     def of(cls, connection: Connection, prefix: str, source: int, target: int) -> Self:
         """Two registered versions, complete and up to date; UsageError when a number names none."""
-        known = registry.registered(connection, prefix)
+        known = registered(connection, prefix)
         pair = cls(find(known, prefix, source).version, find(known, prefix, target).version)
         for each in (pair.source, pair.target):
             each.check(connection)

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import SECOND, bucket_open
+from marketdata.interval import SECOND, bucket_open, clamped
 from marketdata.store import prepared
-from marketdata.store.lookup import COUNTER_COLUMNS, IS_SYMBOL, clamped, unknown_symbol
 from marketdata.store.pool import Connection, translated
+from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
 from marketdata.store.version import Version
 
 Format = Literal["object", "columns", "binance", "ccxt", "csv", "udf"]

@@ -1,14 +1,15 @@
 """Migrations of the tables that all versions share; ``market_migrations`` has a row for each applied step.
 
-Steps are append-only: existing databases have applied them. A change is a new step at the end.
+Steps are append-only: existing databases have applied them. A change is a new step at the end. While the restore of a
+backup is unfinished, migrations are refused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from marketdata.errors import StateError
-from marketdata.store import restoring
 from marketdata.store.pool import Connection
 
 LOCK = 0x6D61726B6574
@@ -95,7 +96,7 @@ def migrate(connection: Connection, steps: Sequence[str] = STEPS) -> int:
     A step and its number are one transaction under the advisory lock: with several callers at once each step runs once.
     StateError, without a change, for a database with more steps than this release has, or with an unfinished restore.
     """
-    restoring.refuse_unfinished(connection)
+    refuse_unfinished_restore(connection)
     ran = 0
     while _next_step(connection, steps):
         ran += 1
@@ -124,3 +125,48 @@ def _next_step(connection: Connection, steps: Sequence[str]) -> bool:
 def lock(connection: Connection) -> None:
     """Lock the schema until the end of the current transaction."""
     connection.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+
+
+# -- an unfinished restore: the table market_restore with one row ------------------------------------------------------
+#
+# It is created in the empty database before anything is restored, and dropped in the last transaction of the restore.
+# While it exists no task creates anything in the database, and the same restore can go on.
+
+RESTORE_TABLE = "market_restore"
+
+
+class UnfinishedRestore(NamedTuple):
+    """The backup that is being restored: its folder, and the SHA-256 of its manifest."""
+
+    folder: str
+    digest: str
+
+
+def begin_restore(connection: Connection, backup: UnfinishedRestore) -> None:
+    with connection.transaction():
+        connection.execute("CREATE TABLE market_restore (folder text NOT NULL, digest text NOT NULL)")
+        connection.execute("INSERT INTO market_restore VALUES (%s, %s)", backup)
+
+
+def end_restore(connection: Connection) -> None:
+    """Call it in the transaction that completes the restore."""
+    connection.execute("DROP TABLE market_restore")
+
+
+def unfinished_restore(connection: Connection) -> UnfinishedRestore | None:
+    """The restore that has not ended."""
+    row = connection.execute("SELECT to_regclass('market_restore') IS NOT NULL").fetchone()
+    if row != (True,):
+        return None
+    found = connection.execute("SELECT folder, digest FROM market_restore").fetchone()
+    return None if found is None else UnfinishedRestore(*found)
+
+
+def refuse_unfinished_restore(connection: Connection) -> None:
+    """StateError while a restore has not ended."""
+    if (found := unfinished_restore(connection)) is not None:
+        raise StateError(
+            f"the restore of {found.folder} into this database has not ended: wait for it, or, if it was interrupted, "
+            f"run bin/marketdata-restore {found.folder} again",
+            code="restoring",
+        )

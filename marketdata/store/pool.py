@@ -1,4 +1,4 @@
-"""The connection pool, and the table from SQLSTATE to our errors.
+"""The connection pool, the watchdog of its connections, and the table from SQLSTATE to our errors.
 
 Connections are in autocommit mode: a statement is a transaction and one round trip; ``transaction`` is for several
 statements. Statements are prepared at their first use and keep a generic plan: each of them uses one index whatever its
@@ -8,7 +8,11 @@ bounds, and planning takes as long as reading a page of candles. (:mod:`marketda
 from __future__ import annotations
 
 import contextlib
+import logging
+import os
 import select
+import socket
+import threading
 from collections.abc import Callable, Iterator
 from functools import partial
 from time import monotonic
@@ -18,9 +22,9 @@ from weakref import WeakKeyDictionary
 import psycopg
 import psycopg_pool
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import TransactionStatus
 
 from marketdata import errors as e
-from marketdata.store.pool_loans import ConnectionWatchdog
 
 Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -31,6 +35,12 @@ WAIT_SECONDS = 5.0
 EXHAUSTED_SECONDS = 10.0
 """How long a pool counts as exhausted after a request has waited in vain, if still no connection is free."""
 STATEMENT_SECONDS = 30.0
+OVERDUE_SECONDS = 35.0
+"""The watchdog ends a statement after this time: more than ``statement_timeout``, with which a sound server ends it."""
+STALL_SECONDS = 5.0
+"""A database that answers neither a statement nor a new connection for this time has stalled: the watchdog then ends
+statements after this time already."""
+_WATCH_SECONDS = 0.5
 FRESH_SECONDS = 0.1
 """A connection that was returned this recently is lent to a reader unchecked, since a check costs a switch of the GIL.
 If its server has ended in the meantime, that read fails."""
@@ -52,7 +62,7 @@ SELECT set_config('statement_timeout', %s, false), set_config('idle_in_transacti
 """
 
 _CLUSTER = "SELECT set_config('marketdata.cluster', system_identifier::text, false) FROM pg_control_system()"
-"""Part of :data:`marketdata.store.lookup.COUNTER_COLUMNS`; read once per connection, as it cannot change during one."""
+"""For :data:`marketdata.store.symbols.COUNTER_COLUMNS`. It is read once per connection, as it cannot change."""
 
 # The longest matching prefix applies.
 SQLSTATES: dict[str, type[e.MarketError]] = {
@@ -76,6 +86,8 @@ SQLSTATES: dict[str, type[e.MarketError]] = {
     "57P": e.DatabaseUnavailable,  # shutdown, crash, still starting
     "58": e.DatabaseUnavailable,  # system errors, like input and output
 }
+
+_log = logging.getLogger(__name__)
 
 _ARGUMENT = "22023"  # invalid_parameter_value
 
@@ -172,7 +184,7 @@ class Pool:
         )
 
         self._size = size
-        self._loans = ConnectionWatchdog(application_name, answers)
+        self._watchdog = ConnectionWatchdog(application_name, answers)
         self._exhausted_at = -EXHAUSTED_SECONDS
         self._used_at: WeakKeyDictionary[Connection, float] = WeakKeyDictionary()
 
@@ -182,26 +194,26 @@ class Pool:
         ``fresh_seconds`` replaces ``FRESH_SECONDS``.
         """
         fresh = FRESH_SECONDS if fresh_seconds is None else fresh_seconds
-        return _Loan(partial(self._lend, fresh), self._take_back, self._loans.begin)
+        return _Loan(partial(self._lend, fresh), self._take_back, self._watchdog.begin)
 
     def error(self) -> e.MarketError | None:
         """Why requests get no connection at present; None when they do."""
-        if self._loans.is_suspended:
+        if self._watchdog.is_suspended:
             return e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
         if monotonic() - self._exhausted_at < EXHAUSTED_SECONDS and not self.stats().get("pool_available"):
             return e.DatabaseExhausted(_EXHAUSTED)
         return None
 
     def _lend(self, fresh_seconds: float) -> Connection:
-        if self._loans.is_suspended:
+        if self._watchdog.is_suspended:
             raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled])
         connection = self._take(fresh_seconds)
-        self._loans.begin(connection)
+        self._watchdog.begin(connection)
         return connection
 
     def _take_back(self, connection: Connection) -> bool:
         """False when the connection was shut down, since the database did not answer for too long."""
-        is_intact = self._loans.end(connection)
+        is_intact = self._watchdog.end(connection)
         if not is_intact:
             connection.close()
         self._used_at[connection] = monotonic()
@@ -214,9 +226,9 @@ class Pool:
             try:
                 connection = self._pool.getconn()
             except psycopg_pool.PoolTimeout as error:
-                if self._loans.has_stalled():
+                if self._watchdog.has_stalled():
                     raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
-                if self._loans:
+                if self._watchdog:
                     self._exhausted_at = monotonic()
                     raise
                 raise e.DatabaseUnavailable(_DETAILS[e.DatabaseUnavailable]) from error
@@ -238,7 +250,7 @@ class Pool:
 
     def close(self, timeout: float = 5.0) -> None:
         """Close the connections, and wait up to ``timeout`` seconds for the threads of the pool."""
-        self._loans.close(timeout)
+        self._watchdog.close(timeout)
         self._pool.close(timeout)
 
 
@@ -274,6 +286,93 @@ class _Loan:
             raise e.DatabaseStalled(_DETAILS[e.DatabaseStalled]) from error
         if isinstance(error, psycopg.Error):
             raise translate(error) from error
+
+
+class ConnectionWatchdog:
+    """Knows the connections that a pool has lent, and ends statements that the database does not answer. Thread-safe.
+
+    A server that is stopped, or a machine that hangs, keeps its connections open: a statement would wait for ever.
+    Only the client can end it then. A thread shuts the socket down, and the waiting thread sees a lost connection.
+    """
+
+    def __init__(self, name: str, answers: Callable[[], bool]) -> None:
+        """``answers`` says whether the database answers new connections."""
+        self._answers = answers
+        self._lent: dict[Connection, float] = {}
+        self._lock = threading.Lock()  # a connection that was returned must not be shut down
+        self._answered_at = monotonic()
+        self._closing = threading.Event()
+        self.is_suspended = False
+        """Whether the database has stalled: no connection should be lent until it answers again."""
+        self._thread = threading.Thread(target=self._run, name=f"{name}-watchdog", daemon=True)
+        self._thread.start()
+
+    def __bool__(self) -> bool:
+        return bool(self._lent)
+
+    def begin(self, connection: Connection) -> None:
+        """Note that the connection was lent now, or that a holder begins its next statement."""
+        self._lent[connection] = monotonic()
+
+    def end(self, connection: Connection) -> bool:
+        """Note that the connection was returned; False when it was shut down meanwhile."""
+        with self._lock:
+            is_intact = self._lent.pop(connection, None) is not None
+        if is_intact and not connection.closed:
+            self._answered_at = monotonic()
+        return is_intact
+
+    def has_stalled(self) -> bool:
+        """Whether a statement has been waiting, and none was answered, for ``STALL_SECONDS``, nor a new connection."""
+        since = monotonic() - STALL_SECONDS
+        return self._answered_at < since and bool(self._waiting_since(since)) and not self._answers()
+
+    def close(self, timeout: float = 5.0) -> None:
+        """May be called repeatedly."""
+        self._closing.set()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while not self._closing.wait(_WATCH_SECONDS):
+            try:
+                self._suspend_or_resume()
+                self._shut_down_overdue()
+            except Exception:
+                _log.exception("internal error while looking for overdue statements")
+
+    def _suspend_or_resume(self) -> None:
+        if self.is_suspended:
+            if self._answers():
+                _log.warning("the database answers again")
+                self.is_suspended = False
+        elif self.has_stalled():
+            _log.error("the database has answered nothing for %g s: requests fail until it does", STALL_SECONDS)
+            self.is_suspended = True
+
+    def _shut_down_overdue(self) -> None:
+        since = monotonic() - (STALL_SECONDS if self.is_suspended else OVERDUE_SECONDS)
+        for connection, began in self._waiting_since(since):
+            with self._lock:
+                if self._lent.get(connection) == began:
+                    del self._lent[connection]
+                    _shut_down(connection)
+
+    def _waiting_since(self, since: float) -> list[tuple[Connection, float]]:
+        """The connections whose statement began before. One whose holder waits for a slow client is idle."""
+        lent = list(self._lent.items())
+        return [(each, began) for each, began in lent if began < since and _is_active(each)]
+
+
+def _is_active(connection: Connection) -> bool:
+    return connection.pgconn.transaction_status == TransactionStatus.ACTIVE
+
+
+def _shut_down(connection: Connection) -> None:
+    with (
+        contextlib.suppress(OSError, psycopg.Error),  # closed meanwhile
+        socket.socket(fileno=os.dup(connection.fileno())) as duplicate,
+    ):
+        duplicate.shutdown(socket.SHUT_RDWR)
 
 
 def _configure(connection: Connection, seconds: float = STATEMENT_SECONDS) -> None:

@@ -1,4 +1,4 @@
-"""The symbols of a version."""
+"""The symbols of a version, and the SQL that all statements about one symbol share."""
 
 from __future__ import annotations
 
@@ -8,8 +8,19 @@ from typing import LiteralString
 
 from psycopg.rows import class_row
 
+from marketdata.errors import NotFound
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
+
+IS_SYMBOL: LiteralString = (
+    "s.symbol = coalesce((SELECT a.symbol FROM market_aliases a WHERE a.alias = %(symbol)s), %(symbol)s)"
+)
+"""Selects the row ``s`` of the symbols table for the parameter ``symbol``, a name or an alias."""
+
+COUNTER_COLUMNS: LiteralString = """
+    s.symbol, concat_ws('.', current_setting('marketdata.cluster', true), s.tableoid, s.xmin) AS origin, s.version"""
+"""Of that row: the symbol, the origin of its counter, and the counter. A counter starts at 1 in every table, and again
+after the table was emptied; the cluster, the table and the transaction that wrote the row tell equal numbers apart."""
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,11 @@ _LIST = """
     ) latest
     ORDER BY s.symbol
 """
+_ERASE: tuple[LiteralString, ...] = (
+    "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
+    "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
+    "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
+)
 
 
 def list_all(conn: Connection, version: Version) -> list[Symbol]:
@@ -57,14 +73,12 @@ def erase(conn: Connection, version: Version, symbols: Sequence[str]) -> int:
     return removed
 
 
-_ERASE: tuple[LiteralString, ...] = (
-    "DELETE FROM {retracted} WHERE symbol = ANY (%s)",
-    "DELETE FROM {coverage} WHERE symbol = ANY (%s)",
-    "DELETE FROM {symbols} WHERE symbol = ANY (%s)",
-)
-
-
 def is_known(conn: Connection, version: Version, symbol: str) -> bool:
     """Whether anything was ever stored of this symbol or alias."""
     row = conn.execute(version.query("SELECT FROM {symbols} WHERE symbol = {canonical}(%s)"), (symbol,)).fetchone()
     return row is not None
+
+
+def unknown_symbol(symbol: str) -> NotFound:
+    """The error for a symbol of which nothing was ever stored."""
+    return NotFound(f"there is no symbol {symbol}; /v1/symbols lists all symbols", code="unknown_symbol")

@@ -11,9 +11,10 @@ from itertools import groupby
 from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue
+from marketdata.interval import clamped
 from marketdata.store import prepared
-from marketdata.store.lookup import COUNTER_COLUMNS, IS_SYMBOL, clamped, unknown_symbol
 from marketdata.store.pool import Connection, translated
+from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
 from marketdata.store.version import Version, braced
 from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
 

@@ -1,4 +1,4 @@
-"""The names of one version of the store, and the SQL that creates it.
+"""Versions of the store: their names, the SQL that creates one, and their registry ``market_versions``.
 
 A version is a table of ticks, ``<prefix>_ticks_vN``, with the tables, functions and triggers that belong to it.
 Several versions exist side by side in one database. ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name the one that a
@@ -11,12 +11,14 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib.resources import files
-from typing import Any, LiteralString, Self
+from typing import LiteralString, Self
 
-from psycopg import Connection, sql
+from psycopg import sql
+from psycopg.rows import class_row
 
 from marketdata.errors import UsageError, VersionMissing
-from marketdata.settings import PREFIX_MAX, identifier
+from marketdata.settings import PREFIX_MAX, Settings, identifier
+from marketdata.store.pool import Connection
 
 SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
 """In ``store/sql``: the tables of a version first, then its functions and triggers, in the order in which they run."""
@@ -105,12 +107,12 @@ class Version:
         own = Version.of(self.prefix, self.n)
         return own.query("\n".join([_SEARCH_PG_TEMP_LAST, *map(_read, SCRIPTS), _RESTORE_SEARCH_PATH]))
 
-    def create(self, conn: Connection[Any]) -> None:
+    def create(self, conn: Connection) -> None:
         """Create the tables, triggers and functions in one transaction; the driver's DuplicateTable if they exist."""
         with conn.transaction():
             conn.execute(self.script(), prepare=False)  # several statements at once cannot be prepared
 
-    def check(self, conn: Connection[Any]) -> None:
+    def check(self, conn: Connection) -> None:
         """VersionMissing when the table or the function does not exist. UsageError when they do not belong together:
         the function must return ``SETOF <prefix>_candle_vN``."""
         row = conn.execute(
@@ -136,6 +138,82 @@ class Version:
                 f"CANDLES_FUNCTION={self.candles_function} does not belong to TICKS_TABLE={self.ticks_table}: "
                 f"it must return SETOF {self.name('candle')}"
             )
+
+
+@dataclass(frozen=True)
+class Registered:
+    """A row of ``market_versions``."""
+
+    prefix: str
+    n: int
+    ticks_table: str
+    candles_function: str
+    state: str
+    is_current: bool
+
+    @property
+    def version(self) -> Version:
+        return Version.from_names(self.ticks_table, self.candles_function)
+
+
+def registered(connection: Connection, prefix: str) -> list[Registered]:
+    """The versions of a prefix, oldest first."""
+    with connection.cursor(row_factory=class_row(Registered)) as cursor:
+        return cursor.execute(
+            "SELECT prefix, n, ticks_table, candles_function, state, is_current "
+            "FROM market_versions WHERE prefix = %s ORDER BY n",
+            (prefix,),
+        ).fetchall()
+
+
+def register(connection: Connection, version: Version) -> Registered:
+    """Register a version; the first one of its prefix becomes the current one."""
+    connection.execute(
+        "INSERT INTO market_versions (prefix, n, ticks_table, candles_function, is_current) "
+        "SELECT %(prefix)s, %(n)s, %(table)s, %(function)s, "
+        "NOT EXISTS (SELECT FROM market_versions WHERE prefix = %(prefix)s)",
+        {
+            "prefix": version.prefix,
+            "n": version.n,
+            "table": version.ticks_table,
+            "function": version.candles_function,
+        },
+    )
+    return next(each for each in registered(connection, version.prefix) if each.n == version.n)
+
+
+def find_served(connection: Connection, settings: Settings) -> Version:
+    """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, else the current one of the prefix.
+
+    One of the two names suffices if it is that of a registered version. VersionMissing when they do not exist,
+    UsageError when they do not belong together.
+    """
+    table, function = settings.ticks_table, settings.candles_function
+    if table is None or function is None:
+        row = connection.execute(
+            "SELECT ticks_table, candles_function FROM market_versions WHERE CASE "
+            "WHEN %(table)s::text IS NOT NULL THEN ticks_table = %(table)s "
+            "WHEN %(function)s::text IS NOT NULL THEN candles_function = %(function)s "
+            "ELSE prefix = %(prefix)s AND is_current END",
+            {"table": table, "function": function, "prefix": settings.prefix},
+        ).fetchone()
+        if row is None:
+            raise _missing(settings)
+        table, function = row
+    version = Version.from_names(table, function)
+    version.check(connection)
+    return version
+
+
+def _missing(settings: Settings) -> VersionMissing:
+    if settings.ticks_table or settings.candles_function:
+        named = f"TICKS_TABLE={settings.ticks_table}" if settings.ticks_table else ""
+        named = named or f"CANDLES_FUNCTION={settings.candles_function}"
+        return VersionMissing(f"{named} belongs to no registered version: create one with bin/marketdata-version N")
+    return VersionMissing(
+        f"there is no current version with the prefix {settings.prefix}: create one with bin/marketdata-version 1, or "
+        "set TICKS_TABLE and CANDLES_FUNCTION"
+    )
 
 
 def _read(script: str) -> LiteralString:

@@ -15,8 +15,9 @@ import pytest
 from marketdata.backup import archive
 from marketdata.interval import SECOND
 from marketdata.settings import Settings
-from marketdata.store import registry, restoring, ticks
+from marketdata.store import migrations, ticks
 from marketdata.store.pool import connect
+from marketdata.store.version import registered
 from tests.functional.killed import KILLED, ROOT
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
@@ -32,7 +33,7 @@ def test_another_database_is_backed_up_and_restored(
     assert fresh.database_url is not None
     assert command("version", "1").returncode == 0
     with connect(fresh.database_url) as connection:
-        (entry,) = registry.registered(connection, "md")
+        (entry,) = registered(connection, "md")
         ticks.ingest(connection, entry.version, [tick("A", "1", START + SECOND, "5")])
     assert command("backup", str(tmp_path / "backup")).returncode == 0
     over = command("restore", str(tmp_path / "backup"))
@@ -63,7 +64,7 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
     """A backup of version 1 with a tick."""
     assert command("version", "1").returncode == 0
     with connect(fresh.database_url or "") as connection:
-        (entry,) = registry.registered(connection, "md")
+        (entry,) = registered(connection, "md")
         ticks.ingest(connection, entry.version, [tick("A", "1", START + SECOND, "5")])
     (fresh.state_dir / "secrets").mkdir()
     (fresh.state_dir / "secrets" / "read.json").write_text("{}")
@@ -74,7 +75,7 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     "point",
     [
-        pytest.param(("marketdata.store.restoring", "begin", 1, "after"), marks=pytest.mark.full),
+        pytest.param(("marketdata.store.migrations", "begin", 1, "after"), marks=pytest.mark.full),
         pytest.param((FILES, "os.link", 1, "before"), marks=pytest.mark.full),
         pytest.param((FILES, "os.link", 1, "after"), marks=pytest.mark.full),
         pytest.param((FILES, "put_back", 1, "after"), marks=pytest.mark.full),
@@ -138,6 +139,6 @@ def test_an_unfinished_restore_is_not_completed_by_another_backup(
     monkeypatch.setenv("DATABASE_URL", other)
     monkeypatch.setenv("MARKET_STATE_DIR", str(tmp_path / "state"))
     with connect(other) as connection:
-        restoring.begin(connection, restoring.Unfinished(str(backed_up), archive.identity(backed_up)))
+        migrations.begin_restore(connection, migrations.UnfinishedRestore(str(backed_up), archive.identity(backed_up)))
     done = command("restore", str(tmp_path / "later"))
     assert (done.returncode, f"the restore of {backed_up} into this database has not ended" in done.stderr) == (1, True)

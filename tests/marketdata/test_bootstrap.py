@@ -26,8 +26,9 @@ from marketdata.operations import first_start, reader_password
 from marketdata.operations.database import initialise
 from marketdata.operations.version import TRIGGER_FUNCTIONS, make_version
 from marketdata.settings import Settings, load
-from marketdata.store import migrations, registry, tokens
+from marketdata.store import migrations, tokens
 from marketdata.store.pool import Connection, connect
+from marketdata.store.version import find_served, registered
 
 AT_ONCE = 6
 
@@ -192,7 +193,7 @@ def test_versions_stand_side_by_side_and_the_first_is_current(fresh: Settings) -
     assert version(fresh, 1)[0] == "version 1: md_ticks_v1 and md_candles_v1 already exist"
     assert version(replace(fresh, prefix="other"), 2)[0].endswith("; it is the current version")
     with connect(url(fresh)) as connection:
-        rows = registry.registered(connection, "md")
+        rows = registered(connection, "md")
     assert [(row.n, row.state, row.is_current) for row in rows] == [(1, "ready", True), (2, "ready", False)]
 
 
@@ -334,7 +335,7 @@ def two(database: str, tmp_path_factory: pytest.TempPathFactory) -> Settings:
 )
 def test_the_version_that_is_named_is_served(two: Settings, table: str | None, function: str | None, n: int) -> None:
     with connect(url(two)) as connection:
-        found = registry.served(connection, replace(two, ticks_table=table, candles_function=function))
+        found = find_served(connection, replace(two, ticks_table=table, candles_function=function))
     assert (found.n, found.ticks_table, found.candles_function) == (n, f"md_ticks_v{n}", f"md_candles_v{n}")
 
 
@@ -358,7 +359,7 @@ def test_a_version_that_is_not_there_is_named(
 ) -> None:
     named = replace(two, ticks_table=table, candles_function=function, prefix=prefix)
     with connect(url(two)) as connection, pytest.raises((VersionMissing, UsageError)) as caught:
-        registry.served(connection, named)
+        find_served(connection, named)
     assert reason in caught.value.detail
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from marketdata.interval import SECOND
 from marketdata.operations.version_pair import LEVELS
-from marketdata.store import registry, ticks
+from marketdata.store import ticks
 from marketdata.store.pool import Connection
+from marketdata.store.version import registered
 from marketdata.tick import Item
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
@@ -31,12 +32,12 @@ def history() -> list[Item]:
 
 
 def store(connection: Connection, n: int, *items: Item) -> None:
-    version = registry.registered(connection, "md")[n - 1].version
+    version = registered(connection, "md")[n - 1].version
     ticks.ingest(connection, version, items)
 
 
 def current(connection: Connection) -> list[int]:
-    return [each.n for each in registry.registered(connection, "md") if each.is_current]
+    return [each.n for each in registered(connection, "md") if each.is_current]
 
 
 def test_equal_versions_are_switched_and_back(conn: Connection, command: Command) -> None:

@@ -14,8 +14,9 @@ from marketdata.ingest.outbox import Outbox
 from marketdata.interval import SECOND
 from marketdata.operations.copy_lock import copying
 from marketdata.settings import Settings
-from marketdata.store import leases, registry, ticks
+from marketdata.store import leases, ticks
 from marketdata.store.pool import Connection, connect
+from marketdata.store.version import registered
 from tests.marketdata.conftest import Command
 from tests.marketdata.store.conftest import START, tick
 
@@ -27,13 +28,13 @@ OBJECTS = """
 @pytest.fixture
 def conn(two_versions: Connection) -> Connection:
     """Versions 1, the current one, and 2, with a tick of two symbols each."""
-    for each in registry.registered(two_versions, "md"):
+    for each in registered(two_versions, "md"):
         ticks.ingest(two_versions, each.version, [tick(name, "1", START + SECOND, "5") for name in "AB"])
     return two_versions
 
 
 def numbers(connection: Connection) -> list[int]:
-    return [each.n for each in registry.registered(connection, "md")]
+    return [each.n for each in registered(connection, "md")]
 
 
 def test_a_version_is_dropped_with_all_that_belongs_to_it(conn: Connection, command: Command, fresh: Settings) -> None:

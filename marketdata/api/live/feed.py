@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from marketdata.http.reply import encode
 from marketdata.interval import bucket_open
-from marketdata.store.change import Change
+from marketdata.store.notifications import Change
 
 TICKS = "ticks"
 """The ``interval`` of a feed of ticks."""

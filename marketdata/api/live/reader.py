@@ -20,7 +20,7 @@ from marketdata.api.served_version import ServedVersion
 from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.http.failures import internal_error
 from marketdata.interval import SECOND, bucket_end, bucket_open
-from marketdata.store.change import Change
+from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool, translated
 from marketdata.store.version import Version
 

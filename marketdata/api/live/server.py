@@ -22,7 +22,7 @@ from marketdata.api.live.subscribing import Subscribing
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Saturated
 from marketdata.store import tokens
-from marketdata.store.change import Change
+from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool
 from marketdata.store.version import Version
 

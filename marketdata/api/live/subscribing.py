@@ -16,8 +16,8 @@ from marketdata.errors import InvalidValue, MarketError, NotFound
 from marketdata.http.reply import encode
 from marketdata.interval import time_zone_shift
 from marketdata.store import candles
-from marketdata.store.lookup import unknown_symbol
 from marketdata.store.pool import Connection
+from marketdata.store.symbols import unknown_symbol
 from marketdata.store.version import Version
 
 SUBSCRIPTIONS_MAX = 64

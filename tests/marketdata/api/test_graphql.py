@@ -18,9 +18,8 @@ from marketdata.api.serve import Service
 from marketdata.graphql import engine
 from marketdata.operations.graphql import track
 from marketdata.settings import Settings
-from marketdata.store import registry
 from marketdata.store.pool import connect
-from marketdata.store.version import Version
+from marketdata.store.version import Version, find_served
 from tests.marketdata.api.conftest import Api, eventually
 from tests.marketdata.stand_in_hasura import StandIn, serving
 
@@ -115,7 +114,7 @@ def test_the_version_is_tracked_after_the_command_did_so(
     eventually_because(served, f"^the engine does not track {names}: run bin/marketdata-graphql$")
     loaded = engine.load(settings.secrets_dir, warn=lambda _text: None)
     with connect(settings.database_url or "") as connection:
-        track(connection, registry.served(connection, settings), loaded, lambda _text: None)
+        track(connection, find_served(connection, settings), loaded, lambda _text: None)
     eventually(lambda: tracking(served) == TRACKED)
     assert metric(served) == "1"
     hasura.metadata.functions.clear()

@@ -17,7 +17,7 @@ from marketdata.api.serve import Service
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
-from marketdata.store import pool_loans
+from marketdata.store import pool
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 from tests.marketdata.api.standby import Standby
 
@@ -107,7 +107,7 @@ def test_a_frozen_replica_fails_reads_alone(
     api: Api, standby: Standby, tick: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(health_check, "STALL_SECONDS", 1.0)
-    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 1.0)
+    monkeypatch.setattr(pool, "STALL_SECONDS", 1.0)
     api("POST", "/v1/ingest/tick", tick(symbol="LAG:F"), status=201)
     eventually(lambda: api("GET", "/v1/ticks?symbol=LAG:F").status_int == 200)
     with standby.frozen():

@@ -23,7 +23,7 @@ from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import Settings, load
 from marketdata.source.evm import Header
-from marketdata.store import registry, symbols
+from marketdata.store import symbols
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_after_an_interrupted_reset_the_same_chain_is_read_again(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(registry, "registered", lambda *_: [SimpleNamespace(version=None, n=1)])
+    monkeypatch.setattr("marketdata.store.version.registered", lambda *_: [SimpleNamespace(version=None, n=1)])
     monkeypatch.setattr(symbols, "erase", lambda *_: 0)
     monkeypatch.setattr(symbols if step == "erase" else state_directory, step, interrupted)
     parser = argparse.ArgumentParser()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from marketdata.interval import SECOND
 from marketdata.store import ticks
-from marketdata.store.change import Change
+from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, connect
 from marketdata.store.version import Version
 from marketdata.tick import Finalize, Item, Retract

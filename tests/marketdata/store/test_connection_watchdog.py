@@ -10,9 +10,8 @@ from contextlib import ExitStack
 import pytest
 
 from marketdata import errors as e
-from marketdata.store import pool_loans
-from marketdata.store.pool import Pool
-from marketdata.store.pool_loans import ConnectionWatchdog
+from marketdata.store import pool as module
+from marketdata.store.pool import ConnectionWatchdog, Pool
 from tests.functional.serving import until
 
 
@@ -33,8 +32,8 @@ def answers() -> Answers:
 
 @pytest.fixture
 def pool(database: str, answers: Answers, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pool]:
-    monkeypatch.setattr(pool_loans, "STALL_SECONDS", 0.3)
-    monkeypatch.setattr(pool_loans, "_TURN_SECONDS", 0.05)
+    monkeypatch.setattr(module, "STALL_SECONDS", 0.3)
+    monkeypatch.setattr(module, "_WATCH_SECONDS", 0.05)
     pool = Pool(database, application_name="test", size=2, answers=answers)
     yield pool
     pool.close()
@@ -46,7 +45,7 @@ def ask(pool: Pool, statement: str = "SELECT 1") -> None:
 
 
 def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_loans, "OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.2)
     for _ in range(3):  # more often than there are connections
         with pytest.raises(e.DatabaseStalled, match="may or may not have been stored"):
             ask(pool, "SELECT pg_sleep(600)")
@@ -57,7 +56,7 @@ def test_a_statement_that_is_never_answered_is_ended(pool: Pool, monkeypatch: py
 
 
 def test_a_holder_that_waits_for_its_client_is_not_disturbed(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool_loans, "OVERDUE_SECONDS", 0.2)
+    monkeypatch.setattr(module, "OVERDUE_SECONDS", 0.2)
     loan = pool.connection()
     with loan as connection:
         connection.execute("SELECT 1")
@@ -110,14 +109,14 @@ def test_open_connections_are_used_when_only_new_ones_are_not_answered(pool: Poo
     answers.value = False
     for _ in range(10):
         ask(pool, "SELECT pg_sleep(0.05)")
-    threading.Event().wait(2 * pool_loans.STALL_SECONDS)  # idle for longer than a stall takes
+    threading.Event().wait(2 * module.STALL_SECONDS)  # idle for longer than a stall takes
     ask(pool)
     assert pool.error() is None
 
 
 def test_close_ends_the_thread_and_may_be_repeated() -> None:
     for _ in range(20):
-        loans = ConnectionWatchdog("closed", lambda: True)
-        loans.close()
-        loans.close()
-        assert "closed-loans" not in {thread.name for thread in threading.enumerate()}
+        watchdog = ConnectionWatchdog("closed", lambda: True)
+        watchdog.close()
+        watchdog.close()
+        assert "closed-watchdog" not in {thread.name for thread in threading.enumerate()}

@@ -1,4 +1,4 @@
-"""What the database notifies: changes of stored candles, by the transaction that makes them (``sql/rollups.sql``), and
+"""Notifications of the database: changes of stored candles, which each transaction notifies (``sql/rollups.sql``), and
 revoked tokens."""
 
 from __future__ import annotations
@@ -6,15 +6,39 @@ from __future__ import annotations
 import select
 import socket
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import psycopg
 from psycopg import Connection
 
-from marketdata.store.change import Change
 from marketdata.store.tokens import REVOKED
 
 CHANGED = "market_changes"
+
+
+Kind = Literal["stored", "removed", "final"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Ticks of ``symbol`` with ``first`` <= ts <= ``last`` (microseconds) were stored or removed, or the candles of
+    that time became final. ``table`` is the quoted name of the table of ticks."""
+
+    table: str
+    symbol: str
+    first: int
+    last: int
+    kind: Kind
+
+    @classmethod
+    def parsed(cls, payload: str) -> Self:
+        """The change that the function ``changed`` wrote as ``payload``."""
+        table, symbol, first, last, kind = payload.split(" ")
+        return cls(table, symbol, int(first), int(last), kind)  # type: ignore[arg-type]
+
+    def is_of(self, ticks_table: str) -> bool:
+        return self.table == f'"{ticks_table}"'
 
 
 class Notifications:
