@@ -265,10 +265,10 @@ def _describe(layout: Layout) -> None:
 
 
 def _verify_events(_options: argparse.Namespace) -> int:
-    from cardapp.state import event_verification
+    from cardapp.state import events
 
     settings = load(os.environ)
-    report = event_verification.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
+    report = events.verify_file(settings.state_database, evidence_root=settings.evidence_dir)
     if report.intact:
         return _print_success(f"{report.count} events, the hash chain is intact; last hash {report.head}")
     print(f"the hash chain is broken at event {report.broken_seq}: {report.reason}", file=sys.stderr)

@@ -15,7 +15,7 @@ from cardapp.errors import CardAppError
 from cardapp.layout.escape import html, position_url
 from cardapp.reports import arena
 from cardapp.reports.event_text import Event, headline, tone
-from cardapp.state import event_kinds
+from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
 
@@ -85,15 +85,15 @@ def _body(event: Event, context: CardContext) -> Iterator[str]:
     kind, data = event["kind"], event["data"]
     if kind.startswith("checkpoint."):
         yield from _checkpoint(event["seq"], data)
-    elif kind == event_kinds.PROGRESS_CHANGED:
+    elif kind == events.PROGRESS_CHANGED:
         step = context.catalog.steps.get(event["key"])
         if step is not None and step.question:
             yield f'<p class="question">{_inline(step.question)}</p>\n'
         yield _quoted(data.get("note"))
-    elif kind == event_kinds.EVIDENCE_ADDED and data.get("event_seq") is not None:
+    elif kind == events.EVIDENCE_ADDED and data.get("event_seq") is not None:
         goal, caption = html(data["event_seq"]), html(data.get("caption") or data.get("name"))
         yield f'<p>“{caption}”, shown at <a href="#e{goal}">entry {goal}</a>.</p>\n'
-    elif kind not in event_kinds.BACKEND_KINDS:
+    elif kind not in events.BACKEND_KINDS:
         yield _quoted(data.get("text"))
         yield _members({name: value for name, value in data.items() if name != "text"})
 

@@ -8,26 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cardapp.state import event_kinds
+from cardapp.state import events
 
 Event = Mapping[str, Any]
 
-MOVES = frozenset({event_kinds.NAVIGATION_SET, event_kinds.NAVIGATION_MOVED})
+MOVES = frozenset({events.NAVIGATION_SET, events.NAVIGATION_MOVED})
 
 _PLAIN = {
-    event_kinds.NAVIGATION_SYNCED: "The program was brought to the position",
-    event_kinds.CHECKPOINT_REJECTED: "The replay was rejected",
-    event_kinds.CHECKPOINT_CANCELLED: "The replay was cancelled",
-    event_kinds.CHECKPOINT_TIMEOUT: "The replay exceeded its time limit",
-    event_kinds.EDITOR_RESET: "The program was reset",
-    event_kinds.EDITOR_REDRAW: "The editor was redrawn",
-    event_kinds.NOTE: "Note",
-    event_kinds.STRATEGY_ADDED: "A debugging strategy was added",
-    event_kinds.STRATEGY_REMOVED: "A debugging strategy was removed",
-    event_kinds.ANNOTATION_ADDED: "An annotation was added",
-    event_kinds.ANNOTATION_REMOVED: "An annotation was removed",
-    event_kinds.ANNOTATION_SHOWN: "Annotations were shown",
-    event_kinds.ANNOTATION_HIDDEN: "Annotations were hidden",
+    events.NAVIGATION_SYNCED: "The program was brought to the position",
+    events.CHECKPOINT_REJECTED: "The replay was rejected",
+    events.CHECKPOINT_CANCELLED: "The replay was cancelled",
+    events.CHECKPOINT_TIMEOUT: "The replay exceeded its time limit",
+    events.EDITOR_RESET: "The program was reset",
+    events.EDITOR_REDRAW: "The editor was redrawn",
+    events.NOTE: "Note",
+    events.STRATEGY_ADDED: "A debugging strategy was added",
+    events.STRATEGY_REMOVED: "A debugging strategy was removed",
+    events.ANNOTATION_ADDED: "An annotation was added",
+    events.ANNOTATION_REMOVED: "An annotation was removed",
+    events.ANNOTATION_SHOWN: "Annotations were shown",
+    events.ANNOTATION_HIDDEN: "Annotations were hidden",
 }
 
 _FLAGS = {
@@ -45,7 +45,7 @@ _FLAGS = {
 def is_noise(event: Event) -> bool:
     """Whether reports leave the event out: scrolling or turning pages, without an image pinned to it."""
     return (
-        event["kind"] == event_kinds.VIEWER_CHANGED
+        event["kind"] == events.VIEWER_CHANGED
         and not event["evidence"]
         and all(str(name).startswith("scroll.") for name in event["data"])
     )
@@ -56,24 +56,24 @@ def headline(event: Event, title: str) -> str:
     kind, data = event["kind"], event["data"]
     if kind in _PLAIN:
         return _PLAIN[kind]
-    if kind == event_kinds.NAVIGATION_SET:
+    if kind == events.NAVIGATION_SET:
         return f"Went to “{title}”"
-    if kind == event_kinds.NAVIGATION_MOVED:
+    if kind == events.NAVIGATION_MOVED:
         return f"Moved {'back' if _number(data.get('moved')) < 0 else 'on'} to “{title}”"
-    if kind == event_kinds.CHECKPOINT_READY:
+    if kind == events.CHECKPOINT_READY:
         return f"The program stopped at {_place(data.get('observed'), title)}"
-    if kind == event_kinds.CHECKPOINT_FAILED:
+    if kind == events.CHECKPOINT_FAILED:
         return (
             "The program state differs from the card" if data.get("code") == "snapshot_drift" else "The replay failed"
         )
-    if kind == event_kinds.SYNC_OFF:
+    if kind == events.SYNC_OFF:
         return f"SYNC went off: {str(data.get('reason', 'unknown reason')).replace('_', ' ')}"
-    if kind == event_kinds.PROGRESS_CHANGED:
+    if kind == events.PROGRESS_CHANGED:
         return f"Approved “{title}”" if data.get("to") == "approved" else f"“{title}” is pending again"
-    if kind == event_kinds.EVIDENCE_ADDED:
+    if kind == events.EVIDENCE_ADDED:
         goal = data.get("event_seq")
         return "An image was added" if goal is None else f"An image was added to entry {goal}"
-    if kind == event_kinds.VIEWER_CHANGED:
+    if kind == events.VIEWER_CHANGED:
         return "; ".join(_flag(name, value) for name, value in data.items()) or "The view was changed"
     return str(kind)
 
@@ -81,20 +81,20 @@ def headline(event: Event, title: str) -> str:
 def tone(event: Event) -> str:
     """The CSS class of an event's colour: good, bad, warn, note, done or quiet."""
     kind = event["kind"]
-    if kind == event_kinds.CHECKPOINT_READY:
+    if kind == events.CHECKPOINT_READY:
         return "good"
-    if kind == event_kinds.CHECKPOINT_FAILED:
+    if kind == events.CHECKPOINT_FAILED:
         return "bad"
     if kind in (
-        event_kinds.CHECKPOINT_REJECTED,
-        event_kinds.CHECKPOINT_TIMEOUT,
-        event_kinds.CHECKPOINT_CANCELLED,
-        event_kinds.SYNC_OFF,
+        events.CHECKPOINT_REJECTED,
+        events.CHECKPOINT_TIMEOUT,
+        events.CHECKPOINT_CANCELLED,
+        events.SYNC_OFF,
     ):
         return "warn"
-    if kind == event_kinds.PROGRESS_CHANGED:
+    if kind == events.PROGRESS_CHANGED:
         return "done" if event["data"].get("to") == "approved" else "quiet"
-    if kind in event_kinds.BACKEND_KINDS:
+    if kind in events.BACKEND_KINDS:
         return "quiet"
     return "note"
 

@@ -17,15 +17,15 @@ from pathlib import Path
 
 from cardapp import private_directories
 from cardapp.errors import NotFound, StateError, UsageError
-from cardapp.state import event_verification, evidence
+from cardapp.state import events, evidence
 from cardapp.state.database import read_only
-from cardapp.state.event_verification import Report
+from cardapp.state.events import Verification
 from cardapp.state.sqlite_errors import translating
 
 DATABASE, EVIDENCE = "card-state", "evidence"
 
 
-def backup(database: Path, evidence_dir: Path, target: Path) -> Report:
+def backup(database: Path, evidence_dir: Path, target: Path) -> Verification:
     """Write a backup to the folder ``target``, which must not exist; the report says whether its record is intact.
 
     The folder gets its name when it is complete and on the disk. UsageError when it exists already; StateError when the
@@ -42,7 +42,7 @@ def backup(database: Path, evidence_dir: Path, target: Path) -> Report:
             _refuse_damaged(partial / DATABASE, f"no backup was made of {database}; keep the earlier ones")
             for name in names:
                 _copy_image(evidence_dir, partial / EVIDENCE, name)
-            report = event_verification.verify_file(partial / DATABASE, evidence_root=partial / EVIDENCE)
+            report = events.verify_file(partial / DATABASE, evidence_root=partial / EVIDENCE)
             _sync(partial / EVIDENCE)
             _sync(partial)
             partial.rename(target)
@@ -53,7 +53,7 @@ def backup(database: Path, evidence_dir: Path, target: Path) -> Report:
     return report
 
 
-def restore(source: Path, database: Path, evidence_dir: Path) -> Report:
+def restore(source: Path, database: Path, evidence_dir: Path) -> Verification:
     """Put a backup in the place of a database that does not exist yet. The service must not run on it.
 
     UsageError when ``source`` is no backup; StateError when there is a database already, or the backup is damaged.
@@ -63,7 +63,7 @@ def restore(source: Path, database: Path, evidence_dir: Path) -> Report:
         raise UsageError(f"{source} is not a backup of the card application: it has no file {DATABASE}")
     refuse_existing(database)
     _refuse_damaged(source / DATABASE, "restore another backup")
-    report = event_verification.verify_file(source / DATABASE, evidence_root=source / EVIDENCE)
+    report = events.verify_file(source / DATABASE, evidence_root=source / EVIDENCE)
     private_directories.make_directory(evidence_dir.parent, "CARD_STATE_DIR")
     private_directories.make_directory(evidence_dir, "CARD_STATE_DIR")
     private_directories.make_directory_of_file(database.parent, "CARD_STATE_DATABASE")

@@ -1,6 +1,7 @@
-"""The chronological record of events: append-only. Each event is chained to the previous one (``hash_chain.py``).
+"""The record of events: append-only, in chronological order. Each event is chained to the previous one by its hash.
 
-Evidence may be pinned to an event later, so it is not part of that event's hash: an ``evidence.added`` event of its own
+An event's hash is the SHA-256 of the canonical JSON (sorted keys, no spaces, UTF-8) of the event with the previous
+hash. Evidence may be pinned to an event later, so that hash does not cover it: an ``evidence.added`` event of its own
 records the image's SHA-256.
 
 A client's ``text`` is stored as ``data.text``, beside the members of its ``data``.
@@ -8,16 +9,73 @@ A client's ``text`` is stored as ``data.text``, beside the members of its ``data
 
 from __future__ import annotations
 
+import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
-from cardapp.state.event_kinds import EVIDENCE_ADDED
-from cardapp.state.hash_chain import GENESIS, canonical, event_hash
+from cardapp.state.database import read_only
 
+# -- kinds (source: "Progress, events, evidence, reports" in the card contract) --------------------------------------
+
+NAVIGATION_SET = "navigation.set"
+NAVIGATION_MOVED = "navigation.moved"
+NAVIGATION_SYNCED = "navigation.synced"
+CHECKPOINT_READY = "checkpoint.ready"
+CHECKPOINT_REJECTED = "checkpoint.rejected"
+CHECKPOINT_FAILED = "checkpoint.failed"
+CHECKPOINT_CANCELLED = "checkpoint.cancelled"
+CHECKPOINT_TIMEOUT = "checkpoint.timeout"
+SYNC_OFF = "sync.off"
+EDITOR_RESET = "editor.reset"
+EDITOR_REDRAW = "editor.redraw"
+VIEWER_CHANGED = "viewer.changed"
+PROGRESS_CHANGED = "progress.changed"
+EVIDENCE_ADDED = "evidence.added"
+STRATEGY_ADDED = "strategy.added"
+STRATEGY_REMOVED = "strategy.removed"
+ANNOTATION_ADDED = "annotation.added"
+ANNOTATION_REMOVED = "annotation.removed"
+ANNOTATION_SHOWN = "annotation.shown"
+ANNOTATION_HIDDEN = "annotation.hidden"
+NOTE = "note"
+"""A learner's note, which a client appends."""
+
+BACKEND_KINDS = frozenset(
+    {
+        NAVIGATION_SET,
+        NAVIGATION_MOVED,
+        NAVIGATION_SYNCED,
+        CHECKPOINT_READY,
+        CHECKPOINT_REJECTED,
+        CHECKPOINT_FAILED,
+        CHECKPOINT_CANCELLED,
+        CHECKPOINT_TIMEOUT,
+        SYNC_OFF,
+        EDITOR_RESET,
+        EDITOR_REDRAW,
+        VIEWER_CHANGED,
+        PROGRESS_CHANGED,
+        EVIDENCE_ADDED,
+        STRATEGY_ADDED,
+        STRATEGY_REMOVED,
+        ANNOTATION_ADDED,
+        ANNOTATION_REMOVED,
+        ANNOTATION_SHOWN,
+        ANNOTATION_HIDDEN,
+    }
+)
+"""The kinds that the service appends. All other kinds come from clients."""
+
+# -- the record ------------------------------------------------------------------------------------------------------
+
+GENESIS = "0" * 64
+"""The previous hash of the first event."""
 _CHUNK = 500
 _PAGE_BYTES = 4 << 20
 """A page ends when its data reaches this size, because each event may have 64 KiB."""
@@ -185,3 +243,75 @@ def record(row: sqlite3.Row) -> dict[str, Any]:
         "card": json.loads(row["card"]),
         "data": json.loads(row["data"]),
     }
+
+
+def event_hash(previous: str, event: Mapping[str, Any]) -> str:
+    """The hash of an event {seq, at, kind, actor, key, card, data}; ``previous`` is the hash before it."""
+    return hashlib.sha256(canonical({**event, "previous": previous}).encode()).hexdigest()
+
+
+def canonical(value: Any) -> str:
+    """``value`` as canonical JSON, in which equal values have the same text."""
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+# -- verification ----------------------------------------------------------------------------------------------------
+
+# The verification detects: an event that was changed, removed, inserted or moved; events removed at the end (SQLite's
+# own counter has a greater ``seq``); evidence rows that differ from their ``evidence.added`` event; and, given the
+# evidence directory, images that are missing or changed.
+#
+# It cannot detect that the end of the record was removed together with the counter, or that the record was rewritten
+# up to its end with new hashes. Whoever can write the file can do that, because no secret is involved. To detect it,
+# compare the last hash with one that was noted elsewhere, for example in a printed report.
+
+
+@dataclass(frozen=True)
+class Verification:
+    """``count`` events are intact; ``head`` is the hash of the last one. ``broken_seq`` is the first faulty event, and
+    ``reason`` its fault; both are None without a fault."""
+
+    count: int
+    head: str
+    broken_seq: int | None
+    reason: str | None
+
+    @property
+    def intact(self) -> bool:
+        return self.broken_seq is None
+
+
+def verify(conn: sqlite3.Connection, *, evidence_root: Path | None = None) -> Verification:
+    """Verify the record in constant memory, up to the first fault."""
+    count, head = 0, GENESIS
+    for row in conn.execute("SELECT * FROM event ORDER BY seq"):
+        reason = _row_fault(row, count + 1, head)
+        if reason is not None:
+            return Verification(count, head, min(row["seq"], count + 1), reason)
+        count, head = count + 1, row["hash"]
+    counter = conn.execute("SELECT seq FROM sqlite_sequence WHERE name = 'event'").fetchone()
+    if counter is not None and counter["seq"] > count:
+        removed = counter["seq"] - count
+        reason = "the last event was removed" if removed == 1 else f"the last {removed} events were removed"
+        return Verification(count, head, count + 1, reason)
+    for seq, reason in evidence.faults(conn, evidence_root):
+        return Verification(count, head, seq, reason)
+    return Verification(count, head, None, None)
+
+
+def verify_file(path: Path, *, evidence_root: Path | None = None) -> Verification:
+    """``verify`` for a database file that a running server may be using."""
+    with read_only(path) as conn:
+        return verify(conn, evidence_root=evidence_root)
+
+
+def _row_fault(row: sqlite3.Row, expected_seq: int, previous: str) -> str | None:
+    if row["seq"] != expected_seq:
+        return f"event {expected_seq} was removed"
+    try:
+        event = record(row)
+    except ValueError:
+        return f"event {expected_seq} is no longer valid JSON"
+    if event_hash(previous, event) != row["hash"]:
+        return f"the hash of event {expected_seq} does not match its content and the previous event"
+    return None

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.state import event_verification
+from cardapp.state import events
 from tests.functional.serving import Api, make_card, picture, until
 from tests.functional.test_crash import Server, Writer
 
@@ -104,7 +104,7 @@ def test_a_backup_amid_writes_is_one_moment(server: Server, environment: dict[st
         acknowledged = len(note.acknowledged)
         done = command(environment, "backup", state_dir / str(number))
         assert (done.returncode, done.stderr) == (0, "")
-        report = event_verification.verify_file(
+        report = events.verify_file(
             state_dir / str(number) / "card-state", evidence_root=state_dir / str(number) / "evidence"
         )
         assert report.intact, report

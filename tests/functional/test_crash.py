@@ -16,7 +16,7 @@ from typing import IO, Any
 
 import pytest
 
-from cardapp.state import event_verification
+from cardapp.state import events
 from tests.functional.serving import Api, make_card, until
 
 pytestmark = pytest.mark.functional
@@ -112,7 +112,7 @@ def test_whatever_was_acknowledged_survives(
             server.kill()
         for writer in written.values():
             writer.join(10)
-        report = event_verification.verify_file(state_dir / "state" / "card-state")
+        report = events.verify_file(state_dir / "state" / "card-state")
         assert report.intact, report
     assert seen_events > 0
 

@@ -12,7 +12,7 @@ from cardapp.card import progress
 from cardapp.card.catalog import Catalog
 from cardapp.card.progress import LastResult, Status
 from cardapp.reports import lesson
-from cardapp.state import event_kinds
+from cardapp.state import events
 from cardapp.state.events import Head
 from tests.cardapp.layout.hostile import shipped
 from tests.cardapp.reports.test_lesson import OBSERVED
@@ -24,12 +24,12 @@ AT = "2025-03-01T10:00:00.000Z"
 KEY = "bump/anatomy/empty/fields"
 LONG = "a" * 300
 EVENTS: list[tuple[str, dict[str, Any]]] = [
-    *([(event_kinds.NAVIGATION_MOVED, {})] * 5),
-    (event_kinds.NOTE, {"text": f"It bumps: `a.used`. {LONG}"}),
-    (event_kinds.CHECKPOINT_READY, {"observed": OBSERVED, "duration_ms": 12, "generation": 3}),
-    (event_kinds.CHECKPOINT_FAILED, {"observed": OBSERVED, "reason": LONG, "code": "snapshot_drift"}),
-    (event_kinds.CHECKPOINT_TIMEOUT, {"reason": "It took 60 s."}),
-    (event_kinds.PROGRESS_CHANGED, {"to": "approved", "note": "Yes."}),
+    *([(events.NAVIGATION_MOVED, {})] * 5),
+    (events.NOTE, {"text": f"It bumps: `a.used`. {LONG}"}),
+    (events.CHECKPOINT_READY, {"observed": OBSERVED, "duration_ms": 12, "generation": 3}),
+    (events.CHECKPOINT_FAILED, {"observed": OBSERVED, "reason": LONG, "code": "snapshot_drift"}),
+    (events.CHECKPOINT_TIMEOUT, {"reason": "It took 60 s."}),
+    (events.PROGRESS_CHANGED, {"to": "approved", "note": "Yes."}),
     ("quiz", {"text": "own", "score": 3}),
 ]
 

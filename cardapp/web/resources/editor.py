@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from cardapp.state import event_kinds, events
+from cardapp.state import events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
@@ -33,7 +33,7 @@ def reset(request: Request) -> Reply:
         published = services.control.published_operation()
         outcome = services.editor.reset()
         with services.database.write() as tx:
-            actor = _record(tx, request, event_kinds.EDITOR_RESET, outcome)
+            actor = _record(tx, request, events.EDITOR_RESET, outcome)
             services.control.switch_off(tx, published, "target_reset", actor=actor)
     return answer(outcome)
 
@@ -42,7 +42,7 @@ def redraw(request: Request) -> Reply:
     """Fit the host pane and the grid, then redraw all."""
     sizes = request.services.editor.redraw(request.body.get("cols"), request.body.get("rows"))
     with request.services.database.write() as tx:
-        _record(tx, request, event_kinds.EDITOR_REDRAW, sizes)
+        _record(tx, request, events.EDITOR_REDRAW, sizes)
     return answer(sizes)
 
 

@@ -11,7 +11,7 @@ from cardapp.card import navigation as rules
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
-from cardapp.state import event_kinds, events, publication
+from cardapp.state import events, publication
 from cardapp.state import navigation as store
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer, encode
@@ -53,7 +53,7 @@ def set_current(request: Request) -> Reply:
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
         expect(request.body, store.load(tx, loaded.identity.uuid).revision)
-        _save(tx, services, loaded, position, event_kinds.NAVIGATION_SET, {"sync_requested": position.sync_requested})
+        _save(tx, services, loaded, position, events.NAVIGATION_SET, {"sync_requested": position.sync_requested})
         reply = _current(tx, services, loaded)
     return answer(reply)
 
@@ -70,7 +70,7 @@ def move(request: Request) -> Reply:
         if moved.moved:
             reached = replace(moved.position, actor=request.body.get("actor", "api"))
             data = {"level": level, "delta": delta, "moved": moved.moved}
-            _save(tx, services, loaded, reached, event_kinds.NAVIGATION_MOVED, data)
+            _save(tx, services, loaded, reached, events.NAVIGATION_MOVED, data)
         reply = {**_current(tx, services, loaded), "moved": moved.moved, "at_end": moved.at_end}
     return answer(reply)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cardapp.card import progress as rules
-from cardapp.state import checkpoint, event_kinds, events
+from cardapp.state import checkpoint, events
 from cardapp.state import progress as store
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.revisions import expect
@@ -32,7 +32,7 @@ def update(request: Request) -> Reply:
         data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}
         events.append(
             tx,
-            kind=event_kinds.PROGRESS_CHANGED,
+            kind=events.PROGRESS_CHANGED,
             actor=actor,
             key=step.key,
             card=loaded.identity.as_json(),

@@ -8,7 +8,7 @@ from typing import Any
 from cardapp.card import progress as rules
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import checkpoint, event_kinds, events, evidence, progress
+from cardapp.state import checkpoint, events, evidence, progress
 from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
@@ -25,7 +25,7 @@ def teams(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
         done = _progress(conn, loaded)
-        notes = events.latest(conn, limit=teams_report.NOTES, kind=event_kinds.NOTE, card_id=loaded.identity.id)
+        notes = events.latest(conn, limit=teams_report.NOTES, kind=events.NOTE, card_id=loaded.identity.id)
     report = teams_report.render(
         identity=loaded.identity,
         card=loaded.card,

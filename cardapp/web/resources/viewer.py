@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import viewer as rules
-from cardapp.state import event_kinds, events
+from cardapp.state import events
 from cardapp.state import viewer as store
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer
@@ -40,7 +40,7 @@ def update(request: Request) -> Reply:
             if merged.noteworthy:
                 events.append(
                     tx,
-                    kind=event_kinds.VIEWER_CHANGED,
+                    kind=events.VIEWER_CHANGED,
                     actor=request.body.get("actor", "api"),
                     key=key_of_saved(tx, loaded),
                     card=loaded.identity.as_json(),

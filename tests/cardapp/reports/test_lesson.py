@@ -18,7 +18,7 @@ from cardapp.errors import NotFound
 from cardapp.layout.html import page_style
 from cardapp.layout.layout_options import COLORS
 from cardapp.reports import lesson
-from cardapp.state import event_kinds
+from cardapp.state import events
 from cardapp.state.events import GENESIS, Head
 
 Make = Callable[..., dict[str, Any]]
@@ -182,7 +182,7 @@ def test_entries_keep_their_order_under_their_day(parts: dict[str, Any], event: 
 
 
 def test_every_entry_tells_when_who_and_where_and_links_there(parts: dict[str, Any], event: Make) -> None:
-    for kind in sorted(event_kinds.BACKEND_KINDS | {"note", "x-quiz"}):
+    for kind in sorted(events.BACKEND_KINDS | {"note", "x-quiz"}):
         data = {"viewer.editor.sync": True} if kind == "viewer.changed" else {}
         read = Read(made(parts, [event(kind, data=data, actor="Ada L.", key="t1/b1/p1/s1/end")]))
         assert len(read.entries) == 1, kind
@@ -407,7 +407,7 @@ def test_nothing_typed_becomes_markup(parts: dict[str, Any], event: Make) -> Non
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=50, deadline=None)
 @given(
-    st.sampled_from(sorted(event_kinds.BACKEND_KINDS)) | st.just("note") | st.just("x-a"),
+    st.sampled_from(sorted(events.BACKEND_KINDS)) | st.just("note") | st.just("x-a"),
     st.text(),
     st.dictionaries(st.text(), st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.text()), max_size=3),
 )

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cardapp.state import event_verification, events, navigation, progress
+from cardapp.state import events, navigation, progress
 from cardapp.state.database import Database
 
 WRITER = """
@@ -54,7 +54,7 @@ def test_what_was_acknowledged_outlives_kill_9(state_dir: Path, loops: Callable[
             position = navigation.load(conn, "u")
             rows = progress.load_all(conn, "u")
         database.close()
-        assert event_verification.verify_file(path).intact
+        assert events.verify_file(path).intact
         assert acknowledged.items() <= {seq: event["hash"] for seq, event in stored.items()}.items()
         assert position.revision >= max(revision for _, _, revision, *_ in said)
         # One transaction: the position is that of the last event, each item that of its thread's last event.

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cardapp.errors import InvalidValue, NotFound, StateError, UnsupportedMediaType
-from cardapp.state import event_verification, events, evidence
+from cardapp.state import events, evidence
 from cardapp.state.database import Database
 
 Add = Callable[..., dict[str, Any]]
@@ -239,10 +239,10 @@ def test_verifying_finds_a_changed_row(root: Path, db: Database, add: Add, chang
     add()
     for shade in (1, 2):
         pin(db, evidence.store(root, png(shade)), 1, str(shade))
-    assert event_verification.verify_file(db.path, evidence_root=root).intact
+    assert events.verify_file(db.path, evidence_root=root).intact
     with db.write() as conn:
         conn.execute(change)
-    assert event_verification.verify_file(db.path).broken_seq == 2
+    assert events.verify_file(db.path).broken_seq == 2
 
 
 def test_verifying_finds_a_row_that_no_entry_added(root: Path, db: Database, add: Add) -> None:
@@ -250,16 +250,16 @@ def test_verifying_finds_a_row_that_no_entry_added(root: Path, db: Database, add
     pin(db, evidence.store(root, png()), 1)
     with db.write() as conn:
         conn.execute("INSERT INTO evidence SELECT 1, 1, name, media_type, 1, 1, 1, 'x', at FROM evidence")
-    assert event_verification.verify_file(db.path).broken_seq == 1
+    assert events.verify_file(db.path).broken_seq == 1
 
 
 def test_verifying_finds_a_changed_or_missing_picture(root: Path, db: Database) -> None:
     name = evidence.store(root, png()).name
     pin(db, evidence.store(root, png()), None)
     (root / name).write_bytes(png(1))
-    assert event_verification.verify_file(db.path).intact
-    changed = event_verification.verify_file(db.path, evidence_root=root)
+    assert events.verify_file(db.path).intact
+    changed = events.verify_file(db.path, evidence_root=root)
     assert changed.broken_seq == 1
     assert name in str(changed.reason)
     (root / name).unlink()
-    assert event_verification.verify_file(db.path, evidence_root=root).broken_seq == 1
+    assert events.verify_file(db.path, evidence_root=root).broken_seq == 1

@@ -12,9 +12,9 @@ import pytest
 import webtest
 
 from cardapp.card.progress import LastResult
-from cardapp.state import checkpoint, event_kinds, progress
+from cardapp.state import checkpoint, progress
 from cardapp.state import events as record
-from cardapp.state.event_verification import verify
+from cardapp.state.events import verify
 from cardapp.web.services import Services
 
 ITEM = "/api/progress/t1.b1.p1.s1"
@@ -119,7 +119,7 @@ def test_a_note_is_appended_at_the_position(api: Any) -> None:
 
 @pytest.mark.parametrize(
     "kind",
-    [*sorted(event_kinds.BACKEND_KINDS), "", "notes", "x-", "x--a", "X-a", "x-Ü", "note\n", "x-a\n", "x-" + "a" * 63],
+    [*sorted(record.BACKEND_KINDS), "", "notes", "x-", "x--a", "X-a", "x-Ü", "note\n", "x-a\n", "x-" + "a" * 63],
 )
 def test_a_client_cannot_append_a_kind_of_the_service(api: Any, kind: str) -> None:
     body = {"kind": kind, "actor": "me", "text": "t"}
