@@ -261,5 +261,4 @@ class CheckpointStorage:
     def _append(
         self, tx: Connection, served: ServedCard, kind: str, key: str, data: dict[str, Any], actor: str
     ) -> None:
-        card = served.identity.as_json()
-        events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=self.now())
+        events.append(tx, kind=kind, actor=actor, key=key, card=served.identity, data=data, at=self.now())

@@ -97,8 +97,8 @@ class Control:
         at = self._clock()
         if not publication.switch_off(tx, identity.uuid, reason, at):
             return False
-        card, data = identity.as_json(), {"reason": reason, "generation": published.generation}
-        events.append(tx, kind="sync.off", actor=actor, key=published.key, card=card, data=data, at=at)
+        data = {"reason": reason, "generation": published.generation}
+        events.append(tx, kind=events.SYNC_OFF, actor=actor, key=published.key, card=identity, data=data, at=at)
         return True
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from cardapp.card.model import Identity
 from cardapp.errors import FieldError, InvalidValue
 from cardapp.state import evidence
 from cardapp.state.database import read_only
@@ -95,7 +96,7 @@ def append(
     kind: str,
     actor: str,
     key: str,
-    card: Mapping[str, str],
+    card: Identity,
     data: Mapping[str, Any],
     at: str,
     text: str | None = None,
@@ -103,7 +104,6 @@ def append(
     """Append an event in the writing transaction ``conn``; returns it as the API shows it.
 
     :param key: the key of the position; "" is the card.
-    :param card: ``{id, version, source_sha256}``; further members are ignored.
     :param at: RFC 3339, UTC, with milliseconds.
     :raises InvalidValue: both ``text`` and ``data["text"]`` are given.
     """
@@ -114,7 +114,7 @@ def append(
         "kind": kind,
         "actor": actor,
         "key": key,
-        "card": {name: card[name] for name in ("id", "version", "source_sha256")},
+        "card": {"id": card.id, "version": card.version, "source_sha256": card.source_sha256},
         "data": _with_text(data, text),
     }
     digest = event_hash(previous, event)
@@ -133,7 +133,7 @@ def pin(
     caption: str,
     actor: str,
     key: str,
-    card: Mapping[str, str],
+    card: Identity,
     at: str,
 ) -> dict[str, Any]:
     """Pin a stored image to an event, in the writing transaction ``conn``; returns the ``evidence.added`` event.

@@ -23,6 +23,7 @@ from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 from typing import Any
 
+from cardapp.card.model import Identity
 from cardapp.settings import ROOT
 from cardapp.state import events, evidence
 from cardapp.state.database import Database
@@ -93,7 +94,7 @@ def _in_turn(apis: list[Api], sizes: list[int], request: Callable[[Api, int], An
 
 def _with_record(state: Path, size: int) -> Path:
     """A state folder whose record has ``size`` events, as long as replays make them."""
-    card = {"id": "arena", "version": "1.0.0", "source_sha256": "0" * 64}
+    card = Identity("arena", "u", "1.0.0", "0" * 64)
     data = {"observed": {"checks": [{"name": "a.used", "expected": "8", "actual": "8", "match": True}] * 4}}
     kinds = ("navigation.moved", "checkpoint.ready", "note")
     with closing(Database.open(state / "card-state")) as database:
@@ -237,7 +238,7 @@ def _drain(server: Server, path: str) -> tuple[float, int]:
 
 
 def _add_pictures(state: Path) -> None:
-    card = {"id": "arena", "version": "1.0.0", "source_sha256": "0" * 64}
+    card = Identity("arena", "u", "1.0.0", "0" * 64)
     with closing(Database.open(state / "card-state")) as database, database.write() as connection:
         for number in range(PICTURES):
             stored = evidence.store(state / "evidence", _picture(number))

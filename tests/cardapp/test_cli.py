@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cardapp.card.model import Identity
 from cardapp.cli import main
 from cardapp.publish.layouts import TEMPLATES
 from cardapp.state import events
@@ -117,7 +118,7 @@ def test_verify_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: 
     monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
     assert main(["verify-events"]) == 1
     database = Database.open(tmp_path / "state" / "card-state")
-    card = {"id": "a", "version": "1", "source_sha256": "0"}
+    card = Identity("a", "u", "1", "0")
     for _ in range(3):
         with database.write() as tx:
             events.append(tx, kind="note", actor="ada", key="", card=card, data={}, at="2026-01-01T00:00:00.000Z")

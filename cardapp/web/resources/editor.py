@@ -49,6 +49,6 @@ def redraw(request: Request) -> Reply:
 def _record(tx: Connection, request: Request, kind: str, data: dict[str, Any]) -> str:
     loaded = request.services.card_loader.current()
     actor: str = request.body.get("actor", "api")
-    key, card = key_of_saved(tx, loaded), loaded.identity.as_json()
+    key, card = key_of_saved(tx, loaded), loaded.identity
     events.append(tx, kind=kind, actor=actor, key=key, card=card, data=data, at=request.services.clock())
     return actor

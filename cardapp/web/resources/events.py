@@ -34,7 +34,7 @@ def append(request: Request) -> Reply:
             kind=body["kind"],
             actor=body["actor"],
             key=key_of_saved(tx, loaded) if key is None else key,
-            card=loaded.identity.as_json(),
+            card=loaded.identity,
             data=body.get("data", {}),
             text=body["text"],
             at=services.clock(),

@@ -42,7 +42,7 @@ def add(request: Request) -> Reply:
             caption=fields.get("caption", ""),
             actor=fields.get("actor", "api"),
             key=key_of_saved(tx, loaded),
-            card=loaded.identity.as_json(),
+            card=loaded.identity,
             at=services.clock(),
         )
     record = {

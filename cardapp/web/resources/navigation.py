@@ -90,7 +90,7 @@ def _save(
 ) -> None:
     at = services.clock()
     store.save(tx, loaded.identity.uuid, position, at)
-    key, card = rules.key_of(position), loaded.identity.as_json()
+    key, card = rules.key_of(position), loaded.identity
     events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
 
 

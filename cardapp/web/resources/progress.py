@@ -35,7 +35,7 @@ def update(request: Request) -> Reply:
             kind=events.PROGRESS_CHANGED,
             actor=actor,
             key=step.key,
-            card=loaded.identity.as_json(),
+            card=loaded.identity,
             data=data,
             at=at,
         )

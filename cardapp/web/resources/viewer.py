@@ -43,7 +43,7 @@ def update(request: Request) -> Reply:
                     kind=events.VIEWER_CHANGED,
                     actor=request.body.get("actor", "api"),
                     key=key_of_saved(tx, loaded),
-                    card=loaded.identity.as_json(),
+                    card=loaded.identity,
                     data={name: _at(merged.state, name) for name in merged.noteworthy},
                     at=at,
                 )

@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
+from cardapp.card.model import Identity
 from cardapp.state import events
 from cardapp.state.database import Database
 
 AT = "2025-03-01T10:00:00.000Z"
-CARD = {"id": "arena", "uuid": "u-1", "version": "1.0.0", "source_sha256": "ab" * 32}
+CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 
 @pytest.fixture

@@ -14,13 +14,14 @@ from cardapp.state.database import Database
 WRITER = """
 import sys, threading
 from pathlib import Path
+from cardapp.card.model import Identity
 from cardapp.card.navigation import Position
 from cardapp.state import events, navigation, progress
 from cardapp.state.database import Database
 import json
 
 AT = "2025-03-01T10:00:00.000Z"
-CARD = {"id": "arena", "version": "1", "source_sha256": "00" * 32}
+CARD = Identity("arena", "u-1", "1", "00" * 32)
 database = Database.open(Path(sys.argv[1]))
 saying = threading.Lock()
 

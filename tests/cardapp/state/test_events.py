@@ -4,6 +4,7 @@ import hashlib
 import json
 import sqlite3
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cardapp.card.model import Identity
 from cardapp.errors import InvalidValue
 from cardapp.state import events
 from cardapp.state.database import Database
@@ -19,13 +21,13 @@ from cardapp.state.migrations import migrate
 
 Add = Callable[..., dict[str, Any]]
 AT = "2025-03-01T10:00:00.000Z"
-CARD = {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
+CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 
 def test_an_event_has_the_members_of_the_contract(add: Add) -> None:
     event = add(kind="progress.changed", actor="zoë", key="t1/b1", data={"status": "approved"})
     assert list(event) == ["seq", "at", "kind", "actor", "key", "card", "data", "evidence", "hash"]
-    assert event["card"] == CARD
+    assert event["card"] == {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
     assert (event["seq"], event["key"], event["actor"], event["evidence"]) == (1, "t1/b1", "zoë", [])
 
 
@@ -117,7 +119,7 @@ def test_paging_by_kind_and_key(db: Database, add: Add) -> None:
 def test_the_latest_of_a_kind_and_a_card(db: Database, add: Add) -> None:
     added = [add(kind=kind) for kind in ("note", "x-quiz", "note", "note")]
     for _ in range(3):
-        add(card=CARD | {"id": "calc"})
+        add(card=replace(CARD, id="calc"))
     with db.read() as conn:
         assert events.latest(conn, limit=2, kind="note", card_id="arena") == added[2:]
         assert events.latest(conn, limit=9, kind="x-quiz", card_id="arena") == [added[1]]
@@ -134,7 +136,7 @@ def test_a_stream_is_longer_than_its_chunks(db: Database, add: Add, monkeypatch:
 
 def test_a_stream_of_one_card(db: Database, add: Add, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_CHUNK", 2)
-    added = [add(card=CARD | {"id": name}) for name in ("arena", "calc", "calc", "are", "arena", "calc", "arena")]
+    added = [add(card=replace(CARD, id=name)) for name in ("arena", "calc", "calc", "are", "arena", "calc", "arena")]
     with db.read() as conn:
         assert list(events.stream(conn, "arena")) == [added[0], added[4], added[6]]
         assert list(events.stream(conn, 'arena" OR 1')) == []

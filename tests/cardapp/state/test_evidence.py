@@ -12,13 +12,14 @@ from typing import Any
 
 import pytest
 
+from cardapp.card.model import Identity
 from cardapp.errors import InvalidValue, NotFound, StateError, UnsupportedMediaType
 from cardapp.state import events, evidence
 from cardapp.state.database import Database
 
 Add = Callable[..., dict[str, Any]]
 AT = "2025-03-01T10:00:00.000Z"
-CARD = {"id": "arena", "version": "1.0.0", "source_sha256": "ab" * 32}
+CARD = Identity("arena", "u-1", "1.0.0", "ab" * 32)
 
 
 def png(shade: int = 0) -> bytes:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import webtest
 
+from cardapp.card.model import Identity
 from cardapp.card.progress import LastResult
 from cardapp.state import checkpoint, progress
 from cardapp.state import events as record
@@ -145,7 +146,7 @@ def test_a_page_of_large_entries_is_a_few_megabytes_and_the_next_one_goes_on(api
     loaded, large = services.card_loader.current(), {"text": "x" * 60_000}
     with services.database.write() as tx:
         for _ in range(100):
-            record.append(tx, kind="note", actor="me", key="", card=loaded.identity.as_json(), data=large, at=AT)
+            record.append(tx, kind="note", actor="me", key="", card=loaded.identity, data=large, at=AT)
     seen, after = [], 0
     while True:
         page = api("GET", f"/api/events?limit=1000&after={after}", status=200)
@@ -301,7 +302,7 @@ def test_the_reports_tell_what_happened(api: Any, picture: bytes) -> None:
 
 def add_foreign(services: Services, *texts: str) -> None:
     """Notes of a second card in the same record."""
-    other = {"id": "other", "version": "1.0.0", "source_sha256": "0" * 64}
+    other = Identity("other", "u", "1.0.0", "0" * 64)
     with services.database.write() as tx:
         for text in texts:
             record.append(tx, kind="note", actor="me", key="", card=other, data={}, text=text, at=AT)
