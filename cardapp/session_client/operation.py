@@ -26,9 +26,7 @@ from cardapp.errors import (
     TooSlow,
 )
 from cardapp.session_client.session_tools import Binding
-from cardapp.state import checkpoint as checkpoint_store
-from cardapp.state import events, publication
-from cardapp.state import navigation as navigation_store
+from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.database import Connection, Database
 
 _log = logging.getLogger(__name__)
@@ -135,7 +133,7 @@ def unless_stored(active: OperationRecord | None, last: OperationRecord | None) 
 
 def load_last(conn: Connection, uuid: str) -> OperationRecord | None:
     """The last finished operation of the card with this ``uuid``; None before the first."""
-    return cast("OperationRecord | None", checkpoint_store.load_operation(conn, uuid))
+    return cast("OperationRecord | None", checkpoint_results.load_operation(conn, uuid))
 
 
 def end_state(error: CardAppError) -> str:
@@ -179,24 +177,24 @@ class CheckpointStorage:
 
     def generation(self) -> int:
         with self._database.read() as conn:
-            return checkpoint_store.load_generation(conn)
+            return checkpoint_results.load_generation(conn)
 
     @staticmethod
     def last(conn: Connection, uuid: str) -> tuple[int, OperationRecord | None]:
         """The last generation, and the last finished operation of the card with this ``uuid``."""
-        return checkpoint_store.load_generation(conn), load_last(conn, uuid)
+        return checkpoint_results.load_generation(conn), load_last(conn, uuid)
 
     def position(self, served: ServedCard) -> Position:
         """The saved position, or its nearest ancestor that still exists in the card."""
         with self._database.read() as conn:
-            saved = navigation_store.load(conn, served.identity.uuid)
+            saved = card_state.load_position(conn, served.identity.uuid)
         return navigation.repair(served.catalog, saved.position)
 
     def take_generation(self, wanted: int | None) -> int:
         """Store the generation ``wanted``, or the next one, and return it."""
         with self._database.write() as tx:
-            taken = wanted if wanted is not None else checkpoint_store.load_generation(tx) + 1
-            return checkpoint_store.save_generation(tx, taken)
+            taken = wanted if wanted is not None else checkpoint_results.load_generation(tx) + 1
+            return checkpoint_results.save_generation(tx, taken)
 
     def refused(self, served: ServedCard, key: str, generation: int | None, error: CardAppError, actor: str) -> None:
         """Record an operation that was refused before it began: only an event is written."""
@@ -216,7 +214,7 @@ class CheckpointStorage:
         uuid, key = served.identity.uuid, operation.snapshot_ref
         with self._database.write() as tx:
             self._save(tx, served, operation, actor)
-            publication.publish(
+            checkpoint_results.publish(
                 tx,
                 uuid,
                 key=key,
@@ -232,18 +230,18 @@ class CheckpointStorage:
                 at=operation.finished_at or self.now(),
             )
             if synced:
-                saved = navigation_store.load(tx, uuid)
+                saved = card_state.load_position(tx, uuid)
                 if saved.position.sync_requested:
                     position = replace(saved.position, sync_requested=False)
-                    navigation_store.save(tx, uuid, position, self.now())
+                    card_state.save_position(tx, uuid, position, self.now())
                 self._append(tx, served, "navigation.synced", key, {"generation": operation.generation}, actor)
 
     def _save(self, tx: Connection, served: ServedCard, operation: Operation, actor: str) -> None:
         uuid, key = served.identity.uuid, operation.snapshot_ref
         at = operation.finished_at or self.now()
         record = operation.as_json()
-        checkpoint_store.save_operation(tx, uuid, dict(record))
-        checkpoint_store.save_result(
+        checkpoint_results.save_operation(tx, uuid, dict(record))
+        checkpoint_results.save_result(
             tx, uuid, served.catalog.item(key).first_step, LastResult(operation.state, at, key, operation.code)
         )
         data = {

@@ -22,11 +22,9 @@ from cardapp.errors import CardAppError, LevelNotSyncable, SessionUnavailable, T
 from cardapp.session_client.checkpoint import Checkpoints
 from cardapp.session_client.link import SessionLink
 from cardapp.session_client.operation import OperationRecord, load_last, unless_stored
-from cardapp.state import checkpoint as checkpoint_store
-from cardapp.state import events, publication, viewer
-from cardapp.state import navigation as navigation_store
+from cardapp.state import card_state, checkpoint_results, events
+from cardapp.state.checkpoint_results import Publication
 from cardapp.state.database import Connection, Database
-from cardapp.state.publication import Publication
 
 PERIOD_SECONDS = 0.5
 
@@ -57,11 +55,11 @@ class Control:
         uuid = served.identity.uuid
         active = self._active()
         with self._database.read() as conn:
-            published = publication.load(conn, uuid)
-            saved = navigation_store.load(conn, uuid)
-            generation = checkpoint_store.load_generation(conn)
+            published = checkpoint_results.load_publication(conn, uuid)
+            saved = card_state.load_position(conn, uuid)
+            generation = checkpoint_results.load_generation(conn)
             last = load_last(conn, uuid)
-            viewer_revision = viewer.load(conn, uuid)[1]
+            viewer_revision = card_state.load_viewer(conn, uuid)[1]
         position = navigation.repair(served.catalog, saved.position)
         return {
             "sync": published.sync if published else "off",
@@ -82,7 +80,7 @@ class Control:
     def published_operation(self) -> str | None:
         """The id of the operation whose result is published now."""
         with self._database.read() as conn:
-            published = publication.load(conn, self._card_loader.current().identity.uuid)
+            published = checkpoint_results.load_publication(conn, self._card_loader.current().identity.uuid)
         return published.operation_id if published else None
 
     def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
@@ -91,11 +89,11 @@ class Control:
         False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
         """
         identity = self._card_loader.current().identity
-        published = publication.load(tx, identity.uuid)
+        published = checkpoint_results.load_publication(tx, identity.uuid)
         if published is None or published.operation_id != operation_id:
             return False
         at = self._clock()
-        if not publication.switch_off(tx, identity.uuid, reason, at):
+        if not checkpoint_results.switch_off(tx, identity.uuid, reason, at):
             return False
         data = {"reason": reason, "generation": published.generation}
         events.append(tx, kind=events.SYNC_OFF, actor=actor, key=published.key, card=identity, data=data, at=at)
@@ -186,7 +184,7 @@ class SyncMonitor:
 
     def _published(self) -> Publication | None:
         with self._database.read() as conn:
-            return publication.load(conn, self._card_loader.current().identity.uuid)
+            return checkpoint_results.load_publication(conn, self._card_loader.current().identity.uuid)
 
     def _difference(self, published: Publication) -> str | None:
         if self._card_loader.source_digest() != published.source_sha256:

@@ -10,7 +10,7 @@ from typing import Any
 
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
 from cardapp.session_client.editor_stream import EditorStream
-from cardapp.state import viewer
+from cardapp.state import card_state
 from cardapp.web.http import encode
 from cardapp.web.request_validation import checked
 from cardapp.web.services import Services
@@ -115,7 +115,7 @@ def _take(text: str, stream: EditorStream, services: Services) -> None:
 def _has_control(services: Services) -> bool:
     loaded = services.card_loader.current()
     with services.database.read() as conn:
-        state, _ = viewer.load(conn, loaded.identity.uuid)
+        state, _ = card_state.load_viewer(conn, loaded.identity.uuid)
     return bool(state and state["viewer"]["editor"]["control"])
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import allocator as model
-from cardapp.state import publication
-from cardapp.state.publication import Publication
+from cardapp.state import checkpoint_results
+from cardapp.state.checkpoint_results import Publication
 from cardapp.web.http import Reply, Request, answer
 
 
@@ -33,7 +33,7 @@ def allocator(request: Request) -> Reply:
     """The allocator at the published checkpoint, and its difference to the previous one."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
-        published = publication.load(conn, loaded.identity.uuid)
+        published = checkpoint_results.load_publication(conn, loaded.identity.uuid)
     if loaded.card.allocator is None:
         return answer(_nothing("this card describes no allocator", published))
     if published is None:

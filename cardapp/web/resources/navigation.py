@@ -11,8 +11,7 @@ from cardapp.card import navigation as rules
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
-from cardapp.state import events, publication
-from cardapp.state import navigation as store
+from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer, encode
 from cardapp.web.resources.revisions import expect
@@ -52,7 +51,7 @@ def set_current(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
-        expect(request.body, store.load(tx, loaded.identity.uuid).revision)
+        expect(request.body, card_state.load_position(tx, loaded.identity.uuid).revision)
         _save(tx, services, loaded, position, events.NAVIGATION_SET, {"sync_requested": position.sync_requested})
         reply = _current(tx, services, loaded)
     return answer(reply)
@@ -63,7 +62,7 @@ def move(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     delta = request.body["delta"]
     with services.database.write() as tx:
-        saved = store.load(tx, loaded.identity.uuid)
+        saved = card_state.load_position(tx, loaded.identity.uuid)
         position = rules.repair(loaded.catalog, saved.position)
         level = request.body.get("level", position.focus_level)
         moved = rules.move(loaded.catalog, position, level, delta)
@@ -82,14 +81,14 @@ def sync(request: Request) -> Reply:
 
 def key_of_saved(conn: Connection, loaded: LoadedCard) -> str:
     """The key of the saved position, for events of other kinds."""
-    return rules.key_of(rules.repair(loaded.catalog, store.load(conn, loaded.identity.uuid).position))
+    return rules.key_of(rules.repair(loaded.catalog, card_state.load_position(conn, loaded.identity.uuid).position))
 
 
 def _save(
     tx: Connection, services: Services, loaded: LoadedCard, position: Position, kind: str, data: dict[str, Any]
 ) -> None:
     at = services.clock()
-    store.save(tx, loaded.identity.uuid, position, at)
+    card_state.save_position(tx, loaded.identity.uuid, position, at)
     key, card = rules.key_of(position), loaded.identity
     events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
 
@@ -98,7 +97,7 @@ def _current(conn: Connection, services: Services, loaded: LoadedCard) -> dict[s
     """The body of ``GET /api/navigation/current``, read in the transaction of ``conn``, so that it shows one moment."""
     uuid = loaded.identity.uuid
     status = services.checkpoints.status(conn, uuid)
-    saved, published = store.load(conn, uuid), publication.load(conn, uuid)
+    saved, published = card_state.load_position(conn, uuid), checkpoint_results.load_publication(conn, uuid)
     position = rules.repair(loaded.catalog, saved.position)
     return {
         "position": position.as_json(),
@@ -111,7 +110,7 @@ def _current(conn: Connection, services: Services, loaded: LoadedCard) -> dict[s
     }
 
 
-def _published(found: publication.Publication) -> dict[str, Any]:
+def _published(found: checkpoint_results.Publication) -> dict[str, Any]:
     return {
         "key": found.key,
         "page_index": found.page_index,

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from cardapp.card import progress as rules
-from cardapp.state import checkpoint, events
-from cardapp.state import progress as store
+from cardapp.state import card_state, checkpoint_results, events
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.revisions import expect
 
@@ -13,8 +12,8 @@ def overview(request: Request) -> Reply:
     """All items, and the summary with the results of the replays."""
     services, loaded = request.services, request.services.card_loader.current()
     with services.database.read() as conn:
-        statuses = store.load_all(conn, loaded.identity.uuid)
-        results = checkpoint.load_results(conn, loaded.identity.uuid)
+        statuses = card_state.load_statuses(conn, loaded.identity.uuid)
+        results = checkpoint_results.load_results(conn, loaded.identity.uuid)
     return answer(rules.overview(loaded.catalog, statuses, results))
 
 
@@ -25,10 +24,10 @@ def update(request: Request) -> Reply:
     item, uuid, body = rules.item_id(step.key), loaded.identity.uuid, request.body
     status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
     with services.database.write() as tx:
-        before = store.load(tx, uuid, item)
+        before = card_state.load_status(tx, uuid, item)
         expect(body, before.revision if before else 0)
         at = services.clock()
-        after = store.set(tx, uuid, item, status, note, actor, at)
+        after = card_state.set_status(tx, uuid, item, status, note, actor, at)
         data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}
         events.append(
             tx,
@@ -39,5 +38,5 @@ def update(request: Request) -> Reply:
             data=data,
             at=at,
         )
-        result = checkpoint.load_result(tx, uuid, step.key)
+        result = checkpoint_results.load_result(tx, uuid, step.key)
     return answer(rules.item_json(step, after, result))

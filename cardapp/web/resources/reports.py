@@ -8,7 +8,7 @@ from typing import Any
 from cardapp.card import progress as rules
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
-from cardapp.state import checkpoint, events, evidence, progress
+from cardapp.state import card_state, checkpoint_results, events, evidence
 from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
@@ -78,4 +78,6 @@ def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
 
 def _progress(conn: Connection, loaded: LoadedCard) -> dict[str, Any]:
     uuid = loaded.identity.uuid
-    return rules.overview(loaded.catalog, progress.load_all(conn, uuid), checkpoint.load_results(conn, uuid))
+    return rules.overview(
+        loaded.catalog, card_state.load_statuses(conn, uuid), checkpoint_results.load_results(conn, uuid)
+    )

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import viewer as rules
-from cardapp.state import events
-from cardapp.state import viewer as store
+from cardapp.state import card_state, events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
@@ -36,7 +35,7 @@ def update(request: Request) -> Reply:
         merged = rules.merge(present, patch, loaded.catalog.page_count)
         if merged.changed:
             at = services.clock()
-            revision = store.save(tx, loaded.identity.uuid, merged.state, at)
+            revision = card_state.save_viewer(tx, loaded.identity.uuid, merged.state, at)
             if merged.noteworthy:
                 events.append(
                     tx,
@@ -51,7 +50,7 @@ def update(request: Request) -> Reply:
 
 
 def _load(conn: Connection, loaded: LoadedCard) -> tuple[rules.State, int]:
-    stored, revision = store.load(conn, loaded.identity.uuid)
+    stored, revision = card_state.load_viewer(conn, loaded.identity.uuid)
     return (rules.repair(stored, loaded.catalog.page_count) if stored else rules.FRESH), revision
 
 

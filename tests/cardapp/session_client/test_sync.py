@@ -10,7 +10,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.navigation import at_item
 from cardapp.card.source import load_card
 from cardapp.session_client.sync import stands_at
-from cardapp.state.publication import Publication
+from cardapp.state.checkpoint_results import Publication
 from tests.functional.serving import make_card
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from cardapp.card.navigation import FRESH, Position
 from cardapp.card.progress import LastResult, Status
-from cardapp.state import checkpoint, navigation, progress, publication, viewer
+from cardapp.state import card_state, checkpoint_results
 from cardapp.state.database import Database
 
 AT = "2025-03-01T10:00:00.000Z"
@@ -28,37 +28,37 @@ SOMEWHERE = Position(
 
 def test_a_saved_position_is_loaded_unchanged(db: Database) -> None:
     with db.write() as conn:
-        assert navigation.load(conn, "u") == navigation.Saved(FRESH, 0, None)
-        first = navigation.save(conn, "u", SOMEWHERE, AT)
-        assert first == navigation.Saved(SOMEWHERE, 1, AT) == navigation.load(conn, "u")
-        second = navigation.save(conn, "u", FRESH, LATER)
-        assert second == navigation.Saved(FRESH, 2, LATER) == navigation.load(conn, "u")
+        assert card_state.load_position(conn, "u") == card_state.SavedPosition(FRESH, 0, None)
+        first = card_state.save_position(conn, "u", SOMEWHERE, AT)
+        assert first == card_state.SavedPosition(SOMEWHERE, 1, AT) == card_state.load_position(conn, "u")
+        second = card_state.save_position(conn, "u", FRESH, LATER)
+        assert second == card_state.SavedPosition(FRESH, 2, LATER) == card_state.load_position(conn, "u")
 
 
 def test_cards_do_not_share_their_state(db: Database) -> None:
     with db.write() as conn:
-        navigation.save(conn, "a", SOMEWHERE, AT)
-        viewer.save(conn, "a", {"scale": 2}, AT)
-        progress.set(conn, "a", "t1.b1.p1.s1", "approved", "", "me", AT)
-        checkpoint.save_operation(conn, "a", {"state": "ready"})
-        checkpoint.save_result(conn, "a", "t1/b1/p1/s1", READY)
-        publication.publish(conn, "a", **published())
+        card_state.save_position(conn, "a", SOMEWHERE, AT)
+        card_state.save_viewer(conn, "a", {"scale": 2}, AT)
+        card_state.set_status(conn, "a", "t1.b1.p1.s1", "approved", "", "me", AT)
+        checkpoint_results.save_operation(conn, "a", {"state": "ready"})
+        checkpoint_results.save_result(conn, "a", "t1/b1/p1/s1", READY)
+        checkpoint_results.publish(conn, "a", **published())
     with db.read() as conn:
-        assert navigation.load(conn, "b").revision == 0
-        assert viewer.load(conn, "b") == (None, 0)
-        assert progress.load_all(conn, "b") == {}
-        assert checkpoint.load_operation(conn, "b") is None
-        assert checkpoint.load_results(conn, "b") == {}
-        assert publication.load(conn, "b") is None
+        assert card_state.load_position(conn, "b").revision == 0
+        assert card_state.load_viewer(conn, "b") == (None, 0)
+        assert card_state.load_statuses(conn, "b") == {}
+        assert checkpoint_results.load_operation(conn, "b") is None
+        assert checkpoint_results.load_results(conn, "b") == {}
+        assert checkpoint_results.load_publication(conn, "b") is None
 
 
 def test_viewer_state_is_kept_whole(db: Database) -> None:
     state: dict[str, Any] = {"scale": 1.25, "scroll": {"x": 0, "y": 12.5}, "viewer": {"page": {"fit": True}}}
     with db.write() as conn:
-        assert viewer.save(conn, "u", state, AT) == 1
-        assert viewer.load(conn, "u") == (state, 1)
-        assert viewer.save(conn, "u", {"scale": 2}, LATER) == 2
-        assert viewer.load(conn, "u") == ({"scale": 2}, 2)
+        assert card_state.save_viewer(conn, "u", state, AT) == 1
+        assert card_state.load_viewer(conn, "u") == (state, 1)
+        assert card_state.save_viewer(conn, "u", {"scale": 2}, LATER) == 2
+        assert card_state.load_viewer(conn, "u") == ({"scale": 2}, 2)
 
 
 def published(**members: Any) -> dict[str, Any]:
@@ -79,12 +79,12 @@ def published(**members: Any) -> dict[str, Any]:
 
 def test_publishing_switches_sync_on_and_keeps_all(db: Database) -> None:
     with db.write() as conn:
-        assert publication.publish(conn, "u", **published()) == 1
+        assert checkpoint_results.publish(conn, "u", **published()) == 1
     with db.read() as conn:
-        now = publication.load(conn, "u")
+        now = checkpoint_results.load_publication(conn, "u")
     members = published()
     at = members.pop("at")
-    assert now == publication.Publication(
+    assert now == checkpoint_results.Publication(
         sync="on",
         reason=None,
         updated_at=at,
@@ -97,9 +97,9 @@ def test_publishing_switches_sync_on_and_keeps_all(db: Database) -> None:
 
 def test_a_publication_stores_the_observation_of_the_previous_one(db: Database) -> None:
     with db.write() as conn:
-        publication.publish(conn, "u", **published())
-        publication.publish(conn, "u", **published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}}))
-        now = publication.load(conn, "u")
+        checkpoint_results.publish(conn, "u", **published())
+        checkpoint_results.publish(conn, "u", **published(key="t1/b1/p1/s2/end", observed={"line": 40, "values": {}}))
+        now = checkpoint_results.load_publication(conn, "u")
     assert now is not None
     assert (now.key, now.observed) == ("t1/b1/p1/s2/end", {"line": 40, "values": {}})
     assert (now.previous_key, now.previous_observed) == ("t1/b1/p1/s1/first", {"line": 31, "values": {}})
@@ -107,11 +107,11 @@ def test_a_publication_stores_the_observation_of_the_previous_one(db: Database) 
 
 def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
     with db.write() as conn:
-        assert publication.switch_off(conn, "u", "nothing was ever on", AT) is False
-        publication.publish(conn, "u", **published())
-        assert publication.switch_off(conn, "u", "target_reset", LATER) is True
-        assert publication.switch_off(conn, "u", "session_changed", LATER) is False
-        now = publication.load(conn, "u")
+        assert checkpoint_results.switch_off(conn, "u", "nothing was ever on", AT) is False
+        checkpoint_results.publish(conn, "u", **published())
+        assert checkpoint_results.switch_off(conn, "u", "target_reset", LATER) is True
+        assert checkpoint_results.switch_off(conn, "u", "session_changed", LATER) is False
+        now = checkpoint_results.load_publication(conn, "u")
         assert now is not None
         assert (now.sync, now.reason, now.key, now.updated_at, now.revision) == (
             "off",
@@ -120,8 +120,8 @@ def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
             LATER,
             2,
         )
-        publication.publish(conn, "u", **published(generation=8))
-        now = publication.load(conn, "u")
+        checkpoint_results.publish(conn, "u", **published(generation=8))
+        now = checkpoint_results.load_publication(conn, "u")
         assert now is not None
         assert (now.sync, now.reason, now.generation, now.revision) == ("on", None, 8, 3)
 
@@ -129,41 +129,41 @@ def test_sync_goes_off_once_with_its_first_reason(db: Database) -> None:
 @pytest.mark.parametrize(("asked", "kept"), [(1, 5), (5, 5), (6, 6)])
 def test_the_generation_never_falls(db: Database, asked: int, kept: int) -> None:
     with db.write() as conn:
-        assert checkpoint.load_generation(conn) == 0
-        checkpoint.save_generation(conn, 5)
-        assert checkpoint.save_generation(conn, asked) == kept
+        assert checkpoint_results.load_generation(conn) == 0
+        checkpoint_results.save_generation(conn, 5)
+        assert checkpoint_results.save_generation(conn, asked) == kept
     with db.read() as conn:
-        assert checkpoint.load_generation(conn) == kept
+        assert checkpoint_results.load_generation(conn) == kept
 
 
 def test_the_last_operation_and_results_are_kept(db: Database) -> None:
     with db.write() as conn:
         for state in ("failed", "ready"):
-            checkpoint.save_operation(conn, "u", {"state": state, "observed": None})
-            checkpoint.save_result(conn, "u", "t1/b1/p1/s1", replace(READY, state=state))
-        checkpoint.save_result(conn, "u", "t1/b1/p1/s2", TIMEOUT)
+            checkpoint_results.save_operation(conn, "u", {"state": state, "observed": None})
+            checkpoint_results.save_result(conn, "u", "t1/b1/p1/s1", replace(READY, state=state))
+        checkpoint_results.save_result(conn, "u", "t1/b1/p1/s2", TIMEOUT)
     with db.read() as conn:
-        assert checkpoint.load_operation(conn, "u") == {"state": "ready", "observed": None}
-        assert checkpoint.load_results(conn, "u") == {
+        assert checkpoint_results.load_operation(conn, "u") == {"state": "ready", "observed": None}
+        assert checkpoint_results.load_results(conn, "u") == {
             "t1/b1/p1/s1": READY,
             "t1/b1/p1/s2": TIMEOUT,
         }
-        assert checkpoint.load_result(conn, "u", "t1/b1/p1/s2") == TIMEOUT
-        assert checkpoint.load_result(conn, "b", "t1/b1/p1/s2") is None
+        assert checkpoint_results.load_result(conn, "u", "t1/b1/p1/s2") == TIMEOUT
+        assert checkpoint_results.load_result(conn, "b", "t1/b1/p1/s2") is None
 
 
 def test_progress_goes_both_ways(db: Database) -> None:
     with db.write() as conn:
-        assert progress.load_all(conn, "u") == {}
-        assert progress.set(conn, "u", "t1.b1.p1.s1", "approved", "läuft", "me", AT) == Status(
+        assert card_state.load_statuses(conn, "u") == {}
+        assert card_state.set_status(conn, "u", "t1.b1.p1.s1", "approved", "läuft", "me", AT) == Status(
             "approved", "läuft", "me", AT, 1
         )
-        progress.set(conn, "u", "t1.b1.p1.s2", "approved", "", "me", AT)
-        progress.set(conn, "u", "t1.b1.p1.s1", "pending", "", "you", LATER)
+        card_state.set_status(conn, "u", "t1.b1.p1.s2", "approved", "", "me", AT)
+        card_state.set_status(conn, "u", "t1.b1.p1.s1", "pending", "", "you", LATER)
     with db.read() as conn:
-        assert progress.load_all(conn, "u") == {
+        assert card_state.load_statuses(conn, "u") == {
             "t1.b1.p1.s1": Status("pending", "", "you", LATER, 2),
             "t1.b1.p1.s2": Status("approved", "", "me", AT, 1),
         }
-        assert progress.load(conn, "u", "t1.b1.p1.s1") == Status("pending", "", "you", LATER, 2)
-        assert progress.load(conn, "b", "t1.b1.p1.s1") is None
+        assert card_state.load_status(conn, "u", "t1.b1.p1.s1") == Status("pending", "", "you", LATER, 2)
+        assert card_state.load_status(conn, "b", "t1.b1.p1.s1") is None

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from cardapp.state import events, navigation, progress
+from cardapp.state import card_state, events
 from cardapp.state.database import Database
 
 WRITER = """
@@ -16,7 +16,7 @@ import sys, threading
 from pathlib import Path
 from cardapp.card.model import Identity
 from cardapp.card.navigation import Position
-from cardapp.state import events, navigation, progress
+from cardapp.state import card_state, events
 from cardapp.state.database import Database
 import json
 
@@ -31,8 +31,8 @@ def work(name):
         number += 1
         with database.write() as conn:
             note = f"{name}-{number}"
-            saved = navigation.save(conn, "u", Position(task_id=note, focus_level="task"), AT)
-            row = progress.set(conn, "u", name, "approved", note, "me", AT)
+            saved = card_state.save_position(conn, "u", Position(task_id=note, focus_level="task"), AT)
+            row = card_state.set_status(conn, "u", name, "approved", note, "me", AT)
             event = events.append(conn, kind="note", actor=name, key="", card=CARD, data={"note": note}, at=AT)
         with saying:
             print(json.dumps([event["seq"], event["hash"], saved.revision, name, row.revision, note]), flush=True)
@@ -52,8 +52,8 @@ def test_what_was_acknowledged_outlives_kill_9(state_dir: Path, loops: Callable[
         database = Database.open(path)
         with database.read() as conn:
             stored = {event["seq"]: event for event in events.stream(conn)}
-            position = navigation.load(conn, "u")
-            rows = progress.load_all(conn, "u")
+            position = card_state.load_position(conn, "u")
+            rows = card_state.load_statuses(conn, "u")
         database.close()
         assert events.verify_file(path).intact
         assert acknowledged.items() <= {seq: event["hash"] for seq, event in stored.items()}.items()

@@ -12,7 +12,7 @@ import pytest
 
 from cardapp.card.navigation import FRESH
 from cardapp.errors import InvalidValue, StateError
-from cardapp.state import events, migrations, navigation
+from cardapp.state import card_state, events, migrations
 from cardapp.state.database import Database, read_only
 from cardapp.state.sqlite_errors import translated
 
@@ -29,7 +29,7 @@ def mode(path: Path) -> int:
 def test_a_new_file_is_private_and_durable(state_dir: Path) -> None:
     database = Database.open(state_dir / "inner" / "card-state")
     with database.write() as conn:
-        navigation.save(conn, "u", FRESH, AT)
+        card_state.save_position(conn, "u", FRESH, AT)
         settings = {name: conn.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")}
         assert conn.execute("PRAGMA foreign_keys").fetchone()[0] == 1
     assert settings == {"journal_mode": "wal", "synchronous": 2}
@@ -41,11 +41,11 @@ def test_a_new_file_is_private_and_durable(state_dir: Path) -> None:
 def test_what_was_written_is_there_after_reopening(state_dir: Path) -> None:
     first = Database.open(state_dir / "card-state")
     with first.write() as conn:
-        navigation.save(conn, "u", FRESH, AT)
+        card_state.save_position(conn, "u", FRESH, AT)
     first.close()
     second = Database.open(state_dir / "card-state")
     with second.read() as conn:
-        assert navigation.load(conn, "u").revision == 1
+        assert card_state.load_position(conn, "u").revision == 1
     second.close()
 
 
@@ -167,47 +167,47 @@ def test_steps_that_shipped_are_not_edited() -> None:
 def test_an_exception_undoes_the_write(db: Database) -> None:
     def change_my_mind() -> None:
         with db.write() as conn:
-            navigation.save(conn, "u", FRESH, AT)
+            card_state.save_position(conn, "u", FRESH, AT)
             raise ValueError("changed my mind")
 
     with pytest.raises(ValueError, match="changed my mind"):
         change_my_mind()
     with db.read() as conn:
-        assert navigation.load(conn, "u").revision == 0
+        assert card_state.load_position(conn, "u").revision == 0
 
 
 def test_a_write_inside_a_write_is_an_error_and_undoes(db: Database) -> None:
     def twice() -> None:
         with db.write() as conn:
-            navigation.save(conn, "u", FRESH, AT)
+            card_state.save_position(conn, "u", FRESH, AT)
             with db.write():
                 pass
 
     with pytest.raises(RuntimeError, match="already in a write"):
         twice()
     with db.write() as conn:
-        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+        assert card_state.save_position(conn, "u", FRESH, AT).revision == 1
 
 
 def test_a_read_sees_one_moment(db: Database) -> None:
     with db.read() as conn:
-        assert navigation.load(conn, "u").revision == 0
+        assert card_state.load_position(conn, "u").revision == 0
         with db.write() as writing:
-            navigation.save(writing, "u", FRESH, AT)
-        assert navigation.load(conn, "u").revision == 0
+            card_state.save_position(writing, "u", FRESH, AT)
+        assert card_state.load_position(conn, "u").revision == 0
     with db.read() as conn:
-        assert navigation.load(conn, "u").revision == 1
+        assert card_state.load_position(conn, "u").revision == 1
 
 
 def test_a_read_cannot_write(db: Database) -> None:
     with pytest.raises(StateError) as refused, db.read() as conn:
-        navigation.save(conn, "u", FRESH, AT)
+        card_state.save_position(conn, "u", FRESH, AT)
     assert refused.value.code == "state_read_only"
 
 
 def test_values_that_cannot_be_stored_are_named(db: Database) -> None:
     with pytest.raises(InvalidValue, match="surrogate"), db.write() as conn:
-        navigation.save(conn, "\ud800", FRESH, AT)
+        card_state.save_position(conn, "\ud800", FRESH, AT)
     with pytest.raises(InvalidValue, match="64 bits"), db.read() as conn:
         conn.execute("SELECT ?", (2**64,))
 
@@ -217,7 +217,7 @@ def test_closing_twice_is_one_close_and_later_use_says_so(state_dir: Path) -> No
     with database.read() as conn:
         database.close()
         database.close()
-        assert navigation.load(conn, "u").revision == 0
+        assert card_state.load_position(conn, "u").revision == 0
     for use in (database.read, database.write):
         with pytest.raises(StateError, match="closed"), use():
             pass
@@ -227,7 +227,7 @@ def test_closing_twice_is_one_close_and_later_use_says_so(state_dir: Path) -> No
 def test_threads_that_come_and_go_leave_no_connection_behind(db: Database) -> None:
     def use() -> None:
         with db.read() as conn:
-            navigation.load(conn, "u")
+            card_state.load_position(conn, "u")
 
     use()
     before = descriptors()
@@ -254,7 +254,7 @@ def test_a_crowd_of_readers_leaves_no_more_than_the_first_crowd_did(db: Database
 
     def use() -> None:
         with db.read() as conn:
-            navigation.load(conn, "u")
+            card_state.load_position(conn, "u")
             together.wait(30)
 
     def crowd() -> tuple[int, int]:
@@ -288,7 +288,7 @@ def test_a_full_disk_is_reported_and_survived(db: Database) -> None:
     with db.write() as conn:
         conn.execute("PRAGMA max_page_count = 100000")
         assert conn.execute("SELECT count(*) FROM operation").fetchone()[0] == 0
-        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+        assert card_state.save_position(conn, "u", FRESH, AT).revision == 1
 
 
 def test_a_lock_held_by_another_process_is_reported_and_survived(db: Database) -> None:
@@ -302,7 +302,7 @@ def test_a_lock_held_by_another_process_is_reported_and_survived(db: Database) -
     other.execute("ROLLBACK")
     other.close()
     with db.write() as conn:
-        assert navigation.save(conn, "u", FRESH, AT).revision == 1
+        assert card_state.save_position(conn, "u", FRESH, AT).revision == 1
 
 
 @pytest.mark.parametrize(
@@ -336,11 +336,11 @@ def test_our_own_mistakes_stay_visible(db: Database) -> None:
 
 def test_a_database_in_use_can_be_read_without_changing_it(db: Database) -> None:
     with db.write() as conn:
-        navigation.save(conn, "u", FRESH, AT)
+        card_state.save_position(conn, "u", FRESH, AT)
     with read_only(db.path) as conn:
-        assert navigation.load(conn, "u").revision == 1
+        assert card_state.load_position(conn, "u").revision == 1
     with pytest.raises(StateError) as refused, read_only(db.path) as conn:
-        navigation.save(conn, "u", FRESH, AT)
+        card_state.save_position(conn, "u", FRESH, AT)
     assert refused.value.code == "state_read_only"
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from cardapp.card.navigation import FRESH
-from cardapp.state import navigation
+from cardapp.state import card_state
 from cardapp.state.database import Database
 
 AT = "2025-03-01T10:00:00.000Z"
@@ -45,7 +45,7 @@ class Together:
 
 
 def save(uuid: str) -> Callable[[sqlite3.Connection], object]:
-    return lambda conn: navigation.save(conn, uuid, FRESH, AT)
+    return lambda conn: card_state.save_position(conn, uuid, FRESH, AT)
 
 
 def saved(db: Database) -> list[str]:
@@ -112,7 +112,7 @@ def test_sixteen_threads_lose_nothing(db: Database) -> None:
     def work() -> None:
         for _ in range(25):
             with db.write() as conn:
-                navigation.save(conn, "u", FRESH, AT)
+                card_state.save_position(conn, "u", FRESH, AT)
 
     threads = [threading.Thread(target=work) for _ in range(16)]
     for thread in threads:
@@ -120,7 +120,7 @@ def test_sixteen_threads_lose_nothing(db: Database) -> None:
     for thread in threads:
         thread.join()
     with db.read() as conn:
-        assert navigation.load(conn, "u").revision == 16 * 25
+        assert card_state.load_position(conn, "u").revision == 16 * 25
 
 
 def test_a_commit_left_to_a_thread_that_never_came_is_made_up_for(

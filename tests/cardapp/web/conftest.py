@@ -19,7 +19,7 @@ from cardapp.card_loader import CardLoader
 from cardapp.errors import CardAppError, SessionUnavailable
 from cardapp.publish.sheet_pages import SheetPages
 from cardapp.session_client.sync import Control
-from cardapp.state import publication
+from cardapp.state import checkpoint_results
 from cardapp.state.database import Database
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES, intakes, make_app
@@ -239,7 +239,7 @@ def publish(services: Services) -> Callable[..., None]:
     def publish(key: str, reading: dict[str, Any] | None = None, *, generation: int = 1) -> None:
         loaded = services.card_loader.current()
         with services.database.write() as tx:
-            publication.publish(
+            checkpoint_results.publish(
                 tx,
                 loaded.identity.uuid,
                 key=key,

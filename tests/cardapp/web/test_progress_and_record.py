@@ -13,7 +13,7 @@ import webtest
 
 from cardapp.card.model import Identity
 from cardapp.card.progress import LastResult
-from cardapp.state import checkpoint, progress
+from cardapp.state import card_state, checkpoint_results
 from cardapp.state import events as record
 from cardapp.state.events import verify
 from cardapp.web.services import Services
@@ -65,7 +65,7 @@ def test_the_summary_counts_what_the_replays_showed(api: Any, services: Services
     with services.database.write() as tx:
         for step, state in (("t1/b1/p1/s1", "ready"), ("t1/b1/p1/s2", "failed")):
             result = LastResult(state, "2025-03-01T10:00:00.000Z", f"{step}/one", None)
-            checkpoint.save_result(tx, "11111111-2222-3333-4444-555555555555", step, result)
+            checkpoint_results.save_result(tx, "11111111-2222-3333-4444-555555555555", step, result)
     found = api.get("/api/progress")
     execution = found["summary"]["execution"]
     assert (execution["ready"], execution["failed"], execution["never_run"]) == (1, 1, 2)
@@ -94,8 +94,8 @@ def test_one_item_is_set_without_reading_the_others(api: Any, services: Services
 
     def settle(step: str) -> None:
         with services.database.write() as tx:
-            progress.set(tx, uuid, step.replace("/", "."), "approved", "", "me", AT)
-            checkpoint.save_result(tx, uuid, step, LastResult("ready", AT, f"{step}/one", None))
+            card_state.set_status(tx, uuid, step.replace("/", "."), "approved", "", "me", AT)
+            checkpoint_results.save_result(tx, uuid, step, LastResult("ready", AT, f"{step}/one", None))
 
     settle("t1/b1/p1/s1")
     api("PUT", ITEM, {"status": "pending"}, status=200)
