@@ -343,7 +343,7 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.operations.version", "import psycopg_pool", "psycopg_pool is imported only in store.pool"),
         ("marketdata.api.serve", "import waitress", "waitress is imported only in http.waitress_adapter"),
         ("marketdata.store.ticks", "import sqlite3", "sqlite3 is imported only in ingest.outbox"),
-        ("marketdata.ingest.loop", "from marketdata.store import ticks", "ingest may not import store"),
+        ("marketdata.ingest.ingestor", "from marketdata.store import ticks", "ingest may not import store"),
         ("marketdata.source.evm", "import threading", "a pure module may not import threading"),
         ("marketdata.api.app", "import bottle", "bottle is imported only in api.routing"),
         ("marketdata.frontend.app", "from marketdata.api import app", "only ('cli',) may import api"),

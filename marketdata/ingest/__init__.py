@@ -1,1 +1,1 @@
-"""The ingestor: reads a source into an outbox on the disk, and delivers the outbox to the API."""
+"""The ingestor reads a source into an outbox on the disk, and delivers the outbox to the API."""

@@ -1,4 +1,4 @@
-"""Requests to the data API over one kept-alive connection."""
+"""Requests to the data API over one kept-alive connection, and the table of ticks that the API writes to."""
 
 from __future__ import annotations
 
@@ -11,14 +11,16 @@ from time import monotonic
 from typing import Any, NamedTuple
 from urllib.parse import quote, urlsplit
 
-from marketdata.errors import MarketError
+from marketdata.errors import MarketError, UsageError
+from marketdata.settings import Settings
 
 TIMEOUT = 15.0
+_MIN_PAUSE, _MAX_PAUSE = 0.25, 5.0
 JSON, NDJSON = "application/json", "application/x-ndjson"
 
 
 class ApiUnavailable(MarketError):
-    """The API gave no answer, or none that settles the request; ``retry_after`` is in seconds."""
+    """The API did not respond, or its response does not settle the request. ``retry_after`` is in seconds."""
 
     code = "api_unavailable"
 
@@ -27,8 +29,8 @@ class ApiUnavailable(MarketError):
         self.retry_after = retry_after
 
 
-class Answer(NamedTuple):
-    """``body`` is decoded JSON, or None when the answer is something else."""
+class Response(NamedTuple):
+    """``body`` is decoded JSON; None when the body is not JSON."""
 
     status: int
     body: Any
@@ -36,13 +38,13 @@ class Answer(NamedTuple):
 
     @property
     def detail(self) -> str:
-        """One line about a refusal."""
+        """One line for messages about a refusal."""
         detail = self.body.get("detail") if isinstance(self.body, dict) else None
         return f"HTTP status {self.status}: {detail or 'no reason given'}"
 
 
 class ApiClient:
-    """One thread uses it. ``token`` is asked for each request, so that a rotated token is used at once."""
+    """Used by one thread. ``token`` is called for each request, so a rotated token is used at once."""
 
     def __init__(self, url: str, token: Callable[[], str], timeout: float = TIMEOUT) -> None:
         parts = urlsplit(url)
@@ -52,11 +54,11 @@ class ApiClient:
         self._token = token
         self._timeout = timeout
         self.deadline = inf
-        """The time (``monotonic``) at which every request ends, with or without an answer."""
+        """The time (``monotonic``) at which every request ends, even without a response."""
         self.url = f"{parts.scheme}://{parts.hostname}:{self._connection.port}{self._base}"
 
-    def request(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Answer:
-        """The answer, whatever its status; ApiUnavailable without one."""
+    def request(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Response:
+        """The response, whatever its status. ApiUnavailable when there is none."""
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": kind}
         left = min(self._timeout, self.deadline - monotonic())
         if left <= 0:
@@ -75,7 +77,46 @@ class ApiClient:
         with suppress(ValueError):
             decoded = json.loads(content)
         after = response.headers.get("Retry-After", "")
-        return Answer(response.status, decoded, float(after) if after.isdecimal() else 0.0)
+        return Response(response.status, decoded, float(after) if after.isdecimal() else 0.0)
 
     def close(self) -> None:
         self._connection.close()
+
+
+# -- the table of ticks -----------------------------------------------------------------------------------------------
+
+Wait = Callable[[ApiUnavailable, float], None]
+"""Callback before the next try, with the reason and the seconds to wait. It raises an error to give up."""
+
+
+class AnotherTable(UsageError):
+    """The API writes to another table than the expected one."""
+
+
+def served_table(api: ApiClient, expected: str | None = None) -> str:
+    """The table that the API writes to: the one of the current version, which a cutover may change.
+
+    AnotherTable if it is not ``expected``, ApiUnavailable without a response.
+    """
+    response = api.request("GET", "/ready")
+    table = response.body.get("ticks_table") if isinstance(response.body, dict) else None
+    if response.status != 200 or not isinstance(table, str):
+        raise ApiUnavailable(f"{api.url} is not ready: {response.detail}")
+    if expected not in (None, table):
+        raise AnotherTable(
+            f"TICKS_TABLE is {expected}, but the API at {api.url} writes to {table}: "
+            "set API_UPSTREAM to the API of that version"
+        )
+    return table
+
+
+def find_table(settings: Settings, api: ApiClient, wait: Wait) -> str:
+    """The table that the settings name, else the table that the API writes to. Waits until the API responds."""
+    pause = _MIN_PAUSE
+    while settings.ticks_table is None:
+        try:
+            return served_table(api)
+        except ApiUnavailable as error:
+            wait(error, pause)
+            pause = min(_MAX_PAUSE, pause * 2)
+    return settings.ticks_table

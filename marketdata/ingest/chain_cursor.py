@@ -1,5 +1,7 @@
-"""The place in the chain, a part of the outbox's file: the next block of each pool, the blocks that were read, those
-that a reorganisation removed, and what was reported as final."""
+"""How far the chain has been read: tables of the outbox's file.
+
+They hold the next block of each pool, the known blocks, the retracted blocks, and the last block reported as final.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ from marketdata.source.rpc_file import Pool
 
 
 class ReadBlock(NamedTuple):
-    """A block that was read; ``symbols``, as JSON, are those with ticks in it. ``time`` is in seconds since 1970, or
-    None when an earlier release read the block."""
+    """A block that was read. ``symbols`` is a JSON list of the symbols with ticks in it. ``time`` is in seconds since
+    1970, or None when an earlier release read the block."""
 
     number: int
     hash: str
@@ -23,23 +25,22 @@ class ReadBlock(NamedTuple):
 
 
 class Resumption(NamedTuple):
-    """Where reading goes on after a reorganisation: the next block, and the time from which it replaces what was read,
-    in seconds since 1970."""
+    """Where reading resumes after a reorganisation: the next block, and the time from which coverage is taken back, in
+    seconds since 1970."""
 
     block: int
     time: int
 
 
 class ChainCursor:
-    """Used by the reading thread. Methods that take a transaction are part of the caller's."""
+    """Used by the reading thread. A method with a ``transaction`` works within the caller's transaction."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.transaction = outbox.transaction
 
     def enter(self, pools: Iterable[Pool]) -> None:
-        """A pool that is new, or has another address than before, begins at its start block. The ticks of the
-        old address stay stored."""
+        """Begin a pool that is new, or has a new address, at its start block. Ticks of the old address stay stored."""
         with self.transaction() as transaction:
             for pool in pools:
                 transaction.execute(
@@ -50,11 +51,11 @@ class ChainCursor:
                 )
 
     def next_blocks(self) -> dict[str, int]:
-        """The next block of each symbol, also of those that are no longer in ``rpc.json``."""
+        """The next block of each symbol. This includes pools that were removed from ``rpc.json``."""
         return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
 
     def first_block(self, pool: Pool) -> int | None:
-        """Where the ingestor began with the pool; None when it never did, or an earlier release did not note it."""
+        """The block where the ingestor began with the pool; None when it never began, or an earlier release did."""
         statement = "SELECT first_block FROM pools WHERE symbol = ? AND address = ?"
         found = self._outbox.rows(statement, pool.symbol, pool.address)
         return found[0][0] if found else None
@@ -65,13 +66,13 @@ class ChainCursor:
         )
 
     def cover(self, transaction: Transaction, symbols: Iterable[str], since: int, until: int) -> None:
-        """Report that blocks were read up to the time ``until``, exclusive: from where the coverage of a symbol ended,
-        or from ``since`` if it has none."""
+        """Report that blocks were read up to the time ``until``, exclusive. The report begins where the symbol's
+        coverage ended, or at ``since`` if it has none."""
         for symbol in symbols:
             start = transaction.execute(
                 "SELECT coalesce(covered_to, ?) FROM pools WHERE symbol = ?", (since, symbol)
             ).fetchone()[0]
-            if start < until:  # not so when a block has the time of the one before it
+            if start < until:  # equal when two blocks have the same time
                 put_coverage(transaction, symbol, start, until, "indexed")
                 transaction.execute(
                     "UPDATE pools SET covered_from = coalesce(covered_from, ?), covered_to = ? WHERE symbol = ?",
@@ -79,47 +80,49 @@ class ChainCursor:
                 )
 
     def hash_of(self, number: int) -> str | None:
-        """The hash of a block that was read; None for one that was not, or was forgotten."""
+        """The hash of a known block; None for a block that was not read, or was forgotten."""
         found = self._outbox.rows("SELECT hash FROM blocks WHERE number = ?", number)
         return found[0][0] if found else None
 
     def blocks(self) -> list[ReadBlock]:
-        """The blocks that were read, newest first."""
+        """The known blocks, newest first."""
         return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
 
     def keep(self, transaction: Transaction, header: Header, symbols: set[str]) -> None:
-        """Note a block that was read. Other pools may have been read in it before."""
+        """Remember a block that was read. It may be known already, from other pools."""
         row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (header.number,)).fetchone()
         both = symbols | set(json.loads(row[0])) if row else symbols
         values = ReadBlock(header.number, header.hash, json.dumps(sorted(both)), header.time)
         transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)", values)
 
     def forget(self, transaction: Transaction, below: int) -> None:
-        """Forget the blocks below a number, which no reorganisation reaches any more.
+        """Forget final blocks, those below a number.
 
-        Not while items wait: one may be a tick of such a block that is sent again, because its answer was lost, and
-        that the API refuses as retracted.
+        Nothing is forgotten while items wait. A waiting tick may have been stored and retracted already, its response
+        lost; when the API refuses it as retracted, its block must be known.
         """
         if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
             transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
             transaction.execute("DELETE FROM retracted WHERE number < ?", (below,))
 
-    def retract(self, transaction: Transaction, gone: Sequence[ReadBlock], places: Mapping[str, Resumption]) -> None:
-        """Retract blocks, newest first, and have the symbols go on from these places if they were further."""
+    def retract(
+        self, transaction: Transaction, gone: Sequence[ReadBlock], resumptions: Mapping[str, Resumption]
+    ) -> None:
+        """Retract blocks, newest first. Symbols that are beyond their resumption go back to it."""
         for block in gone:
             for symbol in json.loads(block.symbols):
                 put(transaction, [{"retract": {"symbol": symbol, "block_hash": block.hash}}])
                 row = (block.hash, symbol, block.number)
                 transaction.execute("INSERT OR REPLACE INTO retracted VALUES (?, ?, ?)", row)
         transaction.execute("DELETE FROM blocks WHERE number >= ?", (gone[-1].number,))
-        for symbol, place in places.items():
-            self._uncover(transaction, symbol, place)
+        for symbol, resumption in resumptions.items():
+            self._uncover(transaction, symbol, resumption)
             transaction.execute(
-                "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?", (place.block, symbol)
+                "UPDATE pools SET next_block = min(next_block, ?) WHERE symbol = ?", (resumption.block, symbol)
             )
 
     def restores(self, transaction: Transaction, header: Header, symbols: Iterable[str]) -> list[Item]:
-        """A block that was retracted and is part of the chain again must be restored before its ticks are sent."""
+        """The items that restore a retracted block. They must precede the ticks of the block."""
         return [
             {"restore": {"symbol": symbol, "block_hash": header.hash}}
             for symbol in sorted(symbols)
@@ -128,28 +131,28 @@ class ChainCursor:
             ).rowcount
         ]
 
-    def _uncover(self, transaction: Transaction, symbol: str, place: Resumption) -> None:
-        """Take back the coverage of what is read again. The new blocks may have other times, and end earlier."""
+    def _uncover(self, transaction: Transaction, symbol: str, resumption: Resumption) -> None:
+        """Take back the coverage of blocks that are read again. The new blocks may have other times."""
         row = transaction.execute(
             "SELECT covered_from, covered_to FROM pools WHERE symbol = ? AND next_block > ? AND covered_to > ?",
-            (symbol, place.block, place.time),
+            (symbol, resumption.block, resumption.time),
         ).fetchone()
         if row is None:
             return
         since, until = row
-        start = max(since, place.time)
+        start = max(since, resumption.time)
         put_coverage(transaction, symbol, start, until, "failed")
         left = (since, start) if start > since else (None, None)
         transaction.execute("UPDATE pools SET covered_from = ?, covered_to = ? WHERE symbol = ?", (*left, symbol))
 
     def finalized(self) -> dict[str, int]:
-        """The last block of each symbol that was reported as final."""
+        """The last block that was reported as final, by symbol."""
         return dict(self._outbox.rows("SELECT symbol, block FROM finalized"))
 
     def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
-        """Report that symbols are final up to a block, unless that was reported."""
+        """Report that symbols are final up to a block. Does nothing for a block that was reported before."""
         row = transaction.execute(
-            # Not every block of a range is known: an earlier one's time promises less, and is as true.
+            # A range has unknown blocks. The time of the known block before is a safe lower bound.
             "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
             (block,),
         ).fetchone()

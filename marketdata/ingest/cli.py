@@ -21,16 +21,16 @@ from marketdata.settings import Settings
 
 if TYPE_CHECKING:
     from marketdata.ingest.api_client import ApiClient
-    from marketdata.ingest.loop import Connect
+    from marketdata.ingest.ingestor import Connect
     from marketdata.source.provider import RpcProvider
     from marketdata.source.rpc_file import RpcFile
 
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
 _CHECK_TRIES = 3
-"""Someone waits for the result of a check, and can repeat it."""
+"""Tries of a request. Somebody waits for the result of a check, and can repeat it."""
 _READY_S = 5.0
-"""So long the API may take to say which table it writes to; a signal ends the process only after it."""
+"""Seconds that one request for the API's table may take. A stop signal takes effect only after it."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -39,8 +39,8 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
     add_quiet(parser)
     commands = parser.add_subparsers(metavar="COMMAND", help="default: run")
     commands.add_parser("run", help="read and store until Ctrl-C or SIGTERM").set_defaults(run=run)
-    commands.add_parser("check", help="ask the provider about every pool, and compare").set_defaults(run=_check)
-    letters = commands.add_parser("dead-letters", help="what the API refused to store")
+    commands.add_parser("check", help="compare every pool of rpc.json with the chain").set_defaults(run=_check)
+    letters = commands.add_parser("dead-letters", help="items that the API refused to store")
     actions = letters.add_subparsers(required=True, metavar="ACTION")
     actions.add_parser("list", help="show them with the reason").set_defaults(run=_list)
     actions.add_parser("retry", help="send them again").set_defaults(run=_retry)
@@ -65,10 +65,13 @@ def ingest(
     *,
     is_quiet: bool,
 ) -> None:
-    """Until a signal ends it. ``folder`` of the state directory has the outboxes, one for each table; ``connector`` is
-    called with the path of one. The first line printed says what is ingested."""
-    from marketdata.ingest import loop
-    from marketdata.ingest.destination import AnotherTable
+    """Ingest until a signal ends it.
+
+    ``folder`` of the state directory has one outbox for each table. ``connector`` is called with an outbox's path, and
+    returns what makes the provider. ``about`` begins the first printed line.
+    """
+    from marketdata.ingest import ingestor
+    from marketdata.ingest.api_client import AnotherTable
 
     logging.basicConfig(
         level=logging.WARNING if is_quiet else logging.INFO,
@@ -76,8 +79,8 @@ def ingest(
         stream=sys.stderr,
     )
     secretfile.make_folder(settings.state_dir / folder, "MARKET_STATE_DIR")
-    api_client(settings).close()  # says at once what is wrong with the token
-    loop.block_signals()
+    api_client(settings).close()  # an unusable token is reported at once
+    ingestor.block_signals()
     while (table := _table(settings)) is not None:
         try:
             _ingest_into(table, file, connector, folder, about, settings)
@@ -89,13 +92,13 @@ def ingest(
 
 
 def _table(settings: Settings) -> str | None:
-    """The table to ingest into; None when a signal ends the process before the API says which one it is."""
-    from marketdata.ingest import loop
-    from marketdata.ingest.destination import find_table
+    """The table to ingest into; None when a signal comes before the API names it."""
+    from marketdata.ingest import ingestor
+    from marketdata.ingest.api_client import find_table
 
     def wait(error: MarketError, seconds: float) -> None:
         _log.warning("%s; trying again in %.1f s", error.detail, seconds)
-        if signal.sigtimedwait(loop.STOP_SIGNALS, seconds) is not None:
+        if signal.sigtimedwait(ingestor.STOP_SIGNALS, seconds) is not None:
             raise Stopped("the process ends")
 
     with suppress(Stopped), closing(api_client(settings, _READY_S)) as api:
@@ -106,16 +109,15 @@ def _table(settings: Settings) -> str | None:
 def _ingest_into(
     table: str, file: RpcFile, connector: Callable[[Path], Connect], folder: str, about: str, settings: Settings
 ) -> None:
-    from marketdata.ingest import loop
-    from marketdata.ingest.destination import outbox_path
+    from marketdata.ingest import ingestor
     from marketdata.ingest.lease import locked
-    from marketdata.ingest.outbox import Outbox
+    from marketdata.ingest.outbox import Outbox, outbox_path
 
     path = outbox_path(settings, table, folder)
     with locked(path.with_suffix(".lock")), closing(Outbox(path)) as outbox:
         api = api_client(settings)
         print(f"{about}, into {table} at {api.url}, through {path}", flush=True)
-        loop.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
+        ingestor.run(file, connector(path), outbox, api, table, settings.ingestor_metrics_port)
 
 
 def _connected(file: RpcFile, stopping: threading.Event) -> RpcProvider:
@@ -187,7 +189,7 @@ def rpc_file(settings: Settings) -> RpcFile:
 
 
 def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:
-    """A client with the write token, which must be usable now. ``timeout`` is in seconds."""
+    """A client with the write token. An unusable token raises its error here. ``timeout`` is in seconds."""
     from marketdata.ingest.api_client import TIMEOUT, ApiClient
 
     token_file = settings.secrets_dir / secretfile.WRITE_TOKEN
@@ -195,12 +197,12 @@ def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:
     def token() -> str:
         return secretfile.read_token(token_file, scope="write").token
 
-    token()  # says at once what is wrong with it
+    token()  # an unusable token is reported at once
     return ApiClient(settings.api_upstream, token, timeout or TIMEOUT)
 
 
 def _existing_outboxes(settings: Settings) -> list[Path]:
-    from marketdata.ingest.destination import FOLDER, outboxes
+    from marketdata.ingest.outbox import FOLDER, outboxes
 
     found = outboxes(settings)
     if not found:

@@ -1,5 +1,6 @@
-"""Delivers the outbox to ``POST /v1/ingest/tick``, in order, and then coverage to ``PUT /v1/coverage``. An item leaves
-the outbox when the API answered for it.
+"""Delivers the outbox: items in order to ``POST /v1/ingest/tick``, then coverage to ``PUT /v1/coverage``.
+
+An item leaves the outbox after the API has stored or refused it.
 """
 
 from __future__ import annotations
@@ -12,25 +13,26 @@ from time import monotonic
 from typing import NamedTuple
 
 from marketdata.errors import StateError
-from marketdata.ingest.api_client import NDJSON, Answer, ApiClient, ApiUnavailable
+from marketdata.ingest.api_client import NDJSON, ApiClient, ApiUnavailable, Response
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
 
-BATCH = 5_000
-"""Items of one request; the API takes 10 000."""
-_BYTES = 6 << 20
-"""The API takes 8 MiB."""
+MAX_BATCH_ITEMS = 5_000
+"""Items of one request. The API takes up to 10 000."""
+_MAX_BATCH_BYTES = 6 << 20
+"""The API takes up to 8 MiB."""
 COVERAGE_S = 5.0
-"""Seconds for which coverage is collected: adjacent ranges of a symbol are one request, however fast blocks come."""
+"""Seconds between two deliveries of coverage. Adjacent ranges of a symbol become one request."""
 _MAX_COVERAGE = 10_000
-_LATER = frozenset({401, 403, 404, 408, 429})
-"""Statuses that say nothing about the items, as 500 and more: a token, an address or a load that will be put right."""
+_RETRIED_STATUSES = frozenset({401, 403, 404, 408, 429})
+"""These, and 500 and above, do not concern the items but the token, the address or the load. A later try may
+succeed."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
 
 class Sent(NamedTuple):
-    """What the API answered for items; ``rejected`` has the index, the code and the detail of each refused one."""
+    """The API's response to items. ``rejected`` has the index, the code and the detail of each refused item."""
 
     accepted: int
     duplicates: int
@@ -38,45 +40,45 @@ class Sent(NamedTuple):
 
 
 def send(api: ApiClient, items: Sequence[str]) -> Sent:
-    """Have the API store items, which are JSON. ApiUnavailable: try again later."""
-    answer = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
-    body = answer.body if isinstance(answer.body, dict) else {}
-    if answer.status == 200 and "rejected" in body:
+    """Send items, which are JSON. ApiUnavailable: nothing was settled, try again later."""
+    response = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
+    body = response.body if isinstance(response.body, dict) else {}
+    if response.status == 200 and "rejected" in body:
         rejected = [(each["index"], each["code"], each["detail"]) for each in body["rejected"]]
         return Sent(body["accepted"], body["duplicates"], rejected)
-    if answer.status == 200 or _says_nothing(answer):
-        raise ApiUnavailable(f"{api.url} stored nothing: {answer.detail}", answer.retry_after)
+    if response.status == 200 or _is_retried(response):
+        raise ApiUnavailable(f"{api.url} stored nothing: {response.detail}", response.retry_after)
     if len(items) == 1:
-        return Sent(0, 0, [(0, str(body.get("code") or answer.status), answer.detail)])
-    # The whole request was refused: find the item.
+        return Sent(0, 0, [(0, str(body.get("code") or response.status), response.detail)])
+    # The API refused the whole request. Halves find the item that it refuses.
     middle = len(items) // 2
     first, second = send(api, items[:middle]), send(api, items[middle:])
     later = [(middle + index, code, detail) for index, code, detail in second.rejected]
     return Sent(first.accepted + second.accepted, first.duplicates + second.duplicates, first.rejected + later)
 
 
-class _Answered(NamedTuple):
-    """The first and the last item of a batch that the API answered for, without their bodies."""
+class _SettledBatch(NamedTuple):
+    """A batch that the API has settled: its first and its last item, without their bodies."""
 
     items: tuple[Held, Held]
     rejections: Sequence[Rejection]
 
 
 class Delivery:
-    """Used by one thread."""
+    """Delivers one outbox. Used by one thread."""
 
     def __init__(self, outbox: Outbox, api: ApiClient, lease: Lease) -> None:
         self._outbox = outbox
         self._api = api
         self._lease = lease
         self._cover_at = 0.0
-        self._answered: list[_Answered] = []
-        """What is still to be removed from the outbox."""
+        self._settled: list[_SettledBatch] = []
+        """Settled batches that are still in the outbox."""
         self.delivered = 0
 
     def step(self) -> bool:
-        """Deliver one batch, and coverage when it is time; False when there was no batch to deliver. ApiUnavailable:
-        try again later."""
+        """Deliver one batch, and coverage when it is time. False when no item waited. ApiUnavailable: try again
+        later."""
         try:
             return self._step()
         except ApiUnavailable:
@@ -85,13 +87,13 @@ class Delivery:
 
     def _step(self) -> bool:
         self._lease.keep()
-        after = self._answered[-1].items[-1].id if self._answered else 0
-        items = _within(self._outbox.first(BATCH, after), _BYTES)
+        after = self._settled[-1].items[-1].id if self._settled else 0
+        items = _within(self._outbox.first(MAX_BATCH_ITEMS, after), _MAX_BATCH_BYTES)
         if items:
             self._finish(items, send(self._api, [item.body for item in items]))
         try:
-            self._remove_answered()
-        except StateError:  # the disk may be full: what is on it can be delivered nevertheless
+            self._remove_settled()
+        except StateError:  # a full disk must not prevent delivery
             if not items:
                 raise
         if monotonic() >= self._cover_at:
@@ -99,46 +101,47 @@ class Delivery:
         return bool(items)
 
     def cover(self) -> None:
-        """Have the API record the coverage whose ticks it has."""
+        """Deliver the coverage whose ticks were delivered."""
         self._cover_at = monotonic() + COVERAGE_S
         collected = self._outbox.coverage(_MAX_COVERAGE)
         for each in _merged(collected):
             body = {"symbol": each.symbol, "from": each.since * 1000, "to": each.until * 1000, "state": each.state}
-            answer = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())
-            if answer.status == 200:
+            response = self._api.request("PUT", "/v1/coverage", json.dumps(body).encode())
+            if response.status == 200:
                 continue
-            if _says_nothing(answer):
-                raise ApiUnavailable(f"{self._api.url} recorded no coverage: {answer.detail}", answer.retry_after)
-            _log.warning("coverage was refused: %s: %s", answer.detail, body)
+            if _is_retried(response):
+                raise ApiUnavailable(f"{self._api.url} recorded no coverage: {response.detail}", response.retry_after)
+            _log.warning("coverage was refused: %s: %s", response.detail, body)
         if collected:
             self._outbox.recorded(collected)
 
     def _finish(self, items: Sequence[Held], sent: Sent) -> None:
         rejections = [Rejection(items[index], code, detail) for index, code, detail in sent.rejected]
-        self._answered.append(_Answered((items[0]._replace(body=""), items[-1]._replace(body="")), rejections))
+        self._settled.append(_SettledBatch((items[0]._replace(body=""), items[-1]._replace(body="")), rejections))
         self.delivered += len(items)
         _log.info(
             "delivered %d items: %d new, %d known, %d refused; %s",
             len(items), sent.accepted, sent.duplicates, len(rejections), _lag(items),
         )  # fmt: skip
 
-    def _remove_answered(self) -> None:
-        while self._answered:
-            items, rejections = self._answered[0]
+    def _remove_settled(self) -> None:
+        while self._settled:
+            items, rejections = self._settled[0]
             dead, again = self._outbox.acknowledged(items, rejections)
-            del self._answered[0]
+            del self._settled[0]
             if dead or again:
                 _log.info("refused items: %d to the dead letters, %d sent again", dead, again)
             for rejection in rejections[:3] if dead else ():
                 _log.warning("refused: %s (%s): %s", rejection.detail, rejection.code, rejection.item.body[:300])
 
 
-def _says_nothing(answer: Answer) -> bool:
-    return answer.status in _LATER or answer.status >= 500
+def _is_retried(response: Response) -> bool:
+    return response.status in _RETRIED_STATUSES or response.status >= 500
 
 
 def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
-    """Adjacent ranges of one state as one; the order in which they replace each other is kept."""
+    """Adjacent ranges of a symbol in the same state, merged. A later range still comes after the ranges that it
+    replaces."""
     found: list[Coverage] = []
     newest: dict[str, int] = {}
     for each in coverage:
@@ -152,7 +155,7 @@ def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def _within(items: list[Held], size: int) -> list[Held]:
-    """The first items whose JSON has no more than ``size`` bytes together, at least one."""
+    """The first items, with at most ``size`` bytes of JSON together, but at least one item."""
     for at, item in enumerate(items):
         size -= len(item.body) + 1
         if size < 0:
@@ -161,7 +164,7 @@ def _within(items: list[Held], size: int) -> list[Held]:
 
 
 def _lag(items: Sequence[Held]) -> str:
-    """How old the newest tick of a batch is."""
+    """The block and the age of the newest tick of a batch, for the log."""
     for item in reversed(items):
         tick = json.loads(item.body)
         if "ts" in tick:

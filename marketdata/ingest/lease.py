@@ -1,7 +1,5 @@
-"""One ingestor for each table of ticks: a lock file on this machine, and a lease through the API for all machines.
-
-The backfill has a lock file of its own.
-"""
+"""At most one ingestor for each table of ticks: a lock file for this machine, and a lease of the API for all
+machines."""
 
 from __future__ import annotations
 
@@ -17,19 +15,19 @@ from time import monotonic
 
 from marketdata import secretfile
 from marketdata.errors import AlreadyRunning, StateError
-from marketdata.ingest.api_client import ApiClient, ApiUnavailable
-from marketdata.ingest.destination import served_table
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
 from marketdata.ingest.outbox import Outbox
 
 TTL = 30
-"""Seconds after which another ingestor may take over from one that was killed."""
+"""Seconds after which another ingestor may replace one that was killed."""
 _RENEWAL = 10.0
-_TRIES, _TRY_S = 50, 0.01
+"""Seconds between two renewals."""
+_HOLDER_TRIES, _HOLDER_PAUSE_S = 50, 0.01
 
 
 @contextmanager
 def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
-    """Hold the lock file; AlreadyRunning, with the process id of its holder, when another process does."""
+    """Hold the lock file. AlreadyRunning, with the holder's process id, when another process holds it."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -48,19 +46,22 @@ def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
 
 
 def _holder(file: int) -> str:
-    """The process id in the lock file, which its holder writes right after it has locked it."""
+    """The process id in the lock file. Its holder writes it just after locking, so it may take a moment."""
     waiting = Event()
-    for _ in range(_TRIES):
+    for _ in range(_HOLDER_TRIES):
         holder = os.pread(file, 32, 0).decode(errors="replace").strip()
         if holder:
             return holder
-        waiting.wait(_TRY_S)
+        waiting.wait(_HOLDER_PAUSE_S)
     return "?"
 
 
 def holder_of(outbox: Outbox) -> str:
-    """Who holds the lease for an outbox. It is kept in a file beside it, and stays the same when the host has another
-    name, or the outbox is begun anew: after a kill the next one would have to wait for the lease."""
+    """The name under which an outbox's ingestor holds the lease.
+
+    It is kept in a file beside the outbox. A new host name or a new outbox does not change it, so that an ingestor that
+    was killed can take its lease back at once.
+    """
     path = outbox.path.with_suffix(".holder")
     try:
         if not path.exists():
@@ -72,9 +73,10 @@ def holder_of(outbox: Outbox) -> str:
 
 
 class Lease:
-    """The lease of the table that the API writes to. It is named after the table, which ``GET /ready`` tells.
+    """The lease of the table that the API writes to. The lease has the name of the table.
 
-    The table has to be ``ticks_table`` (AnotherTable otherwise), and that of the outbox (UsageError).
+    Taking it raises AnotherTable when that table is not ``ticks_table``, and UsageError when the outbox is bound to
+    another table.
     """
 
     def __init__(self, api: ApiClient, outbox: Outbox, ticks_table: str) -> None:
@@ -87,27 +89,27 @@ class Lease:
 
     def keep(self) -> None:
         """Take the lease, or renew it when it is time. AlreadyRunning when another ingestor has it, ApiUnavailable when
-        the API cannot say."""
+        the API does not respond."""
         if monotonic() < self._renew_at:
             return
         table = served_table(self._api, self._expected)
         self._outbox.bind(table)
         body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
-        answer = self._api.request("PUT", f"/v1/lease/ingestor-{table}", body)
-        # Without a holder it was released between the API's two looks, and can be had with the next try.
-        if answer.status == 409 and "holder" in (answer.body or {}):
-            raise AlreadyRunning(answer.detail)
-        if answer.status != 200:
-            raise ApiUnavailable(f"{self._api.url} grants no lease: {answer.detail}")
+        response = self._api.request("PUT", f"/v1/lease/ingestor-{table}", body)
+        # A conflict without a holder: the lease was released meanwhile. The next try gets it.
+        if response.status == 409 and "holder" in (response.body or {}):
+            raise AlreadyRunning(response.detail)
+        if response.status != 200:
+            raise ApiUnavailable(f"{self._api.url} grants no lease: {response.detail}")
         self._table = table
         self._renew_at = monotonic() + _RENEWAL
 
     def renew(self) -> None:
-        """With the next ``keep``: the API may be another one when it answers again."""
+        """Have the next ``keep`` renew the lease. After an outage the API may be another one."""
         self._renew_at = 0.0
 
     def release(self) -> None:
-        """Give the lease back, if it was ever taken."""
+        """Release the lease if it was taken."""
         if self._table is not None:
             body = json.dumps({"holder": self._holder}).encode()
             self._api.request("DELETE", f"/v1/lease/ingestor-{self._table}", body)

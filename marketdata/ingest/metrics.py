@@ -1,47 +1,66 @@
-"""The ingestor's figures in the text format of Prometheus, served on loopback when a port is set."""
+"""The ingestor's metrics: one table of names and help texts, and the loopback server that shows them to Prometheus."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any, NamedTuple
+from typing import Any
 
 from marketdata.errors import StateError
 
 _MEDIA_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+_PREFIX = "marketdata_ingestor_"
 
 
-class Figure(NamedTuple):
-    """A counter when its name ends with ``_total``, else a gauge; ``value`` may be one for each reason."""
-
-    name: str
-    about: str
-    value: float | Mapping[str, float]
+def _metric(text: str) -> Any:
+    return field(metadata={"help": text})
 
 
-def rendered(figures: list[Figure]) -> str:
+@dataclass(frozen=True)
+class Metrics:
+    """The values at one moment. A name that ends with ``_total`` is a counter, any other a gauge. A mapping has a value
+    for each ``reason``."""
+
+    head_block: int = _metric("The newest block of the chain.")
+    next_block: int = _metric("The next block to read.")
+    blocks_total: int = _metric("Blocks that were read.")
+    ticks_total: int = _metric("Ticks that were read.")
+    skipped_total: Mapping[str, int] = _metric("Swaps without a tick.")
+    reorganisations_total: int = _metric("Reorganisations of the chain.")
+    retracted_blocks_total: int = _metric("Blocks that reorganisations replaced.")
+    requests_total: int = _metric("HTTP requests to the provider.")
+    delivered_total: int = _metric("Items that the API stored or refused.")
+    outbox_items: int = _metric("Items that wait for delivery.")
+    dead_letters: int = _metric("Items that the API refused.")
+
+
+def rendered(metrics: Metrics) -> str:
+    """The text format of Prometheus."""
     lines = []
-    for name, about, value in figures:
+    for each in fields(metrics):
+        name, value = f"{_PREFIX}{each.name}", getattr(metrics, each.name)
         kind = "counter" if name.endswith("_total") else "gauge"
-        lines += [f"# HELP marketdata_ingestor_{name} {about}", f"# TYPE marketdata_ingestor_{name} {kind}"]
+        lines += [f"# HELP {name} {each.metadata['help']}", f"# TYPE {name} {kind}"]
         if isinstance(value, Mapping):
-            lines += [f'marketdata_ingestor_{name}{{reason="{each}"}} {count}' for each, count in sorted(value.items())]
+            lines += [f'{name}{{reason="{reason}"}} {count}' for reason, count in sorted(value.items())]
         else:
-            lines.append(f"marketdata_ingestor_{name} {value}")
+            lines.append(f"{name} {value}")
     return "\n".join(lines) + "\n"
 
 
 class MetricsServer:
-    """Serves ``GET /metrics`` from its creation until ``stop``; ``figures`` is asked each time."""
+    """Serves ``GET /metrics`` from its creation until ``stop``. Each request calls ``metrics`` in a thread of its
+    own."""
 
-    def __init__(self, port: int, figures: Callable[[], list[Figure]]) -> None:
+    def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
         class Handler(BaseHTTPRequestHandler):
             def do_GET(self) -> None:
                 status, body = 404, b""
                 if self.path == "/metrics":
                     try:
-                        status, body = 200, rendered(figures()).encode()
+                        status, body = 200, rendered(metrics()).encode()
                     except StateError as error:
                         status, body = 503, error.detail.encode()
                 self.send_response(status)

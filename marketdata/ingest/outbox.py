@@ -1,7 +1,7 @@
-"""The ingestor's state on the disk: items that the API has not acknowledged, dead letters, and the place in the chain.
+"""The outbox: the ingestor's file on the disk. It holds items to deliver, dead letters, and the chain's cursor.
 
-SQLite in WAL mode with ``synchronous=FULL``. What a step reads from the chain and the place where the next step goes on
-are one transaction, so a step happened or did not, whenever the process is killed. Each thread has its own connection.
+SQLite in WAL mode with ``synchronous=FULL``. A step writes its items and the cursor's new position in one transaction,
+so a kill leaves a step either done or not done. Each thread has its own connection.
 """
 
 from __future__ import annotations
@@ -17,6 +17,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from marketdata.errors import StateError, UsageError
+from marketdata.settings import Settings
+
+FOLDER = "ingestor"
+"""The folder of the outboxes in the state directory. The demo has its own."""
 
 Item = dict[str, Any]
 Transaction = sqlite3.Connection
@@ -31,14 +35,14 @@ _MIGRATIONS = (
     CREATE TABLE identity (id TEXT NOT NULL);
     -- The next block to read of each pool.
     CREATE TABLE pools (symbol TEXT PRIMARY KEY, address TEXT NOT NULL, next_block INTEGER NOT NULL) WITHOUT ROWID;
-    -- Blocks that were read and are part of the chain: the last ones without a gap, older ones if they have ticks.
+    -- Known blocks, which were read and not replaced: the newest ones without a gap, older ones if they have ticks.
     CREATE TABLE blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, symbols TEXT NOT NULL);
-    -- Blocks that were read and that a reorganisation removed.
+    -- Blocks that were read, and that a reorganisation replaced.
     CREATE TABLE retracted (hash TEXT NOT NULL, symbol TEXT NOT NULL, number INTEGER NOT NULL,
                             PRIMARY KEY (hash, symbol)) WITHOUT ROWID;
     -- The last block that was reported as final.
     CREATE TABLE finalized (symbol TEXT PRIMARY KEY, block INTEGER NOT NULL) WITHOUT ROWID;
-    -- What has to be sent to the API, in this order.
+    -- Items to send to the API, in this order.
     CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
                                detail TEXT NOT NULL, at REAL NOT NULL);
@@ -46,30 +50,30 @@ _MIGRATIONS = (
     """
     -- All times are in seconds since 1970. NULL for a block that an earlier release read.
     ALTER TABLE blocks ADD COLUMN time INTEGER;
-    -- The times [covered_from, covered_to) were read of a pool, and the next block goes on from there.
+    -- The times [covered_from, covered_to) of a pool were read without a gap up to the next block.
     ALTER TABLE pools ADD COLUMN covered_from INTEGER;
     ALTER TABLE pools ADD COLUMN covered_to INTEGER;
-    -- Coverage to be sent to the API, in this order, after it has answered for the item with the id after_item.
+    -- Coverage to send to the API, in this order, each after the item with the id after_item.
     CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
                            until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
     """,
     """
-    -- Where the ingestor began with a pool, which an earlier release did not note.
+    -- The block where the ingestor began with a pool. NULL when an earlier release began.
     ALTER TABLE pools ADD COLUMN first_block INTEGER;
-    -- The blocks of a pool that the backfill stored. Ranges that touch are one.
+    -- The blocks of a pool that the backfill stored. Adjacent ranges are merged.
     CREATE TABLE backfilled (ticks_table TEXT NOT NULL, symbol TEXT NOT NULL, address TEXT NOT NULL,
                              first INTEGER NOT NULL, last INTEGER NOT NULL,
                              PRIMARY KEY (ticks_table, symbol, address, first)) WITHOUT ROWID;
     """,
     """
-    -- The table of ticks that the items go into. NULL until the API first said which one it is.
+    -- The table of ticks that the items belong to. NULL until the API has named it.
     ALTER TABLE identity ADD COLUMN ticks_table TEXT;
     """,
 )
 
 
 class Held(NamedTuple):
-    """An item of the outbox; ``body`` is its JSON."""
+    """An item of the outbox. ``body`` is its JSON."""
 
     id: int
     body: str
@@ -86,8 +90,8 @@ class DeadLetter(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """The times [since, until), in seconds since 1970, of a symbol were read, or have to be read again; ``state`` is
-    ``indexed`` or ``failed``."""
+    """The times [since, until) of a symbol, in seconds since 1970. ``state`` is ``indexed`` when they were read, and
+    ``failed`` when they have to be read again."""
 
     id: int
     symbol: str
@@ -97,7 +101,7 @@ class Coverage(NamedTuple):
 
 
 class Rejection(NamedTuple):
-    """What the API said about an item that it refused."""
+    """An item that the API refused, with the API's reason."""
 
     item: Held
     code: str
@@ -105,8 +109,11 @@ class Rejection(NamedTuple):
 
 
 class Outbox:
-    """A connection to the file, which is created when it does not exist. StateError when the file cannot be used, also
-    for a full disk; nothing is changed then. With ``only_reads`` it must exist, and no method that writes is called."""
+    """A connection to the file. A missing file is created, unless ``only_reads``; then no method that writes may be
+    called.
+
+    StateError when the file cannot be used, for example because the disk is full. The file is unchanged then.
+    """
 
     def __init__(self, path: Path, *, only_reads: bool = False) -> None:
         self.path = path
@@ -123,7 +130,7 @@ class Outbox:
                 raise
 
     def _prepare(self, only_reads: bool) -> str:
-        """Set the connection up, create what is missing, and return the outbox's id."""
+        """Set up the connection and the tables; return the outbox's id."""
         self._connection.execute(f"PRAGMA busy_timeout = {_BUSY_MS}")
         if not only_reads:
             self._connection.execute("PRAGMA journal_mode = WAL")
@@ -135,11 +142,11 @@ class Outbox:
         self._connection.close()
 
     def copy_to(self, target: Path) -> None:
-        """Write what is stored at this moment to a new file, for its owner alone, while other processes go on."""
+        """Write a snapshot to a new file that only its owner may read. Other processes may work meanwhile."""
         os.close(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
         with self._translated(), closing(sqlite3.connect(target)) as copy:
             self._connection.backup(copy)
-            copy.execute("PRAGMA journal_mode = DELETE")  # one file
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file
 
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
@@ -159,10 +166,10 @@ class Outbox:
             return self._connection.execute(statement, values).fetchall()
 
     def bind(self, ticks_table: str) -> None:
-        """What this outbox holds belongs to one table, the first that this is called with; UsageError for another."""
+        """Bind the outbox to a table, for good. UsageError when it is bound to another one."""
         known = self.rows("SELECT ticks_table FROM identity")[0][0]
         if known is None:
-            # On a full disk with the next call: what is on it can be delivered nevertheless.
+            # A full disk must not prevent delivery. The next call tries again.
             with suppress(StateError), self.transaction() as connection:
                 connection.execute("UPDATE identity SET ticks_table = ?", (ticks_table,))
         elif known != ticks_table:
@@ -176,17 +183,18 @@ class Outbox:
     def count(self) -> int:
         return int(self.rows("SELECT count(*) FROM items")[0][0])
 
-    def first(self, most: int, after: int = 0) -> list[Held]:
-        """The oldest items behind the one with the id ``after``, in their order."""
-        rows = self.rows("SELECT id, body FROM items WHERE id > ? ORDER BY id LIMIT ?", after, most)
+    def first(self, limit: int, after: int = 0) -> list[Held]:
+        """The oldest items with an id above ``after``, in their order."""
+        rows = self.rows("SELECT id, body FROM items WHERE id > ? ORDER BY id LIMIT ?", after, limit)
         return [Held(*row) for row in rows]
 
     def acknowledged(self, items: Sequence[Held], rejections: Iterable[Rejection]) -> tuple[int, int]:
-        """Remove items that the API answered for. Returns how many became dead letters, and how many are sent again.
+        """Remove items that the API stored or refused. Returns how many became dead letters, and how many are sent
+        again.
 
-        A tick is refused as ``retracted`` when this ingestor retracted its block after it sent the tick, and then had
-        to send both again: that tick is done with. When the block is part of the chain, something else retracted it:
-        it is restored, and its tick sent again.
+        A tick may be refused as ``retracted`` because this ingestor retracted its block, and sent the tick a second
+        time after a lost response: such a tick is dropped. If the block is still in the chain, something else retracted
+        it: then the block is restored, and its tick is sent again.
         """
         dead = again = 0
         with self.transaction() as connection:
@@ -203,12 +211,12 @@ class Outbox:
 
     # -- coverage ----------------------------------------------------------------------------------------------------
 
-    def coverage(self, most: int) -> list[Coverage]:
-        """The oldest coverage, in its order, of which the API has all the ticks."""
+    def coverage(self, limit: int) -> list[Coverage]:
+        """The oldest coverage whose ticks were all delivered, in its order."""
         rows = self.rows(
             "SELECT id, symbol, since, until, state FROM coverage "
             "WHERE NOT EXISTS (SELECT 1 FROM items WHERE items.id <= after_item) ORDER BY id LIMIT ?",
-            most,
+            limit,
         )
         return [Coverage(*row) for row in rows]
 
@@ -227,7 +235,7 @@ class Outbox:
         return int(self.rows("SELECT count(*) FROM dead_letters")[0][0])
 
     def retry_dead_letters(self) -> int:
-        """Put every dead letter back into the outbox, behind what is there; returns how many."""
+        """Append every dead letter to the items again; returns how many."""
         with self.transaction() as connection:
             connection.execute("INSERT INTO items (body) SELECT body FROM dead_letters ORDER BY id")
             return connection.execute("DELETE FROM dead_letters").rowcount
@@ -255,17 +263,17 @@ class Outbox:
 
 
 def put(connection: Transaction, items: Iterable[Item]) -> None:
-    """Add items at the end, within a transaction."""
+    """Append items, within a transaction."""
     put_encoded(connection, [encoded(item) for item in items])
 
 
 def put_encoded(connection: Transaction, bodies: Iterable[str]) -> None:
-    """Items that are JSON already."""
+    """Append items that are JSON already."""
     connection.executemany("INSERT INTO items (body) VALUES (?)", [(body,) for body in bodies])
 
 
 def put_coverage(connection: Transaction, symbol: str, since: int, until: int, state: str) -> None:
-    """Add coverage that follows all items so far, within a transaction."""
+    """Append coverage, within a transaction. It is sent after all items so far."""
     connection.execute(
         "INSERT INTO coverage (symbol, since, until, state, after_item) "
         "VALUES (?, ?, ?, ?, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'items'), 0))",
@@ -281,7 +289,8 @@ def add_dead_letter(connection: Transaction, body: str, code: str, detail: str) 
 
 
 def finality(symbol: str, block: int, time: int | None) -> Item:
-    """The item which says that a symbol is final up to a block, of this time in seconds since 1970 if it is known."""
+    """The item that reports a symbol as final up to a block. ``time`` of the block: seconds since 1970, None:
+    unknown."""
     ts = {} if time is None else {"ts": time * 1000}
     return {"finalize": {"symbol": symbol, "block": block, **ts}}
 
@@ -291,7 +300,7 @@ def encoded(item: Item) -> str:
 
 
 def _fate(connection: Transaction, item: Held, code: str) -> str:
-    """``dead``, ``done`` or ``again`` for a refused item."""
+    """What becomes of a refused item: ``dead`` letter, ``done`` or sent ``again``."""
     tick = json.loads(item.body)
     if code != "retracted" or "block" not in tick:
         return "dead"
@@ -306,6 +315,34 @@ def _fate(connection: Transaction, item: Held, code: str) -> str:
 
 
 def after_restore(body: str) -> tuple[str, str]:
-    """A tick, as JSON, behind the item that restores its block."""
+    """The item that restores the block of a tick, then the tick. Both are JSON."""
     tick = json.loads(body)
     return encoded({"restore": {"symbol": tick["symbol"], "block_hash": tick["block"]["hash"]}}), body
+
+
+# -- the files --------------------------------------------------------------------------------------------------------
+
+
+def outbox_path(settings: Settings, table: str, folder: str = FOLDER) -> Path:
+    """The path of a table's outbox. The file may not exist yet."""
+    path = settings.state_dir / folder / f"{table}.sqlite"
+    earlier = path.with_name(f"{settings.prefix}-current.sqlite")
+    # Earlier releases used that name when the settings named no table.
+    return earlier if not path.exists() and earlier.exists() and _table_of(earlier) in (None, table) else path
+
+
+def outboxes(settings: Settings) -> list[Path]:
+    """The existing outboxes: of the table that the settings name, else of all tables with the prefix."""
+    if settings.ticks_table is not None:
+        found = [outbox_path(settings, settings.ticks_table)]
+    else:
+        folder = settings.state_dir / FOLDER
+        found = [*folder.glob(f"{settings.prefix}_ticks_v*.sqlite"), folder / f"{settings.prefix}-current.sqlite"]
+    return sorted(path for path in found if path.exists())
+
+
+def _table_of(path: Path) -> str | None:
+    """The table that an outbox is bound to; None when the API was never reached."""
+    with closing(Outbox(path)) as outbox:
+        table: str | None = outbox.rows("SELECT ticks_table FROM identity")[0][0]
+    return table

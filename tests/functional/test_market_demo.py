@@ -17,9 +17,9 @@ import pytest
 from marketdata.demo import state_directory
 from marketdata.demo.chain import BLOCK_S, POOLS, Blocks, DemoProvider
 from marketdata.ingest.api_client import ApiClient
-from marketdata.ingest.chain import Follower
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.delivery import Delivery
+from marketdata.ingest.follower import Follower
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Outbox
 from marketdata.settings import load

@@ -1,1 +1,1 @@
-"""The backfill: reads final blocks, in ranges and by several threads, and stores their ticks through the API."""
+"""The backfill reads old, final blocks in several threads, and stores their ticks through the API."""

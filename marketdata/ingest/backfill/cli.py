@@ -1,16 +1,18 @@
-"""The command line of ``bin/marketdata-backfill``."""
+"""The command line of ``bin/marketdata-backfill``, with its progress bar."""
 
 from __future__ import annotations
 
 import argparse
 import gc
+import shutil
 import signal
 import sys
 import threading
+from collections import deque
 from contextlib import closing
 from functools import partial
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from marketdata import secretfile
 from marketdata.errors import StateError, UsageError
@@ -18,15 +20,14 @@ from marketdata.ingest.cli import api_client, rpc_file
 from marketdata.settings import Settings
 
 if TYPE_CHECKING:
-    from marketdata.ingest.backfill.progress import Progress
-    from marketdata.ingest.backfill.work import Backfill
+    from marketdata.ingest.backfill.coordinator import Backfill
 
-ABOUT = "Read the past of the pools of rpc.json, up to where the ingestor began, and store it through the API."
+ABOUT = "Read the past of the pools of rpc.json, up to the ingestor's first block, and store it through the API."
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-_LOOK_S = 0.1
-_DIGITS = 15
-_COLLECT_AT = 100_000
+_SHOW_S = 0.1
+_MAX_DIGITS = 15
+_GC_THRESHOLD = 100_000
 
 
 def add_commands(parser: argparse.ArgumentParser) -> None:
@@ -43,22 +44,20 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.ingest.backfill.progress import Progress
-    from marketdata.ingest.backfill.work import Backfill
-    from marketdata.ingest.destination import outbox_path
+    from marketdata.ingest.backfill.coordinator import Backfill
     from marketdata.ingest.lease import locked
-    from marketdata.ingest.outbox import Outbox
+    from marketdata.ingest.outbox import Outbox, outbox_path
 
     first, last = options.from_block, options.to_block
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
     file = rpc_file(settings)
-    # Decoding makes many objects and no cycles: looking for these at every 700th one takes a tenth of the time.
-    gc.set_threshold(_COLLECT_AT)
+    # Decoding makes many objects and no cycles. With the default threshold, collections take a tenth of the time.
+    gc.set_threshold(_GC_THRESHOLD)
     table = _table(settings)
     path = outbox_path(settings, table)
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
-    # As in the API: blocked before the first thread starts, and taken by sigtimedwait.
+    # Blocked before the first thread starts; _wait takes them with sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
@@ -66,13 +65,13 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
         progress = Progress(work, file.chain, sys.stderr)
         work.start()
         try:
-            number = _wait(work, progress)
+            signal_number = _wait(work, progress)
         finally:
             progress.clear()
             work.stop()
-    if number is not None:
-        print(f"{progress.summary()}; {signal.Signals(number).name} ended it{_goes_on(work)}", flush=True)
-        raise SystemExit(128 + number)
+    if signal_number is not None:
+        print(f"{progress.summary()}; {signal.Signals(signal_number).name} ended it{_goes_on(work)}", flush=True)
+        raise SystemExit(128 + signal_number)
     if work.error is not None:
         if work.next_block is None:
             raise work.error
@@ -81,10 +80,9 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _table(settings: Settings) -> str:
-    """The table to store in. Waits for the API no longer than the work itself does."""
-    from marketdata.ingest.api_client import ApiUnavailable
-    from marketdata.ingest.backfill.work import RETRY_S
-    from marketdata.ingest.destination import find_table
+    """The table to store in. Waits for the API as long as the work itself would."""
+    from marketdata.ingest.api_client import ApiUnavailable, find_table
+    from marketdata.ingest.backfill.coordinator import RETRY_S
 
     until = monotonic() + RETRY_S
 
@@ -98,9 +96,9 @@ def _table(settings: Settings) -> str:
 
 
 def _wait(work: Backfill, progress: Progress) -> int | None:
-    """Until the work is finished, or until the signal that ends it."""
+    """Wait until the work is finished. Returns the signal that ends it earlier."""
     while not work.finished:
-        taken = signal.sigtimedwait(STOP_SIGNALS, _LOOK_S)
+        taken = signal.sigtimedwait(STOP_SIGNALS, _SHOW_S)
         if taken is not None:
             return taken.si_signo
         progress.show()
@@ -112,6 +110,72 @@ def _goes_on(work: Backfill) -> str:
 
 
 def _block(text: str) -> int:
-    if not text.isdecimal() or not text.isascii() or len(text) > _DIGITS:
+    if not text.isdecimal() or not text.isascii() or len(text) > _MAX_DIGITS:
         raise argparse.ArgumentTypeError(f"must be the number of a block, not {text!r}")
     return int(text)
+
+
+_WINDOW_S = 30.0
+"""The shown rate is the mean of these last seconds. The ticks in a block change over the years."""
+_BAR_WIDTH = 20
+_REASONS = {"no_price": "without a price", "not_a_swap": "no swap of its kind of pool"}
+
+
+class Progress:
+    """The progress of a backfill: a bar if ``stream`` is a terminal, and one line at the end."""
+
+    def __init__(self, work: Backfill, chain: str, stream: TextIO | None) -> None:
+        self._work = work
+        self._chain = chain
+        self._terminal = stream if stream is not None and stream.isatty() else None
+        self._began = monotonic()
+        self._seen: deque[tuple[float, int, int]] = deque()
+
+    def show(self) -> None:
+        counts, now = self._work.counts, monotonic()
+        self._seen.append((now, counts.blocks, counts.ticks))
+        while now - self._seen[0][0] > _WINDOW_S:
+            self._seen.popleft()
+        if self._terminal is not None:
+            line = self._line(now)[: shutil.get_terminal_size().columns - 1]
+            self._terminal.write(f"\r{line}\x1b[K")
+            self._terminal.flush()
+
+    def clear(self) -> None:
+        if self._terminal is not None:
+            self._terminal.write("\r\x1b[K")
+            self._terminal.flush()
+
+    def summary(self) -> str:
+        """One line about the whole run."""
+        counts, seconds = self._work.counts, monotonic() - self._began
+        ends = sorted(set(self._work.ends.values()))
+        up_to = f" up to block {ends[-1]:,}" if ends else ""
+        if not counts.blocks and self._work.next_block is None:
+            return f"{self._chain}: nothing left to read{up_to}"
+        skipped = "".join(f", {number:,} swaps skipped ({_REASONS[why]})" for why, number in counts.skipped.items())
+        return (
+            f"{self._chain}: {counts.blocks:,} blocks{up_to} read in {seconds:.1f} s: {counts.ticks:,} ticks, "
+            f"{counts.new:,} new, {counts.known:,} known, {counts.dead:,} refused (dead letters){skipped}"
+        )
+
+    def _line(self, now: float) -> str:
+        counts, all_blocks = self._work.counts, self._work.all_blocks
+        if not all_blocks:
+            return f"{self._chain}: asking the provider and the API"
+        then, blocks_then, ticks_then = self._seen[0]
+        seconds = max(now - then, 0.001)
+        blocks_s, ticks_s = (counts.blocks - blocks_then) / seconds, (counts.ticks - ticks_then) / seconds
+        left = _clock((all_blocks - counts.blocks) / blocks_s) if blocks_s else "--:--"
+        done = counts.blocks / all_blocks
+        bar = "#" * int(_BAR_WIDTH * done)
+        return (
+            f"{self._chain} [{bar:<{_BAR_WIDTH}}] {done:4.0%}  {counts.blocks:,} of {all_blocks:,} blocks  "
+            f"{ticks_s:,.0f} ticks/s  {left} left"
+        )
+
+
+def _clock(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

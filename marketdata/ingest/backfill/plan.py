@@ -1,4 +1,4 @@
-"""Which blocks are left to read, and for which pools; pure."""
+"""The blocks that are left to read, and the pools that need them; pure."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from itertools import pairwise
 from typing import NamedTuple
 
 Blocks = tuple[int, int]
-"""The first and the last block of a range."""
+"""The first and the last block of a range, both inclusive."""
 
 
 class Span(NamedTuple):
-    """Blocks to read for some pools; ``symbols`` are theirs."""
+    """A range of blocks to read, for the pools with these symbols."""
 
     first: int
     last: int
@@ -24,7 +24,7 @@ class Span(NamedTuple):
 
 
 def gaps(first: int, last: int, done: Iterable[Blocks]) -> list[Blocks]:
-    """What ``done``, in order and without overlaps, leaves of the blocks ``first`` to ``last``."""
+    """The parts of ``first`` to ``last`` that ``done`` does not cover. ``done`` is sorted and has no overlaps."""
     found = []
     for done_first, done_last in done:
         if first < done_first and first <= last:
@@ -33,13 +33,15 @@ def gaps(first: int, last: int, done: Iterable[Blocks]) -> list[Blocks]:
     return [*found, (first, last)] if first <= last else found
 
 
-def spans(of: Mapping[str, Sequence[Blocks]]) -> list[Span]:
-    """The ranges of all symbols, in the order of blocks; those that several symbols share are one."""
-    cuts = sorted({cut for ranges in of.values() for first, last in ranges for cut in (first, last + 1)})
+def spans(ranges_of: Mapping[str, Sequence[Blocks]]) -> list[Span]:
+    """The ranges of all symbols as spans, sorted by block. Blocks that several symbols need become one span."""
+    cuts = sorted({cut for ranges in ranges_of.values() for first, last in ranges for cut in (first, last + 1)})
     found = []
     for first, after in pairwise(cuts):
         symbols = tuple(
-            symbol for symbol, ranges in of.items() if any(low <= first and after - 1 <= high for low, high in ranges)
+            symbol
+            for symbol, ranges in ranges_of.items()
+            if any(low <= first and after - 1 <= high for low, high in ranges)
         )
         if symbols:
             found.append(Span(first, after - 1, symbols))
@@ -47,18 +49,18 @@ def spans(of: Mapping[str, Sequence[Blocks]]) -> list[Span]:
 
 
 class Plan:
-    """Hands out the spans in parts, lowest blocks first."""
+    """Hands out the spans in parts, from the lowest block on."""
 
     def __init__(self, left: Iterable[Span]) -> None:
         self._left = sorted(left)
         self.blocks = sum(span.blocks for span in self._left)
 
-    def take(self, most: int) -> Span | None:
-        """The next part, of at most so many blocks; None when nothing is left."""
+    def take(self, max_blocks: int) -> Span | None:
+        """The next part, of at most ``max_blocks`` blocks; None when nothing is left."""
         if not self._left:
             return None
         span = self._left[0]
-        taken = span._replace(last=min(span.last, span.first + most - 1))
+        taken = span._replace(last=min(span.last, span.first + max_blocks - 1))
         if taken == span:
             del self._left[0]
         else:
@@ -66,9 +68,9 @@ class Plan:
         return taken
 
     def give_back(self, span: Span) -> None:
-        """A part that was not read."""
+        """Return a part that was not read."""
         insort(self._left, span)
 
     def first(self) -> int | None:
-        """The lowest block that is left and not handed out."""
+        """The lowest block that is not handed out; None when nothing is left."""
         return self._left[0].first if self._left else None

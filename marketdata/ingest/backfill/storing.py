@@ -1,28 +1,33 @@
-"""The API as the backfill uses it: what is not acknowledged is sent again, until nothing succeeds for too long."""
+"""How the backfill stores: ticks and coverage through the API, finished ranges in the outbox's file.
+
+A request is repeated until the API acknowledges it, or until nothing has succeeded for too long. A range is recorded
+after the API acknowledged its ticks and its coverage. If the process is killed before, the next run reads the range
+again; the API stores no tick twice.
+"""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from time import monotonic
 from typing import NamedTuple, TypeVar
 
 from marketdata.errors import MarketError, ProviderError, Stopped
-from marketdata.ingest.api_client import ApiClient, ApiUnavailable
-from marketdata.ingest.backfill.state import Refusal
-from marketdata.ingest.delivery import BATCH, send
-from marketdata.ingest.destination import served_table
-from marketdata.ingest.outbox import after_restore, encoded, finality
+from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
+from marketdata.ingest.backfill.plan import Blocks, Span
+from marketdata.ingest.delivery import MAX_BATCH_ITEMS, send
+from marketdata.ingest.outbox import Outbox, add_dead_letter, after_restore, encoded, finality
 from marketdata.source.evm import Header
+from marketdata.source.rpc_file import Pool
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 8.0
+_MIN_PAUSE, _MAX_PAUSE = 0.25, 8.0
 
 _T = TypeVar("_T")
 
 
 class RetryLimit:
-    """How long all threads together try again without any progress. ``stopping`` ends every wait with Stopped."""
+    """How many seconds all threads together may retry without progress. ``stopping`` ends every wait with Stopped."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -32,48 +37,57 @@ class RetryLimit:
     def progress(self) -> None:
         self._progress_at = monotonic()
 
-    def wait(self, error: MarketError, seconds: float = _FIRST_PAUSE) -> None:
-        """Before the next try. Raises the error when there was no progress for too long, or when it will last."""
-        lasting = not isinstance(error, ProviderError | ApiUnavailable)
-        if lasting or monotonic() + seconds > self._progress_at + self._seconds:
+    def wait(self, error: MarketError, seconds: float = _MIN_PAUSE) -> None:
+        """Wait before the next try. Raises the error when nothing succeeded for too long, or when a retry is
+        useless."""
+        is_permanent = not isinstance(error, ProviderError | ApiUnavailable)
+        if is_permanent or monotonic() + seconds > self._progress_at + self._seconds:
             raise error
         if self.stopping.wait(seconds):
             raise Stopped("the process ends")
 
     def retry(self, call: Callable[[], _T]) -> _T:
-        """What the call returns, which is tried again, more and more slowly, while the provider or the API fails."""
-        pause = _FIRST_PAUSE
+        """The result of the call. While the provider or the API fails, it is repeated after growing pauses."""
+        pause = _MIN_PAUSE
         while True:
             try:
                 return call()
             except (ProviderError, ApiUnavailable) as error:
                 self.wait(error, max(pause, getattr(error, "retry_after", 0.0)))
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                pause = min(_MAX_PAUSE, pause * 2)
+
+
+class Refusal(NamedTuple):
+    """A tick, as JSON, that the API refused to store."""
+
+    body: str
+    code: str
+    detail: str
 
 
 class Stored(NamedTuple):
-    """What the API did with ticks."""
+    """How the API settled ticks: the numbers of new and known ones, and the refused ones."""
 
     new: int
     known: int
     refusals: list[Refusal]
 
 
-class Storing:
-    """Used by one thread; closing it is closing ``api``."""
+class ApiWriter:
+    """Used by one thread. The caller closes ``api``."""
 
     def __init__(self, api: ApiClient, limit: RetryLimit) -> None:
         self._api = api
         self._limit = limit
 
     def require_table(self, expected: str) -> None:
-        """AnotherTable when the API writes to another table."""
+        """AnotherTable when the API writes to another table than ``expected``."""
         self._limit.retry(lambda: served_table(self._api, expected))
 
     def ticks(self, items: Sequence[str]) -> Stored:
         """Store ticks, which are JSON."""
         new, known, refused = self._send(items)
-        # The ingestor retracted the block of such a tick, which is final and part of the chain.
+        # The ingestor once retracted the block of such a tick. Now the block is final, so it is restored.
         again = [body for body, code, _ in refused if code == "retracted"]
         left = [each for each in refused if each.code != "retracted"]
         if again:
@@ -81,28 +95,62 @@ class Storing:
         return Stored(new, known, left)
 
     def cover(self, symbol: str, start: int, end: int) -> None:
-        """The times [start, end) are indexed, in seconds since 1970. On some chains blocks share a time: of those, the
-        range may be empty."""
+        """Report the times [start, end) as indexed, in seconds since 1970. An empty range is not reported: on some
+        chains several blocks have the same time."""
         if start < end:
             body = {"symbol": symbol, "from": start * 1000, "to": end * 1000, "state": "indexed"}
             self._limit.retry(lambda: self._cover(json.dumps(body).encode()))
 
     def finalize(self, blocks: Mapping[str, Header]) -> None:
-        """Each symbol is final up to its block. The API ignores it where it knows of a later one."""
+        """Report each symbol as final up to its block. The API ignores a block below the one that it knows."""
         self._send([encoded(finality(symbol, block.number, block.time)) for symbol, block in blocks.items()])
 
     def _cover(self, body: bytes) -> None:
-        answer = self._api.request("PUT", "/v1/coverage", body)
-        if answer.status != 200:
-            raise ApiUnavailable(f"{self._api.url} takes no coverage: {answer.detail}", answer.retry_after)
+        response = self._api.request("PUT", "/v1/coverage", body)
+        if response.status != 200:
+            raise ApiUnavailable(f"{self._api.url} takes no coverage: {response.detail}", response.retry_after)
 
     def _send(self, items: Sequence[str]) -> Stored:
         new = known = 0
         refused: list[Refusal] = []
-        for at in range(0, len(items), BATCH):
-            part = items[at : at + BATCH]
+        for at in range(0, len(items), MAX_BATCH_ITEMS):
+            part = items[at : at + MAX_BATCH_ITEMS]
             sent = self._limit.retry(lambda part=part: send(self._api, part))  # type: ignore[misc]
             new += sent.accepted
             known += sent.duplicates
             refused += [Refusal(part[index], code, detail) for index, code, detail in sent.rejected]
         return Stored(new, known, refused)
+
+
+class StoredRanges:
+    """The block ranges that are stored in one table of ticks. Used by one thread."""
+
+    def __init__(self, outbox: Outbox, ticks_table: str, pools: Iterable[Pool]) -> None:
+        self._outbox = outbox
+        self._table = ticks_table
+        self._addresses = {pool.symbol: pool.address for pool in pools}
+
+    def of(self, symbol: str) -> list[Blocks]:
+        """The ranges of a symbol, sorted."""
+        rows = self._outbox.rows(
+            "SELECT first, last FROM backfilled WHERE ticks_table = ? AND symbol = ? AND address = ? ORDER BY first",
+            self._table, symbol, self._addresses[symbol],
+        )  # fmt: skip
+        return [(first, last) for first, last in rows]
+
+    def add(self, done: Sequence[Span], refusals: Iterable[Refusal]) -> None:
+        """Record stored ranges, merged with adjacent ones. Refused ticks become dead letters."""
+        with self._outbox.transaction() as transaction:
+            for refusal in refusals:
+                add_dead_letter(transaction, *refusal)
+            for span in done:
+                for symbol in span.symbols:
+                    key = (self._table, symbol, self._addresses[symbol])
+                    touching = transaction.execute(
+                        "DELETE FROM backfilled WHERE ticks_table = ? AND symbol = ? AND address = ? "
+                        "AND first <= ? AND last >= ? RETURNING first, last",
+                        (*key, span.last + 1, span.first - 1),
+                    ).fetchall()
+                    first = min([span.first, *(row[0] for row in touching)])
+                    last = max([span.last, *(row[1] for row in touching)])
+                    transaction.execute("INSERT INTO backfilled VALUES (?, ?, ?, ?, ?)", (*key, first, last))

@@ -1,5 +1,7 @@
-"""Threads that read spans from the provider and store their ticks, each over connections of its own, and all within one
-budget of calls. While one waits for the provider or the API, another one decodes."""
+"""The worker threads of the backfill. Each reads spans from the provider and stores their ticks.
+
+Each thread has its own connections; all share one budget of calls. While one waits for the network, another decodes.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +16,7 @@ from time import monotonic
 from marketdata.errors import MarketError
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill.plan import Span
-from marketdata.ingest.backfill.state import Refusal
-from marketdata.ingest.backfill.storing import RetryLimit, Storing
+from marketdata.ingest.backfill.storing import ApiWriter, Refusal, RetryLimit
 from marketdata.source import swaps
 from marketdata.source.evm import Log
 from marketdata.source.pool_kinds import swap_topics
@@ -28,8 +29,8 @@ THREADS = 4
 
 @dataclass
 class Outcome:
-    """What became of a span: stored, or an error. ``start`` is the time of its first block, ``end`` that of the block
-    after its last one, in seconds since 1970."""
+    """The result of a span: stored ticks or an error. ``start`` is the time of its first block, ``end`` the time of the
+    block after the span, both in seconds since 1970."""
 
     span: Span
     start: int = 0
@@ -39,27 +40,27 @@ class Outcome:
     known: int = 0
     refusals: list[Refusal] = field(default_factory=list)
     skipped: Counter[str] = field(default_factory=Counter)
-    """Swaps that are no tick, by :data:`marketdata.source.swaps.Skip`'s reason."""
+    """Swaps that yielded no tick, by the reason of :data:`marketdata.source.swaps.Skip`."""
     error: MarketError | None = None
 
 
 class Workers:
-    """``submit`` spans after ``start``, and ``take`` as many outcomes. ``stop`` may be called repeatedly."""
+    """``submit`` spans after ``start``, and ``take`` one outcome for each. ``stop`` is idempotent."""
 
     def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
-        """``connect`` makes a client of the API."""
+        """``connect`` returns a new client of the API."""
         self._chain_id = file.chain_id
         self._limit = limit
         self.rpc = Rpc(file.url, file.headers, per_second=file.requests_per_s, stopping=limit.stopping)
-        """For the thread that submits, which closes it."""
+        """The connection of the submitting thread, which closes it."""
         self._rpcs = [self.rpc.beside() for _ in range(THREADS)]
         apis = [connect() for _ in range(THREADS)]
         self._pools = {pool.symbol: pool for pool in file.pools}
         self._spans: queue.SimpleQueue[Span | None] = queue.SimpleQueue()
         self._outcomes: queue.SimpleQueue[Outcome] = queue.SimpleQueue()
         self._threads = [
-            threading.Thread(target=self._run, args=lines, name=f"backfill-{number}", daemon=True)
-            for number, lines in enumerate(zip(self._rpcs, apis, strict=True), start=1)
+            threading.Thread(target=self._run, args=connections, name=f"backfill-{number}", daemon=True)
+            for number, connections in enumerate(zip(self._rpcs, apis, strict=True), start=1)
         ]
 
     def start(self) -> None:
@@ -81,7 +82,7 @@ class Workers:
         self._spans.put(span)
 
     def take(self, timeout: float) -> Outcome | None:
-        """The next outcome; None when there is none within ``timeout`` seconds."""
+        """The next outcome; None when none comes within ``timeout`` seconds."""
         try:
             return self._outcomes.get(timeout=timeout)
         except queue.Empty:
@@ -89,16 +90,16 @@ class Workers:
 
     def _run(self, rpc: Rpc, api: ApiClient) -> None:
         with closing(rpc), closing(api):
-            provider, storing = RpcProvider(rpc, self._chain_id), Storing(api, self._limit)
+            provider, writer = RpcProvider(rpc, self._chain_id), ApiWriter(api, self._limit)
             while (span := self._spans.get()) is not None and not self._limit.stopping.is_set():
                 try:
-                    self._outcomes.put(self._work(provider, storing, span))
+                    self._outcomes.put(self._read_and_store(provider, writer, span))
                 except MarketError as error:
                     self._outcomes.put(Outcome(span, error=error))
                 except Exception as error:
                     self._outcomes.put(Outcome(span, error=MarketError(f"a defect of this program: {error!r}")))
 
-    def _work(self, provider: RpcProvider, storing: Storing, span: Span) -> Outcome:
+    def _read_and_store(self, provider: RpcProvider, writer: ApiWriter, span: Span) -> Outcome:
         pools = [self._pools[symbol] for symbol in span.symbols]
         wanted = swap_topics(pools)
         logs, headers = provider.logs_between(span.first, span.last, wanted)
@@ -110,5 +111,5 @@ class Workers:
 
         ticks = swaps.ticks(pools, logs, headers, skip)
         outcome.ticks = len(ticks)
-        outcome.new, outcome.known, outcome.refusals = storing.ticks([tick.body for tick in ticks])
+        outcome.new, outcome.known, outcome.refusals = writer.ticks([tick.body for tick in ticks])
         return outcome

@@ -18,9 +18,9 @@ from marketdata.demo import cli as demo
 from marketdata.demo import state_directory
 from marketdata.demo.chain import DemoProvider
 from marketdata.errors import AlreadyRunning, StateError
-from marketdata.ingest import destination
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.outbox import outbox_path as path_of_outbox
 from marketdata.settings import Settings, load
 from marketdata.source.evm import Header
 from marketdata.store import symbols
@@ -32,7 +32,7 @@ def settings(state_dir: Callable[..., object]) -> Settings:
 
 
 def outbox_path(settings: Settings) -> Path:
-    return destination.outbox_path(settings, "md_ticks_v1", state_directory.FOLDER)
+    return path_of_outbox(settings, "md_ticks_v1", state_directory.FOLDER)
 
 
 def first_block(settings: Settings) -> Header:

@@ -1,4 +1,4 @@
-"""The backfill's plan against a brute-force one, and its failures over real HTTP."""
+"""The backfill's plan compared with a brute-force one, and failures of the provider and the API over real HTTP."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
+from marketdata.ingest.backfill.coordinator import Backfill
 from marketdata.ingest.backfill.plan import Plan
-from marketdata.ingest.backfill.work import Backfill
 from marketdata.ingest.outbox import Outbox
 from marketdata.source import rpc_file, swaps
 from marketdata.source.evm import Header, Log
@@ -51,7 +51,7 @@ def test_every_missing_block_is_handed_out_once(pools: dict[str, Any], most: int
 
 
 class Api(Provider):
-    """Stores everything, or does what ``failure`` says."""
+    """Stores everything, or answers with ``failure``."""
 
     def __init__(self) -> None:
         super().__init__(lambda *_: None)
@@ -88,7 +88,7 @@ def chain() -> Iterator[SyntheticChain]:
 
 
 def backfill(folder: Path, chain: SyntheticChain, api: Api, retry_s: float = 10) -> Backfill:
-    """A finished one."""
+    """A finished backfill."""
     (folder / "rpc.json").write_text(json.dumps(chain.rpc_file()))
     (folder / "rpc.json").chmod(0o600)
     file = rpc_file.load(folder / "rpc.json", warn=print)
@@ -100,7 +100,7 @@ def backfill(folder: Path, chain: SyntheticChain, api: Api, retry_s: float = 10)
     return work
 
 
-def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+def test_the_backfill_adapts_to_a_provider_with_small_ranges(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
     work = backfill(tmp_path, chain, api)
     assert work.error is None
     assert (work.counts.blocks, work.counts.new, work.next_block) == (201, 201, None)
@@ -111,18 +111,20 @@ def test_a_provider_that_answers_for_few_blocks(tmp_path: Path, chain: Synthetic
     assert (covered[0][0], covered[-1][1]) == (START * 1000, (START + 201 * BLOCK_S) * 1000)
 
 
-def test_no_block_of_a_range_is_asked_for_twice(tmp_path: Path, api: Api) -> None:
+def test_no_block_is_requested_twice(tmp_path: Path, api: Api) -> None:
     with closing(SyntheticChain(head=202, swaps=1)) as chain:
         assert backfill(tmp_path, chain, api).error is None
         calls = [call for _, asked in chain.asked for call in (asked if isinstance(asked, list) else [asked])]
     ranges = sum(call["method"] == "eth_getLogs" for call in calls)
     blocks = sum(call["method"] == "eth_getBlockByNumber" for call in calls)
-    # The newest block, those of the ranges and the one after each, and the last one again, which becomes final.
+    # The newest block, both ends of each range and the block after it, and the last block again for its finality.
     assert ranges > 1
     assert blocks == 1 + 201 + ranges + 1
 
 
-def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+def test_a_backfill_without_progress_gives_up_and_the_next_run_resumes(
+    tmp_path: Path, chain: SyntheticChain, api: Api
+) -> None:
     api.failure = Raw(b'{"detail": "not now"}', 503)
     work = backfill(tmp_path, chain, api, retry_s=0.3)
     assert work.error is not None
@@ -133,7 +135,7 @@ def test_it_gives_up_after_a_time_and_goes_on_in_the_next_run(tmp_path: Path, ch
     assert len(api.ids) == len(set(api.ids)) == 201
 
 
-def test_it_goes_on_when_the_api_is_back(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+def test_the_backfill_resumes_when_the_api_is_back(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
     api.failure = Raw(b"", 503)
 
     def answer(method: str, path: str, body: bytes, respond: Any = api.respond) -> Any:
@@ -148,7 +150,9 @@ def test_it_goes_on_when_the_api_is_back(tmp_path: Path, chain: SyntheticChain, 
     assert len(api.ids) == 201
 
 
-def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+def test_the_backfill_survives_a_provider_failure_in_the_middle(
+    tmp_path: Path, chain: SyntheticChain, api: Api
+) -> None:
     respond, answered = chain.answer, 0
 
     def answer(request: Any, headers: dict[str, str]) -> Any:
@@ -169,8 +173,8 @@ def test_the_provider_fails_in_the_middle(tmp_path: Path, chain: SyntheticChain,
     assert set(api.ids) == {f"0x{number + 1:064x}:0" for number in range(201)}
 
 
-def test_the_provider_fails_at_the_end(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
-    """When it is asked for the last block, which becomes final."""
+def test_the_backfill_survives_a_provider_failure_at_the_end(tmp_path: Path, chain: SyntheticChain, api: Api) -> None:
+    """The last block is read once more for its finality. That request fails."""
     respond, refused = chain.answer, 0
 
     def answer(request: Any, headers: dict[str, str]) -> Any:
@@ -187,7 +191,7 @@ def test_the_provider_fails_at_the_end(tmp_path: Path, chain: SyntheticChain, ap
     assert api.finalized == [200]
 
 
-def test_a_tick_of_a_swap() -> None:
+def test_a_swap_becomes_a_tick() -> None:
     pool = Pool("T:A-B", "0x" + "11" * 20, "uniswap-v2", (18, 6), True, 0)
     data = b"".join(number.to_bytes(32, "big") for number in (5 * 10**17, 0, 0, 1_234_567))
     log = Log(pool.address, (), data, 12, "0x" + "ab" * 32, "0x" + "cd" * 32, 3)

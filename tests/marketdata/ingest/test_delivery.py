@@ -1,4 +1,4 @@
-"""Delivery of the outbox over real HTTP to an API whose answers a test decides."""
+"""Delivery of the outbox over real HTTP to a scripted API."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from typing import Any
 import pytest
 
 from marketdata.errors import AlreadyRunning, StateError, UsageError
-from marketdata.ingest.api_client import ApiClient, ApiUnavailable
+from marketdata.ingest.api_client import AnotherTable, ApiClient, ApiUnavailable
 from marketdata.ingest.delivery import Delivery
-from marketdata.ingest.destination import AnotherTable
 from marketdata.ingest.lease import Lease, holder_of, locked
 from marketdata.ingest.outbox import Outbox, put, put_coverage
 from tests.marketdata.source.provider import Provider, Raw
@@ -27,7 +26,7 @@ LEASE = {"name": "ingestor-md_ticks_v1", "holder": "me", "fencing": 1, "expires_
 
 
 class Api(Provider):
-    """Grants every lease; ``ingest`` answers for the items of a batch."""
+    """Grants every lease. ``ingest`` returns the response to a batch."""
 
     def __init__(self) -> None:
         super().__init__(lambda items, _: self.ingest(items))
@@ -80,7 +79,7 @@ Sending = Callable[..., Delivery]
 
 @pytest.fixture
 def sending(api: Api, outbox: Outbox) -> Iterator[Sending]:
-    """``sending(table)`` delivers the outbox to the API; the table is the one that it expects."""
+    """``sending(table)`` makes a delivery of the outbox that expects the API to write to ``table``."""
     client = ApiClient(api.url, lambda: "md_token")
     yield lambda table=TABLE: Delivery(outbox, client, Lease(client, outbox, table))
     client.close()
@@ -95,7 +94,7 @@ def test_a_batch_leaves_the_outbox_when_it_is_acknowledged(api: Api, outbox: Out
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 429, 500, 503])
-def test_without_an_acknowledgement_everything_stays(api: Api, outbox: Outbox, sending: Sending, status: int) -> None:
+def test_without_an_acknowledgement_all_items_stay(api: Api, outbox: Outbox, sending: Sending, status: int) -> None:
     api.ingest = lambda _: Raw(b'{"detail": "not now"}', status, (("Retry-After", "3"),))
     delivery = sending()
     with pytest.raises(ApiUnavailable, match="not now") as caught:
@@ -104,7 +103,7 @@ def test_without_an_acknowledgement_everything_stays(api: Api, outbox: Outbox, s
     assert outbox.count() == 10
 
 
-def test_a_lost_answer_is_no_acknowledgement(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_after_a_lost_response_all_items_stay(api: Api, outbox: Outbox, sending: Sending) -> None:
     delivery = sending()
     api.ingest = lambda _: Raw(b'{"accepted"', length=100)
     with pytest.raises(ApiUnavailable):
@@ -115,7 +114,7 @@ def test_a_lost_answer_is_no_acknowledgement(api: Api, outbox: Outbox, sending: 
     assert outbox.count() == 0
 
 
-def test_an_item_that_is_refused_becomes_a_dead_letter(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_a_refused_item_becomes_a_dead_letter(api: Api, outbox: Outbox, sending: Sending) -> None:
     refused = {"index": 4, "code": "tick_conflict", "detail": "another one"}
     api.ingest = lambda items: stored(items) | {"rejected": [refused]}
     assert sending().step()
@@ -124,7 +123,7 @@ def test_an_item_that_is_refused_becomes_a_dead_letter(api: Api, outbox: Outbox,
     assert (json.loads(letter.body)["id"], letter.code, letter.detail) == ("4", "tick_conflict", "another one")
 
 
-def test_an_item_for_which_the_whole_batch_is_refused_is_found(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_the_item_that_makes_the_api_refuse_a_batch_is_found(api: Api, outbox: Outbox, sending: Sending) -> None:
     def answer(items: list[Any]) -> Any:
         if any(item["id"] == "7" for item in items):
             return Raw(b'{"code": "malformed_json", "detail": "not JSON"}', 400)
@@ -169,7 +168,7 @@ def test_coverage_follows_its_ticks_and_adjacent_ranges_are_one_request(
     assert outbox.coverage(10) == []
 
 
-def test_coverage_is_collected_for_some_seconds(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_coverage_is_delivered_every_few_seconds(api: Api, outbox: Outbox, sending: Sending) -> None:
     delivery = sending()
     for second in range(3):
         cover(outbox, ("T:1", second, second + 1, "indexed"))
@@ -184,12 +183,12 @@ def test_coverage_stays_until_it_is_recorded(api: Api, outbox: Outbox, sending: 
     with pytest.raises(ApiUnavailable, match="recorded no coverage"):
         delivery.step()
     assert (outbox.count(), len(outbox.coverage(10))) == (0, 1)
-    api.cover = Raw(b'{"detail": "why"}', 422)  # nothing that trying again puts right
+    api.cover = Raw(b'{"detail": "why"}', 422)  # a refusal that no retry can mend
     delivery.cover()
     assert outbox.coverage(10) == []
 
 
-def test_delivery_goes_on_while_the_outbox_cannot_be_written(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_delivery_continues_while_the_disk_is_full(api: Api, outbox: Outbox, sending: Sending) -> None:
     delivery = sending()
     batches = api.asked
     outbox.rows("PRAGMA busy_timeout = 0")
@@ -204,7 +203,7 @@ def test_delivery_goes_on_while_the_outbox_cannot_be_written(api: Api, outbox: O
     assert outbox.count() == 0
 
 
-def test_another_one_holds_the_lease(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_a_lease_of_another_ingestor_is_already_running(api: Api, outbox: Outbox, sending: Sending) -> None:
     api.lease = Raw(b'{"code": "lease_held", "detail": "released just now"}', 409)
     with pytest.raises(ApiUnavailable, match="released just now"):
         sending().step()
@@ -219,12 +218,12 @@ def test_the_api_of_another_table_is_refused(sending: Sending) -> None:
         sending("md_ticks_v2").step()
 
 
-def test_the_api_of_another_table_than_before_gets_nothing(api: Api, outbox: Outbox, sending: Sending) -> None:
+def test_an_api_that_changed_its_table_gets_nothing(api: Api, outbox: Outbox, sending: Sending) -> None:
     delivery = sending()
     assert delivery.step()
     with outbox.transaction() as transaction:
         put(transaction, [{"symbol": "T:1", "id": "11"}])
-    api.ingest = lambda _: Raw(b"", 503)  # another one answers after it
+    api.ingest = lambda _: Raw(b"", 503)  # then the API of another version answers
     with pytest.raises(ApiUnavailable):
         delivery.step()
     api.ingest, api.ready = stored, READY | {"ticks_table": "md_ticks_v2"}
@@ -236,7 +235,9 @@ def test_the_api_of_another_table_than_before_gets_nothing(api: Api, outbox: Out
     assert (len(api.asked), outbox.count()) == (sent, 1)
 
 
-def test_the_holder_of_the_lease_stays_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_name_of_the_holder_survives_a_new_host_name_and_outbox(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     held = []
     for host in ("one", "other"):
         monkeypatch.setattr("socket.gethostname", lambda host=host: host)
@@ -261,14 +262,14 @@ def test_no_request_outlasts_the_deadline(api: Api) -> None:
     release.set()
 
 
-def test_an_api_that_is_down(api: Api, sending: Sending) -> None:
+def test_an_api_that_is_down_is_unavailable(api: Api, sending: Sending) -> None:
     delivery = sending()
     api.close()
     with pytest.raises(ApiUnavailable, match="does not answer"):
         delivery.step()
 
 
-def test_the_lock_file(tmp_path: Path) -> None:
+def test_the_lock_file_has_one_holder(tmp_path: Path) -> None:
     with locked(tmp_path / "a"):
         with locked(tmp_path / "b"):
             pass

@@ -1,8 +1,8 @@
-"""Follows a chain into the outbox: one step at a time, each a transaction.
+"""Follows a chain into the outbox. Each step is one transaction.
 
-Blocks that are far behind the newest one are read in ranges. The others are read one by one, by their hashes, and each
-must name the one before it as its parent. When it does not, the chain was reorganised: the blocks that are no longer
-part of it are retracted, and reading goes on behind the last common one.
+Old blocks are read in ranges. The newest blocks are read one by one, by their hashes, and the parent of each must be
+the block before it. If it is another block, the chain was reorganised: the replaced blocks are retracted, and reading
+resumes after the last common block.
 """
 
 from __future__ import annotations
@@ -22,66 +22,66 @@ from marketdata.source.pool_kinds import swap_topics
 from marketdata.source.provider import Provider, may_have, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
-FOLLOWED = 128
-"""So many of the newest blocks, or as many as there are confirmations, are read one by one: a reorganisation may
-replace them."""
-_KEPT = 1024
-"""As many of the newest blocks are kept at least, to find where a reorganisation began."""
-_AT_ONCE = 32
-"""Blocks that one step reads one by one."""
+MIN_FOLLOWED = 128
+"""The newest blocks are read one by one, since a reorganisation may replace them: at least 128, and at least as many as
+there are confirmations."""
+_MIN_KEPT = 1024
+"""At least this many of the newest blocks are remembered, to find where a reorganisation began."""
+_STEP_BLOCKS = 32
+"""A step reads at most this many blocks one by one."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
 
 @dataclass
 class Counts:
-    """What happened since the start."""
+    """What the ingestor has done since its start."""
 
     ticks: int = 0
     blocks: int = 0
     reorganisations: int = 0
     retracted_blocks: int = 0
     skipped: Counter[str] = field(default_factory=Counter)
-    """Swaps that are no tick, by reason."""
+    """Swaps that yielded no tick, by reason."""
 
 
 class Follower:
-    """Reads the pools of ``rpc.json``; used by one thread."""
+    """Reads the pools of ``rpc.json``. Used by one thread."""
 
-    def __init__(self, provider: Provider, file: RpcFile, place: ChainCursor) -> None:
+    def __init__(self, provider: Provider, file: RpcFile, cursor: ChainCursor) -> None:
         self._provider = provider
         self._file = file
         self._pools = {pool.symbol: pool for pool in file.pools}
-        self._place = place
+        self._cursor = cursor
         self._range = AdaptiveRange()
-        self._followed = max(FOLLOWED, file.confirmations or 0)
+        self._followed = max(MIN_FOLLOWED, file.confirmations or 0)
         self._finalized = 0
         self.counts = Counts()
         self.head: Header | None = None
-        place.enter(file.pools)
+        cursor.enter(file.pools)
 
     def look(self) -> None:
-        """Ask for the newest block; retract what is no longer part of the chain."""
+        """Read the newest block. Retract blocks that a reorganisation replaced."""
         self.head, self._finalized = newest_and_final(self._provider, self._file.confirmations)
         if self._differs(self.head):
             self._reorganise(self.head.number)
 
     def step(self) -> bool:
-        """Read the next blocks, up to the newest one that ``look`` saw. False when all are read."""
+        """Read the next blocks, up to the newest block of the last ``look``. False when all are read."""
         assert self.head is not None
-        places = {symbol: at for symbol, at in self._place.next_blocks().items() if symbol in self._pools}
-        first = min(places.values())
+        next_blocks = {symbol: at for symbol, at in self._cursor.next_blocks().items() if symbol in self._pools}
+        first = min(next_blocks.values())
         if first > self.head.number:
             self._report_finalized(first)
             return False
-        pools = [self._pools[symbol] for symbol, at in places.items() if at == first]
-        # The pools that are ahead are joined where they are.
-        last = min([self.head.number, *(at - 1 for at in places.values() if at != first)])
+        pools = [self._pools[symbol] for symbol, at in next_blocks.items() if at == first]
+        # Stop where a pool is ahead: from there on, it is read together with these.
+        last = min([self.head.number, *(at - 1 for at in next_blocks.values() if at != first)])
         in_ranges = self.head.number - self._followed
         if first <= in_ranges:
             self._read_range(pools, first, min(last, in_ranges, first + self._range.size - 1))
         else:
-            self._read_blocks(pools, first, min(last, first + _AT_ONCE - 1))
+            self._read_blocks(pools, first, min(last, first + _STEP_BLOCKS - 1))
         return True
 
     # -- reading -----------------------------------------------------------------------------------------------------
@@ -96,7 +96,7 @@ class Follower:
             return
         self._range.answered(asked)
         if not self._follows(headers[first]):
-            self._reorganise(first)  # also while this program did not run
+            self._reorganise(first)  # perhaps while this program did not run
             return
         for header in headers.values():
             if self._differs(header):
@@ -108,7 +108,7 @@ class Follower:
         self._store(pools, [(headers[number], found) for number, found in by_block.items()])
 
     def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
-        """Whether to try a smaller range. An error that nothing explains may be one more wording of "too many"."""
+        """Whether the next try reads a smaller range. An unknown error may also mean "too many"."""
         if isinstance(error, RangeRefused):
             return self._range.refused(asked, error.suggested)
         return error.code == "call_refused" and self._range.refused(asked)
@@ -120,7 +120,7 @@ class Follower:
             return
         for at in range(1, len(headers)):
             if self._differs(headers[at]) or headers[at].parent != headers[at - 1].hash:
-                headers = headers[:at]  # the next step will see what happened
+                headers = headers[:at]  # the next step finds the reorganisation
                 break
         wanted = swap_topics(pools)
         worth = [header for header in headers if may_have(header, wanted)]
@@ -130,31 +130,31 @@ class Follower:
 
     def _differs(self, header: Header) -> bool:
         """Whether another block of this number was read before."""
-        return self._place.hash_of(header.number) not in (None, header.hash)
+        return self._cursor.hash_of(header.number) not in (None, header.hash)
 
     def _follows(self, header: Header) -> bool:
-        """Whether the block that was read before this one is its parent, as far as that is known."""
-        return self._place.hash_of(header.number - 1) in (None, header.parent)
+        """Whether the known block with the number before is this block's parent. True when none is known."""
+        return self._cursor.hash_of(header.number - 1) in (None, header.parent)
 
     def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Header, list[Log]]]) -> None:
-        """Store what was read from the first of these blocks to the last one; blocks between them without logs may be
-        left out."""
+        """Store the ticks of a range of blocks. ``read`` has its first and its last block; blocks without logs between
+        these may be missing."""
         (start, _), (end, _) = read[0], read[-1]
         first, last = start.number, end.number
         symbols = [pool.symbol for pool in pools]
         made = 0
-        with self._place.transaction() as transaction:
-            self._place.forget(transaction, min(self._finalized, first - _KEPT))
+        with self._cursor.transaction() as transaction:
+            self._cursor.forget(transaction, min(self._finalized, first - _MIN_KEPT))
             for header, logs in read:
                 ticks = swaps.ticks(pools, logs, {header.number: header}, self._skip)
                 traded = {tick.symbol for tick in ticks}
-                put(transaction, self._place.restores(transaction, header, traded))
+                put(transaction, self._cursor.restores(transaction, header, traded))
                 put_encoded(transaction, [tick.body for tick in ticks])
-                self._place.keep(transaction, header, traded)
+                self._cursor.keep(transaction, header, traded)
                 made += len(ticks)
-            self._place.advance(transaction, symbols, last + 1)
-            self._place.cover(transaction, symbols, start.time, end.time + 1)
-            self._place.finalize(transaction, symbols, min(self._finalized, last))
+            self._cursor.advance(transaction, symbols, last + 1)
+            self._cursor.cover(transaction, symbols, start.time, end.time + 1)
+            self._cursor.finalize(transaction, symbols, min(self._finalized, last))
         self.counts.blocks += last - first + 1
         self.counts.ticks += made
         if made:
@@ -167,39 +167,39 @@ class Follower:
     # -- finality and reorganisations --------------------------------------------------------------------------------
 
     def _report_finalized(self, next_block: int) -> None:
-        """Report what became final since the last block was read."""
-        reported = self._place.finalized()
+        """Report blocks that became final while no block was left to read."""
+        reported = self._cursor.finalized()
         block = min(self._finalized, next_block - 1)
         late = [symbol for symbol in self._pools if reported.get(symbol, -1) < block]
         if late:
-            with self._place.transaction() as transaction:
-                self._place.finalize(transaction, late, block)
+            with self._cursor.transaction() as transaction:
+                self._cursor.finalize(transaction, late, block)
 
     def _reorganise(self, number: int) -> None:
-        """Retract the blocks that are no longer part of the chain; ``number`` is one of them, or follows one."""
-        known = self._place.blocks()
+        """Retract the replaced blocks. ``number`` is one of them, or follows one."""
+        known = self._cursor.blocks()
         gone, common = self._divided(known)
         if not gone:
             raise ProviderError(f"{self._provider.name} contradicts itself about block {number}", code="wrong_answer")
         if common is None:
             self._check_complete(known)
         again = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
-        # Those that are no longer in rpc.json may be entered again.
-        places = dict.fromkeys(self._place.next_blocks(), again)
+        # This includes pools that are no longer in rpc.json: they may return.
+        resumptions = dict.fromkeys(self._cursor.next_blocks(), again)
         for symbol, pool in self._pools.items():
             if pool.start_block >= again.block:
-                places[symbol] = Resumption(pool.start_block, 0)
-        with self._place.transaction() as transaction:
-            self._place.retract(transaction, gone, places)
+                resumptions[symbol] = Resumption(pool.start_block, 0)
+        with self._cursor.transaction() as transaction:
+            self._cursor.retract(transaction, gone, resumptions)
         self.counts.reorganisations += 1
         self.counts.retracted_blocks += len(gone)
         _log.warning("reorganisation: blocks %d to %d were replaced", gone[-1].number, gone[0].number)
 
     def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], Header | None]:
-        """The blocks that left the chain, newest first, and the newest one that is still part of it."""
+        """The known blocks that were replaced, newest first, and the newest known block that is still in the chain."""
         gone: list[ReadBlock] = []
-        for at in range(0, len(known), _AT_ONCE):
-            part = known[at : at + _AT_ONCE]
+        for at in range(0, len(known), _STEP_BLOCKS):
+            part = known[at : at + _STEP_BLOCKS]
             for block, current in zip(part, self._provider.find_headers([each.number for each in part]), strict=True):
                 if current is not None and current.hash == block.hash:
                     return gone, current
@@ -207,8 +207,8 @@ class Follower:
         return gone, None
 
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
-        """No known block is part of the chain any more. That can be followed only while no block was forgotten."""
-        if known[0].number - _KEPT > min(pool.start_block for pool in self._file.pools):
+        """StateError when older blocks than the known ones were read and forgotten: these cannot be retracted."""
+        if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._file.pools):
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "
                 "Another chain needs another TICKS_TABLE",

@@ -1,7 +1,7 @@
-"""The ingestor: a thread that reads the chain into the outbox, and one that delivers the outbox to the API.
+"""The ingestor: one thread reads the chain into the outbox, another one delivers the outbox to the API.
 
-Each repeats its step until the process ends. A failure of the provider, the API or the disk is logged, and the step is
-tried again, more and more slowly; what cannot be put right by trying again ends the process.
+Each thread repeats its step until the process ends. A failure of the provider, the API or the disk is logged, and the
+step is tried again after a growing pause. An error that a new try cannot mend ends the process.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from time import monotonic
 
 from marketdata.errors import AlreadyRunning, MarketError, StateError, Stopped, UsageError
 from marketdata.ingest.api_client import ApiClient, ApiUnavailable
-from marketdata.ingest.chain import Counts, Follower
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.delivery import Delivery
+from marketdata.ingest.follower import Counts, Follower
 from marketdata.ingest.lease import Lease
-from marketdata.ingest.metrics import Figure, MetricsServer
+from marketdata.ingest.metrics import Metrics, MetricsServer
 from marketdata.ingest.outbox import OUTBOX_UNUSABLE, Outbox
 from marketdata.source import pool_check
 from marketdata.source.provider import Provider
@@ -28,29 +28,31 @@ from marketdata.source.rpc_file import RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
-"""From a worker that cannot go on. Another signal than those above, so that neither is taken for the other."""
+"""A failed worker sends it to the main thread. It differs from the stop signals, so the main thread can tell them
+apart."""
 
-MAX_OUTBOX = 200_000
-"""Items in the outbox above which nothing is read until the API has taken some."""
+MAX_OUTBOX_ITEMS = 200_000
+"""While the outbox holds more items, nothing is read from the chain."""
 _IDLE_S = 2.0
-"""Seconds between two looks at an outbox that nobody announced an item for; the lease is renewed then, too."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.25, 10.0
-_LONGEST_DISK_PAUSE = 1.0
-"""A full disk is nobody else's load: when there is space again, work goes on at once."""
+"""Seconds between two deliveries when the reader announces no item. A delivery also renews the lease."""
+_MIN_PAUSE, _MAX_PAUSE = 0.25, 10.0
+_MAX_DISK_PAUSE = 1.0
+"""A try on a full disk burdens nobody. Short pauses let the work resume soon after space is free."""
 _READER_S, _DRAIN_S, _RELEASE_S = 2.0, 7.0, 1.0
-"""Seconds after the stop in which the reader may end and what is left is delivered, and then the lease is released."""
+"""Seconds that a stop grants: to the reader's end, to the delivery of the remaining items, and to the lease's
+release."""
 _FATAL_CODES = frozenset({"chain_replaced"})
 
 _log = logging.getLogger("marketdata.ingestor")
 
 Step = Callable[[], float]
-"""Does a part of the work and returns how many seconds to wait before the next one."""
+"""Does one part of the work, and returns the seconds to wait before the next step."""
 Connect = Callable[[threading.Event], Provider]
-"""Makes the provider, which stops waiting when the event is set."""
+"""Makes the provider. Setting the event ends the provider's waits."""
 
 
 class Worker:
-    """A thread that repeats a step. ``fatal`` is called with an error that trying again does not put right."""
+    """A thread that repeats a step. ``fatal`` is called with an error that a new try cannot mend."""
 
     def __init__(self, name: str, step: Step, fatal: Callable[[MarketError], None]) -> None:
         self._step = step
@@ -67,7 +69,7 @@ class Worker:
         self._wake.set()
 
     def stop(self, timeout: float) -> bool:
-        """False when the thread still runs after ``timeout`` seconds."""
+        """Whether the thread has ended within ``timeout`` seconds."""
         self.stopping.set()
         self._wake.set()
         if self._thread.ident is not None:
@@ -75,12 +77,12 @@ class Worker:
         return not self._thread.is_alive()
 
     def _run(self) -> None:
-        pause = _FIRST_PAUSE
+        pause = _MIN_PAUSE
         while not self.stopping.is_set():
             self._wake.clear()
             try:
                 wait = self._step()
-                pause = _FIRST_PAUSE
+                pause = _MIN_PAUSE
             except Stopped:
                 return
             except MarketError as error:
@@ -88,11 +90,11 @@ class Worker:
                     self._fatal(error)
                     return
                 if error.code == OUTBOX_UNUSABLE:
-                    pause = min(_LONGEST_DISK_PAUSE, pause)
+                    pause = min(_MAX_DISK_PAUSE, pause)
                 wait = max(pause, getattr(error, "retry_after", 0.0))
                 if not self.stopping.is_set():
                     _log.warning("%s; trying again in %.1f s", error.detail, wait)
-                pause = min(_LONGEST_PAUSE, pause * 2)
+                pause = min(_MAX_PAUSE, pause * 2)
                 self.stopping.wait(wait)
                 continue
             except Exception as error:
@@ -104,7 +106,7 @@ class Worker:
 
 
 class Ingestor:
-    """Reads and delivers from ``start`` until ``stop``, which may be called repeatedly."""
+    """Reads and delivers from ``start`` until ``stop``. ``stop`` is idempotent."""
 
     def __init__(self, file: RpcFile, connect: Connect, outbox: Outbox, api: ApiClient, ticks_table: str) -> None:
         self._file = file
@@ -124,35 +126,36 @@ class Ingestor:
 
     def start(self) -> None:
         """AlreadyRunning when another ingestor writes to this table."""
-        with suppress(ApiUnavailable):  # reading goes on; the delivery takes the lease when there is one to take
+        with suppress(ApiUnavailable):  # the reader can work without the API; the delivery takes the lease later
             self._lease.keep()
         self._deliverer.start()
         self._reader.start()
 
-    def figures(self) -> list[Figure]:
-        """What the metrics show; for any thread."""
+    def metrics(self) -> Metrics:
+        """The metrics at this moment. May be called in any thread."""
         counts = self.follower.counts if self.follower is not None else Counts()
         head = self.follower.head if self.follower is not None else None
         with closing(Outbox(self._outbox.path, only_reads=True)) as outbox:
             waiting, dead = outbox.count(), outbox.count_dead_letters()
-            places = ChainCursor(outbox).next_blocks()
-        next_block = min([places[pool.symbol] for pool in self._file.pools if pool.symbol in places], default=0)
-        return [
-            Figure("head_block", "The newest block of the chain.", head.number if head is not None else 0),
-            Figure("next_block", "The next block to read.", next_block),
-            Figure("blocks_total", "Blocks that were read.", counts.blocks),
-            Figure("ticks_total", "Ticks that were read.", counts.ticks),
-            Figure("skipped_total", "Swaps that are no tick.", dict(counts.skipped)),
-            Figure("reorganisations_total", "Reorganisations that were followed.", counts.reorganisations),
-            Figure("retracted_blocks_total", "Blocks that they replaced.", counts.retracted_blocks),
-            Figure("requests_total", "HTTP requests to the provider.", self._provider.requests),
-            Figure("delivered_total", "Items that the API answered for.", self.delivery.delivered),
-            Figure("outbox_items", "Items that the API has not acknowledged.", waiting),
-            Figure("dead_letters", "Items that the API refused.", dead),
-        ]
+            next_blocks = ChainCursor(outbox).next_blocks()
+        listed = [next_blocks[pool.symbol] for pool in self._file.pools if pool.symbol in next_blocks]
+        return Metrics(
+            head_block=head.number if head is not None else 0,
+            next_block=min(listed, default=0),
+            blocks_total=counts.blocks,
+            ticks_total=counts.ticks,
+            skipped_total=dict(counts.skipped),
+            reorganisations_total=counts.reorganisations,
+            retracted_blocks_total=counts.retracted_blocks,
+            requests_total=self._provider.requests,
+            delivered_total=self.delivery.delivered,
+            outbox_items=waiting,
+            dead_letters=dead,
+        )
 
     def stop(self) -> None:
-        """End reading, deliver what is left if that succeeds within some seconds, and give the lease back."""
+        """Stop reading, deliver the remaining items if the API takes them within some seconds, and release the
+        lease."""
         if self._stopped:
             return
         self._stopped = True
@@ -179,15 +182,15 @@ class Ingestor:
 
     def _fail(self, error: MarketError) -> None:
         self.error = error
-        os.kill(os.getpid(), _FAILED)  # the main thread waits for it
+        os.kill(os.getpid(), _FAILED)  # the main thread waits for this signal
 
     def _read(self) -> float:
         if self.follower is None:
             self._check_pools()
             self.follower = Follower(self._provider, self._file, ChainCursor(self._outbox))
-        if self._outbox.count() > MAX_OUTBOX:
+        if self._outbox.count() > MAX_OUTBOX_ITEMS:
             return self._file.poll_s
-        # A step that fails may have been based on a chain that is no longer there: then look at its head again.
+        # A failed step may have relied on a chain that was reorganised. The next step then reads the head again.
         was_behind, self._is_behind = self._is_behind, False
         if not was_behind:
             self.follower.look()
@@ -205,7 +208,7 @@ class Ingestor:
 
 
 def block_signals() -> None:
-    """As in the API: before the first thread starts, to be taken by sigwait."""
+    """Block the stop signals before the first thread starts. :func:`run` takes them with sigwait."""
     signal.pthread_sigmask(signal.SIG_BLOCK, (*STOP_SIGNALS, _FAILED))
 
 
@@ -217,17 +220,17 @@ def run(
     ticks_table: str,
     metrics_port: int | None,
 ) -> None:
-    """Ingest until SIGTERM, SIGINT or SIGHUP, which :func:`block_signals` has blocked; raises what ended it
-    otherwise."""
+    """Ingest until SIGTERM, SIGINT or SIGHUP; :func:`block_signals` must have been called. Raises the error of a worker
+    that failed."""
     ingestor = Ingestor(file, connect, outbox, api, ticks_table)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
         if metrics_port is not None:
-            server = MetricsServer(metrics_port, ingestor.figures)
+            server = MetricsServer(metrics_port, ingestor.metrics)
             stack.callback(server.stop)
             _log.info("metrics: %s", server.address)
         ingestor.start()
-        # One of an earlier run may still be pending: its workers had both failed.
+        # A signal of an earlier run may be pending: there both workers had failed.
         while signal.sigwait((*STOP_SIGNALS, _FAILED)) == _FAILED and ingestor.error is None:
             pass
     if ingestor.error is not None:

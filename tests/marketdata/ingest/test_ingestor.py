@@ -1,4 +1,4 @@
-"""The reading thread's step, and the figures that the metrics show."""
+"""The ingestor's reading step and its metrics."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import pytest
 
 from marketdata.errors import ProviderError
 from marketdata.ingest.api_client import ApiClient
-from marketdata.ingest.chain import Follower
 from marketdata.ingest.chain_cursor import ChainCursor
-from marketdata.ingest.loop import Ingestor
+from marketdata.ingest.follower import Follower
+from marketdata.ingest.ingestor import Ingestor
 from marketdata.ingest.metrics import MetricsServer
 from marketdata.ingest.outbox import Outbox
 from marketdata.source.rpc_file import Pool, RpcFile
@@ -34,11 +34,11 @@ def ingestor(tmp_path: Path) -> Iterator[Ingestor]:
         api = ApiClient("http://127.0.0.1:9", lambda: "md_token")
         found = Ingestor(FILE, lambda _: cast("Any", NoChain()), outbox, api, "md_ticks_v1")
         yield found
-        found._delivery_outbox.close()  # which is for stop() to do; but this one was never started
+        found._delivery_outbox.close()  # stop() would close it, but this ingestor was never started
 
 
 class FailingFollower:
-    """Whose second step fails."""
+    """Its second step fails."""
 
     def __init__(self) -> None:
         self.did: list[str] = []
@@ -53,7 +53,7 @@ class FailingFollower:
         return True
 
 
-def test_after_a_step_that_failed_the_head_is_looked_at_again(ingestor: Ingestor) -> None:
+def test_after_a_failed_step_the_head_is_read_again(ingestor: Ingestor) -> None:
     follower = FailingFollower()
     ingestor.follower = cast("Follower", follower)
     ingestor._read()
@@ -63,15 +63,15 @@ def test_after_a_step_that_failed_the_head_is_looked_at_again(ingestor: Ingestor
     assert follower.did == ["look", "step", "step", "look", "step"]
 
 
-def test_the_next_block_is_that_of_the_pools_of_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
+def test_the_next_block_ignores_pools_that_were_removed_from_the_file(ingestor: Ingestor, tmp_path: Path) -> None:
     with closing(Outbox(tmp_path / "o.sqlite")) as outbox:
         gone = Pool("T:GONE", "0x" + "ff" * 20, "uniswap-v2", (18, 18), False, 5)
         ChainCursor(outbox).enter([gone, *POOLS])
-    assert {each.name: each.value for each in ingestor.figures()}["next_block"] == 100
+    assert ingestor.metrics().next_block == 100
 
 
-def test_metrics_without_an_outbox(ingestor: Ingestor, tmp_path: Path) -> None:
-    server = MetricsServer(0, ingestor.figures)
+def test_metrics_without_an_outbox_answer_503(ingestor: Ingestor, tmp_path: Path) -> None:
+    server = MetricsServer(0, ingestor.metrics)
     try:
         with urllib.request.urlopen(server.address, timeout=10) as answer:
             assert answer.status == 200

@@ -1,8 +1,5 @@
-"""The backfill's work: plan what is left to read, and have it read and stored by several threads.
-
-When the API acknowledged the ticks of a range, and then its coverage, the range is entered in the state file, and is
-done.
-"""
+"""The backfill's coordinating thread: plans the blocks to read, hands them to the workers, and records stored
+ranges."""
 
 from __future__ import annotations
 
@@ -18,8 +15,7 @@ from marketdata.errors import MarketError, RangeRefused, Stopped
 from marketdata.ingest.api_client import ApiClient
 from marketdata.ingest.backfill import plan
 from marketdata.ingest.backfill.plan import Plan, Span
-from marketdata.ingest.backfill.state import Backfilled
-from marketdata.ingest.backfill.storing import RetryLimit, Storing
+from marketdata.ingest.backfill.storing import ApiWriter, RetryLimit, StoredRanges
 from marketdata.ingest.backfill.workers import THREADS, Outcome, Workers
 from marketdata.ingest.chain_cursor import ChainCursor
 from marketdata.ingest.outbox import Outbox
@@ -29,20 +25,20 @@ from marketdata.source.provider import RpcProvider, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
 RETRY_S = 60.0
-"""Seconds without progress after which the backfill gives up. The next run goes on where it was."""
-_AHEAD = 4 * THREADS
-"""Spans that are handed out at a time."""
+"""Seconds without progress after which the backfill gives up. The next run resumes at the same block."""
+_MAX_HANDED_OUT = 4 * THREADS
+"""Spans that are with the workers at a time."""
 _SPAN_TICKS = 1_000
-"""About as many ticks should a span have: some are read while others are decoded, and others stored."""
-_ENTER_S = 1.0
-"""So often the stored ranges are covered and entered, which takes some transactions for each pool."""
+"""The intended number of ticks in a span. Small spans let workers read, decode and store at the same time."""
+_RECORD_S = 1.0
+"""Seconds between two recordings of stored ranges. Each takes some transactions for each pool."""
 _TAKE_S = 0.2
 _STOP_S = 5.0
 
 
 @dataclass
 class Counts:
-    """What happened so far."""
+    """What the backfill has done so far."""
 
     blocks: int = 0
     ticks: int = 0
@@ -53,9 +49,11 @@ class Counts:
 
 
 class Backfill:
-    """Works from ``start`` until it is ``finished``, or until ``stop``, which may be called repeatedly. ``path`` is
-    that of the outbox, and ``connect`` makes a client of the API, which has to write to ``ticks_table``. ``first`` and
-    ``last`` are the blocks to read; None leaves the choice to each pool."""
+    """Works from ``start`` until it is ``finished`` or stopped. ``stop`` is idempotent.
+
+    ``path`` is the file of the outbox. ``connect`` returns a new client of the API, which must write to
+    ``ticks_table``. ``first`` and ``last`` limit the blocks to read; None: each pool's own limit.
+    """
 
     def __init__(
         self, file: RpcFile, path: Path, connect: Callable[[], ApiClient], ticks_table: str,
@@ -67,20 +65,20 @@ class Backfill:
         self._table = ticks_table
         self._first, self._last = first, last
         self._limit = RetryLimit(retry_s)
-        self._storing = Storing(self._api, self._limit)
+        self._writer = ApiWriter(self._api, self._limit)
         self._workers = Workers(file, connect, self._limit)
         self._provider = RpcProvider(self._workers.rpc, file.chain_id)
         self._range = AdaptiveRange()
-        self._most = 1
+        self._max_blocks = 1
         self._handed_out: set[Span] = set()
         self._stored: list[Outcome] = []
-        self._enter_at = 0.0
+        self._record_at = 0.0
         self._plan: Plan | None = None
         self._thread = threading.Thread(target=self._run, name="backfill", daemon=True)
         self.counts = Counts()
         self.error: MarketError | None = None
         self.ends: dict[str, int] = {}
-        """The last block of each symbol."""
+        """The last block to read of each symbol."""
 
     def start(self) -> None:
         self._thread.start()
@@ -91,12 +89,12 @@ class Backfill:
 
     @property
     def all_blocks(self) -> int:
-        """How many blocks there were to read; 0 until that is known."""
+        """How many blocks the plan has; 0 before the plan is made."""
         return self._plan.blocks if self._plan is not None else 0
 
     @property
     def next_block(self) -> int | None:
-        """The lowest block that is not done; None when all are, or when there is no plan yet."""
+        """The lowest block that is not recorded as stored; None when all are, or before the plan is made."""
         left = [span.first for span in (*tuple(self._handed_out), *(outcome.span for outcome in self._stored))]
         first = self._plan.first() if self._plan is not None else None
         return min([*left, *([] if first is None else [first])], default=None)
@@ -111,9 +109,9 @@ class Backfill:
     def _run(self) -> None:
         try:
             with closing(self._workers.rpc), closing(self._api), closing(Outbox(self._path)) as outbox:
-                state = self._prepare(outbox)
+                ranges = self._prepare(outbox)
                 self._workers.start()
-                self._work(state)
+                self._work(ranges)
                 self._finalize()
         except Stopped:
             pass
@@ -122,44 +120,46 @@ class Backfill:
         except Exception as error:
             self.error = MarketError(f"a defect of this program: {error!r}")
 
-    def _prepare(self, outbox: Outbox) -> Backfilled:
+    def _prepare(self, outbox: Outbox) -> StoredRanges:
         head, final = newest_and_final(self._provider, self._file.confirmations)
-        # A range ends at the time of the block after it.
+        # A span needs the block after it, for the end of its coverage.
         final = min(final, head.number - 1)
         for pool in self._file.pools:
             pool_check.require(self._provider, pool)
-        self._storing.require_table(self._table)
-        state = Backfilled(outbox, self._table, self._file.pools)
-        place = ChainCursor(outbox)
+        self._writer.require_table(self._table)
+        ranges = StoredRanges(outbox, self._table, self._file.pools)
+        cursor = ChainCursor(outbox)
         left = {}
         for pool in self._file.pools:
-            first, last = self._bounds(pool, place, final)
+            first, last = self._bounds(pool, cursor, final)
             self.ends[pool.symbol] = last
-            left[pool.symbol] = plan.gaps(first, last, state.ranges(pool.symbol))
+            left[pool.symbol] = plan.gaps(first, last, ranges.of(pool.symbol))
         self._plan = Plan(plan.spans(left))
-        self._most = max(1, self._plan.blocks // _AHEAD)
-        return state
+        self._max_blocks = max(1, self._plan.blocks // _MAX_HANDED_OUT)
+        return ranges
 
-    def _bounds(self, pool: Pool, place: ChainCursor, final: int) -> tuple[int, int]:
+    def _bounds(self, pool: Pool, cursor: ChainCursor, final: int) -> tuple[int, int]:
         first = pool.start_block if self._first is None else self._first
         if self._last is not None:
             return first, min(self._last, final)
-        live = place.first_block(pool)
+        live = cursor.first_block(pool)
         return first, final if live is None else min(live - 1, final)
 
-    def _work(self, state: Backfilled) -> None:
+    def _work(self, ranges: StoredRanges) -> None:
         while self._submit():
             self._take()
-            if monotonic() > self._enter_at:
-                self._enter(state)
-        self._enter(state)
+            if monotonic() > self._record_at:
+                self._record(ranges)
+        self._record(ranges)
 
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _submit(self) -> bool:
-        """Hand out spans; False when all are done."""
+        """Hand out spans; False when none is with the workers."""
         assert self._plan is not None
-        while len(self._handed_out) < _AHEAD and (span := self._plan.take(min(self._range.size, self._most))):
+        while len(self._handed_out) < _MAX_HANDED_OUT and (
+            span := self._plan.take(min(self._range.size, self._max_blocks))
+        ):
             self._handed_out.add(span)
             self._workers.submit(span)
         return bool(self._handed_out)
@@ -174,7 +174,7 @@ class Backfill:
             self._give_back(outcome.span, outcome.error)
             return
         self._range.answered(outcome.span.blocks)
-        self._most = max(1, outcome.span.blocks * _SPAN_TICKS // max(1, outcome.ticks))
+        self._max_blocks = max(1, outcome.span.blocks * _SPAN_TICKS // max(1, outcome.ticks))
         self._store(outcome)
 
     def _give_back(self, span: Span, error: MarketError) -> None:
@@ -182,12 +182,12 @@ class Backfill:
         self._handed_out.discard(span)
         self._plan.give_back(span)
         refused = isinstance(error, RangeRefused) or error.code == "call_refused"
-        # Of several spans of one size that are refused, the first one makes the next ones smaller.
-        if refused and (span.blocks > min(self._range.size, self._most) or self._smaller(span, error)):
+        # Several spans of one size may be refused at once. Only the first of them reduces the size.
+        if refused and (span.blocks > min(self._range.size, self._max_blocks) or self._shrinks(span, error)):
             return
         self._limit.wait(error)
 
-    def _smaller(self, span: Span, error: MarketError) -> bool:
+    def _shrinks(self, span: Span, error: MarketError) -> bool:
         return self._range.refused(span.blocks, error.suggested if isinstance(error, RangeRefused) else None)
 
     # -- what is stored ----------------------------------------------------------------------------------------------
@@ -203,26 +203,26 @@ class Backfill:
         self.counts.skipped += outcome.skipped
         self._limit.progress()
 
-    def _enter(self, state: Backfilled) -> None:
-        """What is stored is covered, and done."""
+    def _record(self, ranges: StoredRanges) -> None:
+        """Report the coverage of stored spans, and record their ranges."""
         for start, end, symbols in _times(self._stored):
             for symbol in symbols:
-                self._storing.cover(symbol, start, end)
+                self._writer.cover(symbol, start, end)
         refusals = [refusal for outcome in self._stored for refusal in outcome.refusals]
-        state.enter([outcome.span for outcome in self._stored], refusals)
+        ranges.add([outcome.span for outcome in self._stored], refusals)
         self._stored = []
-        self._enter_at = monotonic() + _ENTER_S
+        self._record_at = monotonic() + _RECORD_S
 
     def _finalize(self) -> None:
-        """Everything up to the end of each symbol is final."""
+        """Report each symbol as final up to its last block."""
         ends = {symbol: end for symbol, end in self.ends.items() if end >= 0}
         headers = self._limit.retry(lambda: self._provider.headers(sorted(set(ends.values()))))
         blocks = {header.number: header for header in headers}
-        self._storing.finalize({symbol: blocks[end] for symbol, end in ends.items()})
+        self._writer.finalize({symbol: blocks[end] for symbol, end in ends.items()})
 
 
 def _times(outcomes: Iterable[Outcome]) -> list[tuple[int, int, tuple[str, ...]]]:
-    """The times [start, end) of the outcomes, where ranges of the same symbols that touch are one."""
+    """The times [start, end) of the outcomes, with their symbols. Adjacent spans of the same symbols are merged."""
     found: list[tuple[int, int, tuple[str, ...]]] = []
     last = None
     for outcome in sorted(outcomes, key=lambda each: (each.span.symbols, each.span.first)):

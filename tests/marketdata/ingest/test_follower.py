@@ -1,5 +1,7 @@
-"""The follower and the outbox with chains that reorganise by chance, kills and lost answers: what the API holds at the
-end is what the chain holds."""
+"""The follower and the outbox under random reorganisations, kills and lost responses.
+
+At the end, the API must hold exactly the ticks of the chain.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +16,9 @@ from typing import Any
 import pytest
 
 from marketdata.errors import ProviderError, RangeRefused, StateError
-from marketdata.ingest import chain as module
-from marketdata.ingest.chain import Follower
+from marketdata.ingest import follower as module
 from marketdata.ingest.chain_cursor import ChainCursor
+from marketdata.ingest.follower import Follower
 from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
 from marketdata.source import evm
 from marketdata.source.evm import Header, Log
@@ -27,7 +29,7 @@ POOLS = tuple(Pool(f"T:{n}", "0x" + f"{n:02x}" * 20, "uniswap-v2", (18, 18), Fal
 FILE = RpcFile("http://none", {}, "T", 1, 4, 1.0, 1.0, POOLS)
 SWAP = b"".join(number.to_bytes(32, "big") for number in (5, 0, 0, 7))
 MAX_DEPTH = 55
-"""No block further below the highest one ever is replaced. That reaches blocks that are read in ranges."""
+"""The largest depth of a reorganisation. It reaches blocks that are read in ranges."""
 GENESIS = "0x" + "0" * 64
 START = 1_700_000_000
 
@@ -47,7 +49,7 @@ class Block:
 
 
 class Chain:
-    """What a :class:`RpcProvider` asks; ``most`` is the number of blocks that it answers for at once."""
+    """The methods of a provider. ``most`` is the largest range that it answers."""
 
     name = "chain"
 
@@ -80,7 +82,7 @@ class Chain:
         self.extend(self._chance.randint(max(1, depth - 1), depth + 2))
 
     def change_back(self) -> None:
-        """The branch that was abandoned last is the chain again."""
+        """Replace the chain by the branch that was abandoned last."""
         if self.abandoned:
             first = self.abandoned[0].header.number
             if self.blocks[first - 1].hash != self.abandoned[0].header.parent or first < self._highest - MAX_DEPTH:
@@ -124,7 +126,7 @@ class Chain:
 
 
 class Api:
-    """What the API does with items, as its contract says."""
+    """Stores items as the API's contract says."""
 
     def __init__(self) -> None:
         self.ticks: dict[tuple[str, str], str] = {}
@@ -196,7 +198,7 @@ class Run:
         return bool(items or coverage)
 
     def anything(self) -> None:
-        """One of the things that happen, by chance."""
+        """Do one random step: a fault, a reorganisation, or normal work."""
         match self.chance.randrange(8):
             case 0:
                 self.chain.extend(self.chance.randint(1, 20))
@@ -226,13 +228,13 @@ class Run:
 
 @pytest.fixture(autouse=True)
 def _short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So that ranges, single blocks, and blocks that are forgotten all come up in a short chain."""
-    monkeypatch.setattr(module, "FOLLOWED", 40)
-    monkeypatch.setattr(module, "_AT_ONCE", 7)
-    monkeypatch.setattr(module, "_KEPT", 60)
+    """Small limits, so that a short chain has ranges, single blocks and forgotten blocks."""
+    monkeypatch.setattr(module, "MIN_FOLLOWED", 40)
+    monkeypatch.setattr(module, "_STEP_BLOCKS", 7)
+    monkeypatch.setattr(module, "_MIN_KEPT", 60)
 
 
-def test_whatever_happens_the_api_ends_with_the_chain(tmp_path: Path, loops: Callable[..., int]) -> None:
+def test_after_random_faults_the_api_has_the_ticks_of_the_chain(tmp_path: Path, loops: Callable[..., int]) -> None:
     seen: set[str] = set()
     for seed in range(loops(quick=12, full=500)):
         run = Run(tmp_path, seed)
@@ -268,7 +270,7 @@ def test_a_final_block_is_reported_with_its_time(run: Run) -> None:
         assert run.api.final_times == {pool.symbol: block.time for pool in POOLS}
 
 
-def test_a_block_that_something_else_retracted_is_restored(run: Run) -> None:
+def test_a_block_that_another_program_retracted_is_restored(run: Run) -> None:
     run.finish()
     symbol, identity = next(iter(run.api.ticks))
     hash = identity.partition(":")[0]
@@ -282,7 +284,7 @@ def test_a_block_that_something_else_retracted_is_restored(run: Run) -> None:
     assert run.outbox.dead_letters() == []
 
 
-def test_a_pool_that_is_added_later_is_read_from_its_start(run: Run) -> None:
+def test_a_pool_that_is_added_later_is_read_from_its_start_block(run: Run) -> None:
     run.finish()
     with run.outbox.transaction() as transaction:
         transaction.execute("DELETE FROM pools WHERE symbol = ?", (POOLS[1].symbol,))
@@ -295,7 +297,7 @@ def test_a_pool_that_is_added_later_is_read_from_its_start(run: Run) -> None:
     assert set(run.api.ticks) == run.chain.ids()
 
 
-def test_a_pool_that_was_left_out_during_a_reorganisation_is_read_again(run: Run) -> None:
+def test_a_pool_that_was_absent_during_a_reorganisation_is_read_again(run: Run) -> None:
     run.finish()
     run.follower = Follower(run.chain, replace(FILE, pools=POOLS[:1]), ChainCursor(run.outbox))  # type: ignore[arg-type]
     run.chain.reorganise(10)
@@ -307,7 +309,7 @@ def test_a_pool_that_was_left_out_during_a_reorganisation_is_read_again(run: Run
     assert run.api.covered == run.chain.covered()
 
 
-def test_another_chain_is_refused_once_blocks_were_forgotten(run: Run) -> None:
+def test_another_chain_is_refused_after_blocks_were_forgotten(run: Run) -> None:
     run.chain.extend(200)
     run.finish()
     run.chain.blocks.clear()
@@ -317,7 +319,7 @@ def test_another_chain_is_refused_once_blocks_were_forgotten(run: Run) -> None:
         run.finish()
 
 
-def test_a_provider_that_contradicts_itself_is_not_believed(run: Run) -> None:
+def test_a_provider_that_contradicts_itself_is_an_error(run: Run) -> None:
     run.finish()
     run.chain.extend(1)
     header = run.chain.blocks[-1].header
@@ -330,7 +332,7 @@ def test_a_provider_that_contradicts_itself_is_not_believed(run: Run) -> None:
     assert set(run.api.ticks) == run.chain.ids()
 
 
-def test_dead_letters_are_kept_and_sent_again(run: Run) -> None:
+def test_dead_letters_are_kept_and_can_be_sent_again(run: Run) -> None:
     run.follower.step()
     items: list[Any] = run.outbox.first(3)
     assert run.outbox.acknowledged(items, [Rejection(items[1], "tick_conflict", "why")]) == (1, 0)
