@@ -166,7 +166,7 @@ def _check(options: argparse.Namespace) -> int:
     below = {level: count for level, count in catalog.counts.items() if level != "card"}
     counts = ", ".join(f"{count} {level}{'' if count == 1 else 's'}" for level, count in below.items())
     print(f"{loaded.card.title} {loaded.card.version} ({loaded.identity.source_sha256[:12]}): {counts}")
-    findings = [*card_check.layout_faults(loaded), *card_check.drifted(loaded, catalog)]
+    findings = [*card_check.layout_faults(loaded), *card_check.source_drift(catalog, loaded.sources())]
     for finding in findings:
         _print_finding(finding)
     if findings:

@@ -1,8 +1,9 @@
 """The catalog: every valid position of a card, in document order, with its indexes.
 
 A key is the path of ids from the task down, ``task/block/phase/step/snapshot``; the card itself has the key "".
-An index counts the items of one level over the whole card, from 0. A page is a block with its sheets
-(``page_index.py``).
+An index counts the items of one level over the whole card, from 0. A page is a block with all its sheets; the card and
+a task belong to the page of their first block. A page is not a sheet, because the saved view (``scroll.page_index``)
+must stay valid when a block's number of sheets changes.
 """
 
 from __future__ import annotations
@@ -12,10 +13,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cardapp.card.model import LEVELS, Card, Level, Snapshot, Step
-from cardapp.card.page_index import page_index
 from cardapp.errors import InvalidValue
 
 _DEPTH: dict[str, int] = {level: depth for depth, level in enumerate(LEVELS)}
+_BLOCK = _DEPTH["block"]
 
 
 def depth(level: Level) -> int:
@@ -59,7 +60,6 @@ class Catalog:
     def __init__(self, card: Card) -> None:
         self.steps: dict[str, Step] = {}
         self.snapshots: dict[str, Snapshot] = {}
-        self._pages = page_index(card)
         self.items: tuple[Item, ...] = tuple(self._walk(card))
         self._by_key = {item.key: item for item in self.items}
         self._by_level: dict[str, list[Item]] = {level: [] for level in LEVELS}
@@ -107,7 +107,7 @@ class Catalog:
             title=node.title,
             parent=parent,
             index=before[own_depth],
-            page_index=self._pages[key],
+            page_index=before[_BLOCK] - (own_depth > _BLOCK),
             first_step=_first(node, level, key, "step"),
             first_snapshot=_first(node, level, key, "snapshot"),
             before=before,

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import groupby
 
+from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
-from cardapp.card.page_index import page_index
 from cardapp.layout.components import ComponentBuilder, Sources
 from cardapp.layout.measure import Measure
 from cardapp.layout.pagination import Paginator
@@ -27,7 +27,7 @@ def compose(card: Card, identity: Identity, layout: Layout, sources: Sources) ->
 
     :raises InvalidLayout: a component does not fit any sheet.
     """
-    pages = page_index(card)
+    pages = {item.key: item.page_index for item in Catalog(card).items}
     sheets = tuple(_numbered(identity, _filled(card, identity, layout, sources, pages)))
     return Document(card, identity, layout, sheets, pages, _sheet_of(pages, sheets))
 

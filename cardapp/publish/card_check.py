@@ -6,13 +6,14 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cardapp.card import drift, proof
+from cardapp.card import proof
 from cardapp.card.catalog import Catalog
+from cardapp.card.model import CodeRange, Stop
 from cardapp.card.source import LoadedCard
 from cardapp.errors import CardAppError, InvalidLayout, MissingRequirement, SessionUnavailable, UsageError
 from cardapp.layout.compose import compose
@@ -44,9 +45,45 @@ def layout_faults(loaded: LoadedCard) -> list[Finding]:
     return []
 
 
-def drifted(loaded: LoadedCard, catalog: Catalog) -> list[Finding]:
-    """The code ranges and stops of the card that do not match its C files."""
-    return [Finding(found.key, "source_drift", found.message) for found in drift.find(catalog, loaded.sources())]
+def source_drift(catalog: Catalog, files: Mapping[str, list[str]]) -> Iterator[Finding]:
+    """The code ranges and stops of a card that do not match its C files; ``files`` maps the name of each readable
+    source file to its lines."""
+    for key, step in catalog.steps.items():
+        fault = _range_fault(step.code, files) if step.code is not None else None
+        if fault is not None:
+            yield Finding(key, "source_drift", fault)
+    for key, snapshot in catalog.snapshots.items():
+        fault = _stop_fault(snapshot.stop, files)
+        if fault is not None:
+            yield Finding(key, "source_drift", fault)
+
+
+def _range_fault(code: CodeRange, files: Mapping[str, list[str]]) -> str | None:
+    lines = files.get(code.file)
+    if lines is None:
+        return f"{code.file} cannot be read"
+    if code.last > len(lines):
+        return f"the code range ends at line {code.last}, but {code.file} has only {len(lines)} lines"
+    return None
+
+
+def _stop_fault(stop: Stop, files: Mapping[str, list[str]]) -> str | None:
+    if stop.file is None or stop.line is None or stop.text is None:
+        return None
+    lines = files.get(stop.file)
+    if lines is None:
+        return f"{stop.file} cannot be read"
+    if stop.line > len(lines) or stop.text not in lines[stop.line - 1]:
+        return f"{stop.file}:{stop.line} does not contain {stop.text!r}{_where(stop.text, lines)}"
+    return None
+
+
+def _where(text: str, lines: list[str]) -> str:
+    """The lines that contain the text now, so that the author can correct the stop."""
+    found = [str(number) for number, line in enumerate(lines, 1) if text in line]
+    if not found:
+        return "; no line of the file contains it"
+    return f"; it is now in line{'s' if len(found) > 1 else ''} {', '.join(found[:5])}"
 
 
 def replay_all(
@@ -107,7 +144,7 @@ def _session(loaded: LoadedCard, profile: str | None) -> Iterator[SessionLink]:
 
 
 def _card_session(environment: dict[str, str], *arguments: str, check: bool = True) -> None:
-    """Run the session control tool as a subprocess, because nothing outside ``container`` may import its code."""
+    """Run the session control tool as a subprocess, because no part of the service may import the session's code."""
     command = [sys.executable, "-P", "-m", "cardapp.session_host", *arguments]
     ended = subprocess.run(
         command, env=environment, capture_output=True, text=True, stdin=subprocess.DEVNULL, check=False

@@ -1,4 +1,4 @@
-"""Viewer transitions, progress, proof, drift and the allocator's difference."""
+"""Viewer transitions, progress, proof and the allocator's difference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cardapp.card import allocator, drift, progress, proof, viewer
+from cardapp.card import allocator, progress, proof, viewer
 from cardapp.card.catalog import Catalog
 from cardapp.card.progress import LastResult, Status
 from cardapp.errors import EditorSyncOff, InvalidValue, NotFound
@@ -193,15 +193,7 @@ def test_a_proof_compares_place_and_values(catalog: Catalog) -> None:
         assert proof.drift_reason(proof.checks(snapshot, wrong)) is not None
 
 
-# -- drift and allocator -------------------------------------------------------------------------------------------
-
-
-def test_drift_says_where_the_text_went(catalog: Catalog) -> None:
-    assert not list(drift.find(catalog, {"a.c": ["", "", "int x;"]}))
-    moved = list(drift.find(catalog, {"a.c": ["int x;", "", ""]}))
-    assert {found.key for found in moved} == set(catalog.snapshots)
-    assert "it is now in line 1" in moved[0].message
-    assert all("cannot be read" in found.message for found in drift.find(catalog, {}))
+# -- allocator -----------------------------------------------------------------------------------------------------
 
 
 def reading(*blocks: tuple[int, int, str], used: int, size: int = 64) -> dict[str, Any]:
