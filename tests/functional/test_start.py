@@ -117,7 +117,7 @@ def assert_the_shown_login_opens_the_frontend(printed: str) -> None:
 
 
 def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], folder: Path) -> None:
-    """Every command of the front page's tour, but for the two that take over a terminal, and those of the card's API."""
+    """Every command of the front page's tour but for the two that take over a terminal, and of the card's API page."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     tour = re.findall(r"^    (.*)$", page.partition("\n## A tour\n")[2].partition("\n## ")[0], re.MULTILINE)
     script = "\n".join(line for line in tour if line not in ("bin/start", "bin/card-session attach"))
