@@ -183,11 +183,11 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
     signal.signal(signal.SIGTERM, _exit)  # during the set-up too SIGTERM must clean up, as Ctrl-C does
     with database(settings, linger=False) as url:
         if settings.database_url is not None:
-            from marketdata.operations.rotation import finish_at_start
+            from marketdata.operations.credential_files import finish_rotation_at_start
 
-            finish_at_start(url, settings.secrets_dir, _warn)
+            finish_rotation_at_start(url, settings.secrets_dir, _warn)
         else:
-            from marketdata.operations.first_start import prepare
+            from marketdata.operations.setup import prepare
             from marketdata.store.pool import connect
 
             with connect(url, application_name="marketdata-bootstrap") as connection:

@@ -141,8 +141,7 @@ def _restore_database(connection: Connection, url: str, dump: Path) -> None:
 
 def _complete(connection: Connection, settings: Settings) -> None:
     """What the dump does not have: roles, which belong to the server, and their privileges."""
-    from marketdata.operations.database import initialise
-    from marketdata.operations.version import make_tables
+    from marketdata.operations.setup import initialise, make_tables
     from marketdata.store import migrations
     from marketdata.store.version import registered
 

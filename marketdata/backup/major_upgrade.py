@@ -21,7 +21,7 @@ from psycopg.conninfo import make_conninfo
 
 from marketdata.backup import contents, programs
 from marketdata.errors import MissingRequirement, StateError
-from marketdata.operations.database import Say
+from marketdata.operations import Say
 from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.binaries import Binaries

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @contextlib.contextmanager
 def initialised(settings: Settings, say: Callable[[str], None] | None = None) -> Iterator[Connection]:
     """A connection to the database, with the shared tables created; ``say`` is called with what was done."""
-    from marketdata.operations.database import initialise
+    from marketdata.operations.setup import initialise
     from marketdata.store.pool import connect
 
     with database(settings) as url, connect(url, application_name="marketdata-bootstrap") as connection:

@@ -13,7 +13,7 @@ ABOUT = "Have Hasura track the tables and the candles function of a version, and
 
 def graphql(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.graphql import engine
-    from marketdata.operations.graphql import is_readable, track
+    from marketdata.graphql.tracking import is_readable, track
     from marketdata.store.version import find_served
 
     credential = engine.load(settings.secrets_dir, warn=_warn)  # before a PostgreSQL is started in vain

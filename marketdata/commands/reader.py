@@ -19,10 +19,10 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
 
 def _passwd(_options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.graphql.engine import READER
-    from marketdata.operations import reader_password
+    from marketdata.operations import credential_files
 
     with initialised(settings) as connection:
-        path = reader_password.change(connection, settings.secrets_dir)
+        path = credential_files.change_reader_password(connection, settings.secrets_dir)
     say(f"{path}: has the new password of the role {READER}")
     if settings.database_url is None:
         say(f'psql "{reader_conninfo(settings, READER, path)}"')

@@ -104,15 +104,15 @@ def _create(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _rotate(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.operations import rotation
+    from marketdata.operations import credential_files
 
-    with initialised(settings) as connection, rotation.alone(settings.secrets_dir):
-        rotation.finish(connection, settings.secrets_dir, _warn)
+    with initialised(settings) as connection, credential_files.locked_folder(settings.secrets_dir):
+        credential_files.finish_rotation(connection, settings.secrets_dir, _warn)
         held = _files_with_token(connection, options, settings)
         new_file = None if options.output in held else options.output
         with _reserved(new_file):
             files = [*held, new_file] if new_file else held
-            row, text = rotation.rotate(connection, options.id, files, options.overlap)
+            row, text = credential_files.rotate_token(connection, options.id, files, options.overlap)
     _tell(row, text, options.output, held)
 
 

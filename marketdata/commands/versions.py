@@ -62,7 +62,7 @@ def _time(text: str) -> datetime:
 
 
 def version(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.operations.version import make_version, settings_file
+    from marketdata.operations.setup import make_version, settings_file
 
     with initialised(settings, say) as connection:
         make_version(connection, settings, options.n, say)
@@ -71,8 +71,7 @@ def version(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def copy(options: argparse.Namespace, settings: Settings) -> None:
-    from marketdata.operations.copy_lock import copying
-    from marketdata.operations.copy_loop import CopyLoop
+    from marketdata.operations.copy import CopyLoop, copying
     from marketdata.operations.version_pair import Pair
     from marketdata.store.version import registered
 
@@ -133,7 +132,7 @@ def cutover(options: argparse.Namespace, settings: Settings) -> None:
 
 def drop(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations.drop import drop, droppable, held
-    from marketdata.operations.version import settings_file
+    from marketdata.operations.setup import settings_file
 
     n = options.n
     with initialised(settings) as connection:

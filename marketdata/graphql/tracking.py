@@ -1,10 +1,13 @@
-"""What of a version the GraphQL engine serves, and whether it does."""
+"""The tracking of a version by the GraphQL engine: has Hasura serve the tables and the candles function of a version to
+a role that reads (``bin/marketdata-graphql``), and finds what it does not track."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
-from marketdata.graphql.engine import Name, Tracked
+from marketdata.errors import StateError
+from marketdata.graphql.engine import READER, Credential, Engine, Name, Refused, Tracked
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
@@ -12,6 +15,20 @@ TABLES = ("ticks", "symbols", "coverage", "candle")
 """The tables with what the HTTP API shows, too. ``candle`` is empty: Hasura tracks a function only when it returns rows
 of a tracked table."""
 
+ROWS_MAX = 10_000
+"""How many rows a query of the role may return, as in the HTTP API."""
+
+_ALREADY = {
+    "pg_track_table": "already-tracked",
+    "pg_track_function": "already-tracked",
+    "pg_create_select_permission": "already-exists",
+    "pg_create_function_permission": "already-exists",
+}
+"""The error code that says that there is nothing left to do. The texts of the errors differ between releases."""
+_OTHER_DATABASE = ("not-exists", "not-found", "invalid-configuration")
+_MAY_READ = """
+    SELECT coalesce(bool_and(has_table_privilege(rolname, to_regclass(name), 'SELECT')), true)
+    FROM pg_roles, unnest(%s::text[]) name WHERE rolname = %s"""
 _SCHEMAS = """
     SELECT of_tables.nspname, of_function.nspname
     FROM pg_class JOIN pg_namespace of_tables ON of_tables.oid = relnamespace,
@@ -31,6 +48,83 @@ def schemas(connection: Connection, version: Version) -> Schemas:
     row = connection.execute(_SCHEMAS, (version.ticks_table, version.candles_function)).fetchone()
     assert row is not None, "the version was checked"
     return Schemas(*row)
+
+
+class Step(NamedTuple):
+    """A call, and the lines that say that it was done or had been done before."""
+
+    call: dict[str, Any]
+    done: str
+    already: str
+
+
+def steps(version: Version, where: Schemas, source: str, role: str) -> list[Step]:
+    """In an order in which each step has what it needs: the function its tables, permissions what they are for."""
+    tables = [version.name(part) for part in TABLES]
+    function = {"schema": where.function, "name": version.candles_function}
+    found = [_tracking("table", {"schema": where.tables, "name": name}, source) for name in tables]
+    found.append(_tracking("function", function, source))
+    for name in tables:
+        permission = {"columns": "*", "filter": {}, "limit": ROWS_MAX}
+        table = {"schema": where.tables, "name": name}
+        args = {"table": table, "role": role, "permission": permission, "source": source}
+        found.append(_permission("pg_create_select_permission", args, f"select on table {name}"))
+    args = {"function": function, "role": role, "source": source}
+    found.append(_permission("pg_create_function_permission", args, f"call function {version.candles_function}"))
+    return found
+
+
+def _tracking(kind: str, name: dict[str, str], source: str) -> Step:
+    call = {"type": f"pg_track_{kind}", "args": {kind: name, "source": source}}
+    return Step(call, f"{kind} {name['name']}: tracked", f"{kind} {name['name']}: already tracked")
+
+
+def _permission(kind: str, args: dict[str, Any], what: str) -> Step:
+    about = f"role {args['role']}, permission to {what}"
+    return Step({"type": kind, "args": args}, f"{about}: created", f"{about}: already exists")
+
+
+def track(connection: Connection, version: Version, credential: Credential, say: Callable[[str], None]) -> None:
+    """Take the steps that Hasura lacks, all in one call or none. StateError says which one Hasura refuses."""
+    planned = steps(version, schemas(connection, version), credential.source, credential.role)
+    missing = _take(credential, planned)
+    for step in planned:
+        say(step.done if step in missing else step.already)
+
+
+def _take(credential: Credential, planned: Sequence[Step]) -> list[Step]:
+    """Take the steps in one bulk. A bulk with a step that was taken before does nothing, so it is sent again without
+    that step. Returns the steps that were taken."""
+    engine = Engine(credential)
+    missing = list(planned)
+    while missing:
+        try:
+            engine.bulk([step.call for step in missing])
+            break
+        except Refused as error:
+            step = missing[error.index] if error.index is not None and error.index < len(missing) else None
+            if step is None or error.code != _ALREADY[step.call["type"]]:
+                raise _refusal(credential, step, error) from error
+            missing.remove(step)
+    return missing
+
+
+def _refusal(credential: Credential, step: Step | None, error: Refused) -> StateError:
+    what = "the calls" if step is None else f"{step.call['type']} ({step.done.partition(':')[0]})"
+    hint = ""
+    if error.code in _OTHER_DATABASE:
+        hint = (
+            f"; source {credential.source!r} in {credential.path} must be the name that Hasura has for this very "
+            "database"
+        )
+    return StateError(f"{credential.url} refuses {what}, and nothing was changed: {error.code}: {error.detail}{hint}")
+
+
+def is_readable(connection: Connection, version: Version) -> bool:
+    """Whether PostgreSQL lets the role of this service that reads, if there is one, read the tracked tables."""
+    names = [version.name(part) for part in (*TABLES, "rollups")]
+    row = connection.execute(_MAY_READ, (names, READER)).fetchone()
+    return row is None or bool(row[0])
 
 
 def untracked(version: Version, where: Schemas, tracked: Tracked) -> list[str]:

@@ -1,1 +1,6 @@
-"""One-shot tasks on the database. Each is idempotent, may run several times at once, and reports what it did."""
+"""Operations on the database: each can be repeated, may run several times at once, and reports what it did."""
+
+from collections.abc import Callable
+
+Say = Callable[[str], None]
+"""Prints a line of an operation's report."""

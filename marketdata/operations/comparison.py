@@ -10,9 +10,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import LiteralString, NamedTuple
 
-from marketdata.operations import changed_days
-from marketdata.operations.changed_days import Day
-from marketdata.operations.version_pair import LEVELS, Pair
+from marketdata.operations.version_pair import LEVELS, Day, Pair, day_chunks
 from marketdata.store.pool import Connection
 
 MAX_DIFFERENCES = 10_000
@@ -82,7 +80,7 @@ def count(connection: Connection, pair: Pair, bounds: Bounds) -> tuple[int, int]
 def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
     """The differences of these days, by symbol and time, and not many more than ``MAX_DIFFERENCES``."""
     found: list[Difference] = []
-    for symbol, starts in changed_days.chunks(changed):
+    for symbol, starts in day_chunks(changed):
         if len(found) < MAX_DIFFERENCES:
             found += _compare_days(connection, pair, symbol, starts, bounds)
     return found

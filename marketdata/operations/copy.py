@@ -7,19 +7,28 @@ shows in the ticks of the target, and in the tables ``market_copied_…`` of ret
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import UTC, datetime
+from time import monotonic
 from typing import LiteralString, NamedTuple
 
-from marketdata.operations import changed_days
-from marketdata.operations.changed_days import Day
-from marketdata.operations.copied_coverage import Coverage, apply_coverage, read_coverage
-from marketdata.operations.version_pair import Pair
+import psycopg
+
+from marketdata.errors import AlreadyRunning, Stopped
+from marketdata.operations import Say
+from marketdata.operations.version_pair import Day, DayStates, Pair, changed_days, day_chunks, read_days
+from marketdata.store.coverage import Range, record
 from marketdata.store.pool import Connection
 
 BATCH = 10_000
 """Ticks in one transaction; more when a single minute has more."""
+_PROGRESS_S = 5.0
+_IDLE_S = 0.5
+_COPY_LOCK = "hashtextextended('marketdata copy ' || %(prefix)s, 0)"
+_LOCK_WAIT_S = 5
+"""The server notices only after its current statement that a copy was killed."""
 
 
 class Carried(NamedTuple):
@@ -40,14 +49,21 @@ class _Finality(NamedTuple):
     """As PostgreSQL writes it, since it may be infinite."""
 
 
+class _Coverage(NamedTuple):
+    """The ranges of a symbol whose coverage changed: those that were carried before, and the present ones."""
+
+    carried: list[Range]
+    now: list[Range]
+
+
 class _Changes(NamedTuple):
     """What the target lacks of the source, at one moment."""
 
     retracted: dict[str, list[str]]
     restored: dict[str, list[str]]
-    days: changed_days.State
+    days: DayStates
     finality: list[_Finality]
-    coverage: Coverage
+    coverage: dict[str, _Coverage]
 
 
 class Copy:
@@ -58,7 +74,7 @@ class Copy:
         self._connection = connection
         self._pair = pair
         self._progress = progress
-        self._days: changed_days.State = {}
+        self._days: DayStates = {}
 
     def carry(self) -> Carried:
         """One pass: afterwards the target has everything that the source had when the pass began."""
@@ -70,13 +86,13 @@ class Copy:
         for symbol, hashes in changes.restored.items():
             self._apply(_RESTORE, symbol, hashes)
         done = Carried(0, *(sum(map(len, each.values())) for each in (changes.retracted, changes.restored)))
-        for day, ticks in self._carry_ticks(changed_days.changed(self._days, changes.days)):
+        for day, ticks in self._carry_ticks(changed_days(self._days, changes.days)):
             done = done.plus(Carried(ticks))
             self._progress(done, day)
         self._days = changes.days
         for finality in changes.finality:
             self._finalize(finality)
-        apply_coverage(self._connection, self._pair, changes.coverage)
+        _apply_coverage(self._connection, self._pair, changes.coverage)
         return done
 
     def _read(self) -> _Changes:
@@ -86,9 +102,9 @@ class Copy:
             return _Changes(
                 retracted=self._hashes(_RETRACTED),
                 restored=self._hashes(_RESTORED),
-                days=changed_days.read(connection, pair),
+                days=read_days(connection, pair),
                 finality=[_Finality(*row) for row in connection.execute(pair.query(_FINALITY))],
-                coverage=read_coverage(connection, pair),
+                coverage=_read_coverage(connection, pair),
             )
 
     def _hashes(self, statement: LiteralString) -> dict[str, list[str]]:
@@ -104,7 +120,7 @@ class Copy:
                 self._connection.execute(self._pair.query(statement), values)
 
     def _carry_ticks(self, changed: list[Day]) -> Iterator[tuple[Day, int]]:
-        for symbol, starts in changed_days.chunks(changed):
+        for symbol, starts in day_chunks(changed):
             minutes = self._connection.execute(
                 self._pair.query(_MINUTES), {"symbol": symbol, "days": starts}
             ).fetchall()
@@ -130,6 +146,78 @@ class Copy:
             self._connection.execute(self._pair.query(_FINALIZED), {**values, "earlier": row[0] if row else None})
 
 
+class CopyLoop:
+    """``stopping`` ends a copy that follows: after one more pass, or at once where it has not caught up yet."""
+
+    def __init__(self, connection: Connection, pair: Pair, stopping: threading.Event, say: Say) -> None:
+        self._copy = Copy(connection, pair, self._progress)
+        self._source, self._target = pair.source.n, pair.target.n
+        self._stopping = stopping
+        self._say = say
+        self._has_caught_up = False
+        self._said_at = monotonic()
+        self.total = Carried()
+
+    def run(self, *, follows: bool) -> None:
+        """Stopped, when it was stopped before it had caught up."""
+        while True:
+            is_last = self._stopping.is_set() or not follows
+            at = datetime.now(UTC)
+            done = self._copy.carry()
+            self.total = self.total.plus(done)
+            is_behind = done.ticks > BATCH
+            if not is_behind and not self._has_caught_up:
+                self._say(
+                    f"caught up: version {self._target} has what version {self._source} had at {at:%H:%M:%S} UTC; "
+                    f"carried {self.described()}"
+                )
+            self._has_caught_up = not is_behind
+            if is_last and not is_behind:
+                return
+            if not is_behind:
+                self._stopping.wait(_IDLE_S)
+
+    def described(self) -> str:
+        """What was carried in all."""
+        ticks, retracted, restored = self.total
+        return f"{ticks} ticks, {retracted} retracted and {restored} restored blocks"
+
+    def _progress(self, done: Carried, day: Day) -> None:
+        if self._stopping.is_set() and not self._has_caught_up:
+            raise Stopped(
+                f"stopped before it had caught up, nothing is lost: "
+                f"bin/marketdata-copy {self._source} {self._target} goes on"
+            )
+        if monotonic() - self._said_at > _PROGRESS_S:
+            self._said_at = monotonic()
+            self._say(f"{self.total.ticks + done.ticks} ticks so far; at {day.symbol}, {day.start:%Y-%m-%d}")
+
+
+@contextmanager
+def copying(connection: Connection, prefix: str) -> Iterator[None]:
+    """Hold the lock; AlreadyRunning while another copy does."""
+    values = {"prefix": prefix}
+    try:
+        with connection.transaction():
+            connection.execute(f"SET LOCAL lock_timeout = '{_LOCK_WAIT_S}s'")
+            connection.execute(f"SELECT pg_advisory_lock({_COPY_LOCK})", values)
+    except psycopg.errors.LockNotAvailable as error:
+        raise AlreadyRunning(
+            f"another copy of versions with the prefix {prefix} runs: wait for it, or stop it"
+        ) from error
+    try:
+        yield
+    finally:
+        if not connection.closed:
+            connection.execute(f"SELECT pg_advisory_unlock({_COPY_LOCK})", values)
+
+
+def is_copying(connection: Connection, prefix: str) -> bool:
+    """Whether a copy runs. If not, none begins before the caller's transaction ends."""
+    row = connection.execute(f"SELECT pg_try_advisory_xact_lock({_COPY_LOCK})", {"prefix": prefix}).fetchone()
+    return row is not None and not row[0]
+
+
 def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]]:
     """The minutes in groups of about ``BATCH`` ticks; each comes with its number of ticks."""
     batch: list[datetime] = []
@@ -142,6 +230,40 @@ def _batches(minutes: Sequence[tuple[datetime, int]]) -> Iterator[list[datetime]
         ticks += count
     if batch:
         yield batch
+
+
+def _read_coverage(connection: Connection, pair: Pair) -> dict[str, _Coverage]:
+    """What changed in the source since the copy looked last, by symbol. The target's own ingestor records coverage in
+    the target, too, so nothing else is carried."""
+    found: dict[str, _Coverage] = {}
+    for symbol, is_now, start, end, state in connection.execute(pair.query(_CHANGED_COVERAGE), pair.tables):
+        coverage = found.setdefault(symbol, _Coverage([], []))
+        (coverage.now if is_now else coverage.carried).append(Range(start, end, state))
+    return found
+
+
+def _apply_coverage(connection: Connection, pair: Pair, coverage: dict[str, _Coverage]) -> None:
+    for symbol, (carried, now) in coverage.items():
+        values = {"symbol": symbol, **pair.tables}
+        with connection.transaction():
+            for part in _changed_ranges(carried, now):
+                record(connection, pair.target, symbol, part)
+            connection.execute(_FORGET_COVERAGE, values)
+            with connection.cursor() as cursor:
+                cursor.executemany(pair.query(_REMEMBER_COVERAGE), [{**values, **each._asdict()} for each in now])
+
+
+def _changed_ranges(before: Sequence[Range], now: Sequence[Range]) -> Iterator[Range]:
+    """The parts of ``now`` whose times had another state before, or none; both are ordered."""
+    for each in now:
+        start = each.start
+        for old in before:
+            if old.state == each.state and old.end > start and old.start < each.end:
+                if old.start > start:
+                    yield Range(start, old.start, each.state)
+                start = old.end
+        if start < each.end:
+            yield Range(start, each.end, each.state)
 
 
 _SESSION = "SELECT set_config('marketdata.writer', 'locked', true), set_config('marketdata.pause', 'passed', true)"
@@ -218,3 +340,25 @@ _FINALIZED: LiteralString = """
     SELECT {target_changed}(symbol, least(%(earlier)s::timestamptz, final_until),
                             greatest(%(earlier)s::timestamptz, final_until), 'final')
     FROM {target_symbols} WHERE symbol = %(symbol)s AND final_until <> %(earlier)s::timestamptz"""
+
+
+_CHANGED_COVERAGE: LiteralString = """
+    WITH now AS (SELECT symbol, "from", "to", state FROM {source_coverage}),
+    carried AS (
+        SELECT symbol, "from", "to", state FROM market_copied_coverage
+        WHERE source = %(source)s AND target = %(target)s),
+    differing AS (
+        SELECT symbol FROM (TABLE now EXCEPT TABLE carried) a
+        UNION SELECT symbol FROM (TABLE carried EXCEPT TABLE now) b)
+    SELECT symbol, is_now, (extract(epoch FROM "from") * 1000000)::bigint,
+           (extract(epoch FROM "to") * 1000000)::bigint, state
+    FROM (SELECT *, true AS is_now FROM now UNION ALL SELECT *, false FROM carried) each
+    WHERE symbol IN (TABLE differing) ORDER BY symbol, "from"
+"""
+_FORGET_COVERAGE = (
+    "DELETE FROM market_copied_coverage WHERE source = %(source)s AND target = %(target)s AND symbol = %(symbol)s"
+)
+_REMEMBER_COVERAGE: LiteralString = """
+    INSERT INTO market_copied_coverage (source, target, symbol, state, "from", "to")
+    VALUES (%(source)s, %(target)s, %(symbol)s, %(state)s, {target_instant}(%(start)s), {target_instant}(%(end)s))
+"""

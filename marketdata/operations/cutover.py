@@ -14,13 +14,13 @@ from time import monotonic
 from typing import NamedTuple
 
 import psycopg
+from psycopg import sql
 
 from marketdata.errors import StateError, VersionMissing
-from marketdata.operations import changed_days, comparison, pause
+from marketdata.operations import Say, comparison
 from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Orphan
-from marketdata.operations.copy_lock import is_copying
-from marketdata.operations.database import Say
-from marketdata.operations.version_pair import LEVELS, Pair, find
+from marketdata.operations.copy import is_copying
+from marketdata.operations.version_pair import LEVELS, DayStates, Pair, changed_days, find, read_days
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
@@ -32,7 +32,30 @@ _HOLD_S = 4.0
 _LOOK_S = 0.1
 _LOCK_S = 10
 _ATTEMPTS = 3
-_PAUSE_S = 2.0
+_RETRY_S = 2.0
+PAUSE_SECONDS = 10
+"""For this time after a switch, the former version refuses writes. It is twice the time in which an API notices it.
+
+An API that names no version learns within seconds that the current one is another. A copy would have to carry what it
+stores meanwhile in the former one behind what the same client stores in the new one next: a retraction could overtake
+the restoration that followed it. In the pause the client gets 503 instead, sends it again, and it is stored in the new
+version. After the pause the former version accepts writes of APIs that name it.
+"""
+
+_PAUSE_FUNCTION = """
+    CREATE OR REPLACE FUNCTION {source_pause}() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN
+        IF clock_timestamp() < TG_ARGV[0]::timestamptz
+           AND current_setting('marketdata.pause', true) IS DISTINCT FROM 'passed' THEN
+            RAISE EXCEPTION 'another version has become the current one' USING ERRCODE = 'lock_not_available';
+        END IF;
+        RETURN NULL;
+    END $$"""
+_PAUSE = """
+    CREATE OR REPLACE TRIGGER {source_pause} BEFORE INSERT OR UPDATE ON {source_symbols}
+    FOR EACH STATEMENT EXECUTE FUNCTION {source_pause}(UNTIL)"""
+_IS_PAUSED = "SELECT EXISTS (SELECT FROM pg_trigger WHERE tgrelid = %s::regclass AND tgname = %s)"
+_END_PAUSE = "DROP TRIGGER {target_pause} ON {target_symbols}"
 
 Differences = Sequence[Difference | Orphan]
 
@@ -56,7 +79,7 @@ class Cutover:
         self._pair = Pair.of(connection, prefix, *numbers)
         self._bounds = bounds
         self._say = say
-        self._days: changed_days.State = {}
+        self._days: DayStates = {}
 
     def compare(self) -> Differences:
         """Compare everything at one moment, and report it."""
@@ -89,7 +112,7 @@ class Cutover:
             if len(found) >= comparison.MAX_DIFFERENCES:
                 break
             if attempt:
-                Event().wait(_PAUSE_S)  # a copy, or an ingestor of the new version, goes on meanwhile
+                Event().wait(_RETRY_S)  # a copy, or an ingestor of the new version, goes on meanwhile
             with self._writers_waiting() as has_copy:
                 found = self._settled(found, has_copy)
                 if not found:
@@ -109,8 +132,8 @@ class Cutover:
 
     def _differences(self, known: Differences) -> Differences:
         """The differences among the days that have changed since the last call, or had one of the ``known``."""
-        now = changed_days.read(self._connection, self._pair)
-        wanted = {*changed_days.changed(self._days, now), *(each.day for each in known if isinstance(each, Difference))}
+        now = read_days(self._connection, self._pair)
+        wanted = {*changed_days(self._days, now), *(each.day for each in known if isinstance(each, Difference))}
         self._days = now
         return [
             *comparison.compare(self._connection, self._pair, sorted(wanted), self._bounds),
@@ -133,8 +156,8 @@ class Cutover:
             yield is_copying(self._connection, self._prefix)
 
     def _name_current(self) -> None:
-        pause.end(self._connection, self._pair)
-        pause.begin(self._connection, self._pair)
+        _end_pause(self._connection, self._pair)
+        _begin_pause(self._connection, self._pair)
         for n, is_current in zip(self._numbers, (False, True), strict=True):
             self._connection.execute(
                 "UPDATE market_versions SET is_current = %s WHERE prefix = %s AND n = %s", (is_current, self._prefix, n)
@@ -164,3 +187,22 @@ def _counted(found: Differences) -> str:
         return "all are equal"
     most = "at least " if len(found) >= comparison.MAX_DIFFERENCES else ""
     return f"{most}{len(found)} differ"
+
+
+def _begin_pause(connection: Connection, pair: Pair) -> None:
+    """Pause the writers of the source when the caller's transaction ends; it holds a lock that keeps them waiting."""
+    row = connection.execute(
+        "SELECT (clock_timestamp() + make_interval(secs => %s))::text", (PAUSE_SECONDS,)
+    ).fetchone()
+    assert row is not None
+    connection.execute(pair.query(_PAUSE_FUNCTION))
+    until = sql.Literal(row[0]).as_bytes(connection)
+    connection.execute(pair.query(_PAUSE).replace(b"UNTIL", until))
+
+
+def _end_pause(connection: Connection, pair: Pair) -> None:
+    """End the pause of the target, from when it was the current version, or remove what is left of it."""
+    symbols, name = pair.target.name("symbols"), pair.target.name("pause")
+    row = connection.execute(_IS_PAUSED, (symbols, name)).fetchone()
+    if row is not None and row[0]:
+        connection.execute(pair.query(_END_PAUSE))

@@ -14,7 +14,7 @@ from psycopg import sql
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest.lease import locked
 from marketdata.ingest.outbox import Outbox
-from marketdata.operations.copy_lock import is_copying
+from marketdata.operations.copy import is_copying
 from marketdata.operations.version_pair import find
 from marketdata.settings import Settings
 from marketdata.store import leases, migrations

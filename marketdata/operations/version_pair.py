@@ -1,11 +1,17 @@
-"""Two versions of a prefix, and statements over the tables of both."""
+"""Two versions of a prefix: statements over the tables of both, and the days on which one of them has changed.
+
+Every transaction that stores or removes a tick writes the symbol's row of that day in the level 1d, and so gives the
+row another ``xmin``. Two equal pairs of ``xmin`` say that nothing changed in between, at the cost of a row per day.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import lru_cache
-from typing import LiteralString, Self
+from itertools import groupby
+from typing import LiteralString, NamedTuple, Self
 
 from psycopg import sql
 
@@ -15,6 +21,9 @@ from marketdata.store.version import Registered, Version, registered
 
 LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14400: "4h", 86400: "1d"}
 """The stored intervals by their level (``res``)."""
+
+CHUNK = 31
+"""Days that one statement looks at."""
 
 _PARTS = (
     "ticks", "rollups", "rollups_1m", "rollups_1d", "symbols", "retracted", "coverage", "changed", "instant", "vwap",
@@ -62,3 +71,36 @@ def find(known: Sequence[Registered], prefix: str, n: int) -> Registered:
         f"version {n}: there is no such version with the prefix {prefix} (existing versions: {numbers}); "
         f"give the number of one of them, or create it with bin/marketdata-version {n}"
     )
+
+
+class Day(NamedTuple):
+    """A UTC day of a symbol; ``start`` is midnight."""
+
+    symbol: str
+    start: datetime
+
+
+DayStates = dict[Day, tuple[str | None, str | None]]
+"""Of each day the ``xmin`` in source and target; None where there is no tick."""
+
+_DAYS = """
+    SELECT symbol, bucket, s.xmin::text, t.xmin::text
+    FROM {source_rollups_1d} s FULL JOIN {target_rollups_1d} t USING (symbol, bucket) ORDER BY symbol, bucket
+"""
+
+
+def read_days(connection: Connection, pair: Pair) -> DayStates:
+    rows = connection.execute(pair.query(_DAYS))
+    return {Day(symbol, start): (source, target) for symbol, start, source, target in rows}
+
+
+def changed_days(before: DayStates, after: DayStates) -> list[Day]:
+    """The days of ``after`` that are not as they were, and those that are gone; by symbol, oldest first."""
+    return sorted({*(day for day, state in after.items() if before.get(day) != state), *(before.keys() - after.keys())})
+
+
+def day_chunks(days: Iterable[Day]) -> Iterator[tuple[str, list[datetime]]]:
+    """Sorted days as a symbol and at most ``CHUNK`` of its days."""
+    for symbol, group in groupby(days, lambda day: day.symbol):
+        starts = [day.start for day in group]
+        yield from ((symbol, starts[at : at + CHUNK]) for at in range(0, len(starts), CHUNK))

@@ -142,7 +142,7 @@ def restored_after_all(elsewhere: Path, folder: Path, before: dict[str, Any], to
         ("marketdata.backup.archive", "os.link", 2, "before"),
         ("marketdata.backup.programs", "run", 1, "before"),
         ("marketdata.backup.programs", "run", 1, "after"),
-        ("marketdata.operations.version", "make_tables", 1, "after"),
+        ("marketdata.operations.setup", "make_tables", 1, "after"),
     ],
     ids=lambda point: "-".join(map(str, point[1:])),
 )

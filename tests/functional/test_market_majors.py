@@ -29,12 +29,8 @@ TESTS = (
     "tests/marketdata/api/test_reading.py",
     "tests/marketdata/api/test_standby.py",
     "tests/marketdata/postgres",
-    "tests/marketdata/test_backup.py",
-    "tests/marketdata/test_bootstrap.py",
-    "tests/marketdata/test_bootstrap_copy.py",
-    "tests/marketdata/test_bootstrap_cutover.py",
-    "tests/marketdata/test_bootstrap_drop.py",
-    "tests/marketdata/test_major_upgrade.py",
+    "tests/marketdata/backup",
+    "tests/marketdata/operations",
 )
 PASSED_MIN = 400
 CHECKED_IN = "tests/marketdata/test_major.py"

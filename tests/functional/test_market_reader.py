@@ -33,11 +33,11 @@ LINES = re.compile(r"(.+): has the new password of the role marketdata_reader\np
 KILLED_AT = """
 import os, runpy, signal, sys
 from pathlib import Path
-from marketdata.operations import reader_password
+from marketdata.operations import credential_files
 
 point = sys.argv.pop(1)
 def die(*_): os.kill(os.getpid(), signal.SIGKILL)
-if point == "the role": reader_password._take = die
+if point == "the role": credential_files._apply_password = die
 replace = Path.replace
 def replaced(self, target):
     if target.name == point: die()

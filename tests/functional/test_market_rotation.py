@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from marketdata.operations.rotation import alone
+from marketdata.operations.credential_files import locked_folder
 from marketdata.postgres.cluster import conninfo
 from tests.functional.market_process import ROOT, ApiProcess, Client
 from tests.functional.session_process import eventually
@@ -26,7 +26,7 @@ KILLED_AT = """
 import os, runpy, signal, sys
 from pathlib import Path
 from marketdata import secretfile
-from marketdata.operations import rotation
+from marketdata.operations import credential_files
 from marketdata.store import tokens
 
 point = sys.argv.pop(1)
@@ -48,7 +48,7 @@ if point == "before the commit":
             def __enter__(self): staging.__enter__(); die()
             def __exit__(self, *_): pass
         return Dying()
-    rotation.secretfile.replaced = staged
+    credential_files.secretfile.replaced = staged
 if point == "before the revocation": tokens.revoke = die
 sys.argv[0] = "marketdata"
 runpy.run_module("marketdata", run_name="__main__", alter_sys=True)
@@ -142,7 +142,7 @@ def test_an_api_starts_though_a_rotation_cannot_be_completed(api: ApiProcess, st
     folder = state_dir / "secrets"
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as state:
         other = ApiProcess(Path(state), DATABASE_URL=url, MARKET_SECRETS_DIR=str(folder))
-        with alone(folder) if obstacle == "a rotation that runs" else nullcontext():
+        with locked_folder(folder) if obstacle == "a rotation that runs" else nullcontext():
             other.start()
         said = other.log.read_text()
         other.stop()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from marketdata.errors import UsageError
-from marketdata.operations.version import _settings_file as version_settings
+from marketdata.operations.setup import _settings_file as version_settings
 from marketdata.settings import ENV_FILE, ROOT, declared, load, read_env_file
 from marketdata.store.version import Version
 

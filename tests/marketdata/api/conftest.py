@@ -22,8 +22,7 @@ from marketdata.api import schemas
 from marketdata.api.app import ROUTES, make_app
 from marketdata.api.route import Route
 from marketdata.api.serve import Service
-from marketdata.operations.database import initialise
-from marketdata.operations.version import make_version
+from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import tokens
 from marketdata.store.pool import connect

@@ -16,12 +16,12 @@ import pytest
 from marketdata.api import graphql_check
 from marketdata.api.serve import Service
 from marketdata.graphql import engine
-from marketdata.operations.graphql import track
+from marketdata.graphql.tracking import track
 from marketdata.settings import Settings
 from marketdata.store.pool import connect
 from marketdata.store.version import Version, find_served
 from tests.marketdata.api.conftest import Api, eventually
-from tests.marketdata.stand_in_hasura import StandIn, serving
+from tests.marketdata.graphql.stand_in_hasura import StandIn, serving
 
 SECRET = "the admin secret"
 READY_SECONDS = 2.0

@@ -11,8 +11,7 @@ import pytest
 from marketdata.api.app import make_app
 from marketdata.api.serve import Service
 from marketdata.errors import VersionMissing
-from marketdata.operations.database import initialise
-from marketdata.operations.version import make_version
+from marketdata.operations.setup import initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store.pool import connect
 from tests.marketdata.api.conftest import eventually, webtest

@@ -80,7 +80,7 @@ def backed_up(fresh: Settings, command: Command, tmp_path: Path) -> Path:
         pytest.param((FILES, "os.link", 1, "after"), marks=pytest.mark.full),
         pytest.param((FILES, "put_back", 1, "after"), marks=pytest.mark.full),
         (CLI, "_restore_database", 1, "after"),
-        pytest.param(("marketdata.operations.version", "make_tables", 1, "after"), marks=pytest.mark.full),
+        pytest.param(("marketdata.operations.setup", "make_tables", 1, "after"), marks=pytest.mark.full),
         ("program", "", 1, ""),
     ],
     ids=lambda point: "-".join(map(str, point[1:])),

@@ -1,4 +1,5 @@
-"""``bin/marketdata-version N``: the tables and functions of version N, and its settings file."""
+"""Sets up a database: the shared tables and roles (``bin/marketdata-init``), a version with its settings file
+(``bin/marketdata-version N``), or everything that the API needs at its first start."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ import contextlib
 from pathlib import Path
 
 import psycopg
+from psycopg import sql
 
 from marketdata import secretfile
 from marketdata.errors import StateError, VersionMissing
-from marketdata.operations.database import Say, grant, reserve
+from marketdata.graphql.engine import READER
+from marketdata.operations import Say
+from marketdata.operations.credential_files import make_token_files
 from marketdata.settings import Settings
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
@@ -20,6 +24,43 @@ FIRST_PORT = 8787
 
 _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
 TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")
+
+
+def prepare(connection: Connection, settings: Settings, say: Say) -> None:
+    """Create what is missing: the shared tables, version 1 where there is no version, and a read and a write token in
+    files. The API does so at each start on its private cluster. Several processes may do so at once."""
+    initialise(connection, say)
+    if not registered(connection, settings.prefix):
+        make_version(connection, settings, 1, say)
+    make_token_files(connection, settings.secrets_dir, say)
+
+
+def initialise(connection: Connection, say: Say) -> None:
+    """Apply the migrations that the database lacks and create the roles."""
+    applied = migrations.migrate(connection)
+    say(f"schema: {applied} step{'s' if applied != 1 else ''} applied" if applied else "schema: up to date")
+    say(_create_reader(connection))
+
+
+def _create_reader(connection: Connection) -> str:
+    """Roles belong to the whole server: a task on another database may create this one at the same time."""
+    if _has_reader(connection):
+        return f"role {READER}: already exists"
+    try:
+        with connection.transaction():  # in a transaction of the caller, only this is undone by an error
+            connection.execute(sql.SQL("CREATE ROLE {} NOLOGIN").format(sql.Identifier(READER)))
+    except (psycopg.errors.DuplicateObject, psycopg.errors.UniqueViolation):
+        return f"role {READER}: already exists"
+    except psycopg.errors.InsufficientPrivilege:
+        return (
+            f"role {READER}: not created, this login lacks the privilege; only a GraphQL engine needs the role "
+            f"(CREATE ROLE {READER})"
+        )
+    return f"role {READER}: created"
+
+
+def _has_reader(connection: Connection) -> bool:
+    return connection.execute("SELECT FROM pg_roles WHERE rolname = %s", (READER,)).fetchone() is not None
 
 
 def make_version(connection: Connection, settings: Settings, n: int, say: Say) -> Version:
@@ -45,9 +86,23 @@ def make_tables(connection: Connection, version: Version) -> str:
         migrations.lock(connection)
         done = _create_or_check(connection, version)
         # Also for an existing version: it may be older than the role, and a restored one lacks privileges.
-        grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
-        reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
+        _grant(connection, [*(version.name(part) for part in _READABLE), "market_aliases"])
+        _reserve(connection, [version.name(part) for part in TRIGGER_FUNCTIONS])
     return done
+
+
+def _grant(connection: Connection, tables: list[str]) -> None:
+    """Let the reader role, if it exists, read these tables."""
+    if _has_reader(connection):
+        names = sql.SQL(", ").join(map(sql.Identifier, tables))
+        connection.execute(sql.SQL("GRANT SELECT ON {} TO {}").format(names, sql.Identifier(READER)))
+
+
+def _reserve(connection: Connection, trigger_functions: list[str]) -> None:
+    """Let only their owner attach these functions to a table. They run as their owner and take the rows that they are
+    passed for ticks, and every role may create a temporary table. Triggers that exist work for everybody."""
+    names = sql.SQL(", ").join(sql.SQL("{}()").format(sql.Identifier(name)) for name in trigger_functions)
+    connection.execute(sql.SQL("REVOKE EXECUTE ON FUNCTION {} FROM PUBLIC").format(names))
 
 
 def settings_file(settings: Settings, n: int) -> Path:

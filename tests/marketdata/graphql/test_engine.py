@@ -20,7 +20,7 @@ from marketdata.errors import StateError
 from marketdata.graphql.engine import Credential, Engine, Name
 from marketdata.graphql.tracking import Schemas, untracked
 from marketdata.store.version import Version
-from tests.marketdata.stand_in_hasura import serving
+from tests.marketdata.graphql.stand_in_hasura import serving
 
 SECRET = "the admin secret"
 LATE = 0.3

@@ -15,7 +15,7 @@ import pytest
 from marketdata.backup import contents, major_upgrade
 from marketdata.errors import StateError
 from marketdata.interval import SECOND
-from marketdata.operations.version import make_version
+from marketdata.operations.setup import make_version
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import ticks

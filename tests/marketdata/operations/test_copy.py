@@ -13,12 +13,9 @@ import pytest
 
 from marketdata.interval import DAY, SECOND
 from marketdata.operations import copy
-from marketdata.operations.changed_days import Day
-from marketdata.operations.copy import Carried, Copy
-from marketdata.operations.copy_lock import copying
-from marketdata.operations.database import initialise
-from marketdata.operations.version import make_version
-from marketdata.operations.version_pair import Pair
+from marketdata.operations.copy import Carried, Copy, copying
+from marketdata.operations.setup import initialise, make_version
+from marketdata.operations.version_pair import Day, Pair
 from marketdata.settings import Settings
 from marketdata.store import coverage, ticks
 from marketdata.store.coverage import Range

@@ -13,7 +13,7 @@ import pytest
 
 from marketdata.settings import Settings
 from tests.marketdata.conftest import Command
-from tests.marketdata.stand_in_hasura import StandIn, serving
+from tests.marketdata.graphql.stand_in_hasura import StandIn, serving
 
 SECRET = "the admin secret"
 ROLE = "marketdata_reader"

@@ -22,9 +22,8 @@ from psycopg.conninfo import make_conninfo
 from marketdata import secretfile, token
 from marketdata.errors import InvalidValue, StateError, UsageError, VersionMissing
 from marketdata.graphql.engine import READER
-from marketdata.operations import first_start, reader_password
-from marketdata.operations.database import initialise
-from marketdata.operations.version import TRIGGER_FUNCTIONS, make_version
+from marketdata.operations import credential_files, setup
+from marketdata.operations.setup import TRIGGER_FUNCTIONS, initialise, make_version
 from marketdata.settings import Settings, load
 from marketdata.store import migrations, tokens
 from marketdata.store.pool import Connection, connect
@@ -166,7 +165,7 @@ def read_by_role(new_database: Callable[[], str], tmp_path_factory: pytest.TempP
 def test_a_login_that_may_not_create_roles_gets_an_explanation(
     fresh: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("marketdata.operations.database.READER", "another_reader")
+    monkeypatch.setattr("marketdata.operations.setup.READER", "another_reader")
     with connect(url(fresh)) as connection:
         connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
         connection.execute("GRANT CREATE ON SCHEMA public TO plain")
@@ -182,7 +181,7 @@ def test_a_login_that_may_not_change_roles_leaves_the_reader_as_it_is(fresh: Set
         connection.execute("DO $$ BEGIN CREATE ROLE plain; EXCEPTION WHEN duplicate_object THEN END $$")
         connection.execute("SET ROLE plain")
         with pytest.raises(StateError, match=r"marketdata_reader was not changed: .*Set DATABASE_URL to a login"):
-            reader_password.change(connection, fresh.secrets_dir)
+            credential_files.change_reader_password(connection, fresh.secrets_dir)
     assert list(fresh.secrets_dir.iterdir()) == []
 
 
@@ -369,7 +368,7 @@ def test_a_version_that_is_not_there_is_named(
 def prepare(settings: Settings) -> list[str]:
     said: list[str] = []
     with connect(url(settings)) as connection:
-        first_start.prepare(connection, settings, said.append)
+        setup.prepare(connection, settings, said.append)
     return said
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from marketdata.ingest.outbox import Outbox
 from marketdata.interval import SECOND
-from marketdata.operations.copy_lock import copying
+from marketdata.operations.copy import copying
 from marketdata.settings import Settings
 from marketdata.store import leases, ticks
 from marketdata.store.pool import Connection, connect

@@ -1,0 +1,208 @@
+"""Files with credentials: the tokens of the API, and the password of the reader role. Both can be changed in use.
+
+``read.json`` and ``alg.json`` are made at the first start. While a token is rotated, each of its users has a valid
+token. First the new token is created, and files with it are written to the disk beside the present ones. Then they
+replace the present files. Both tokens are valid while their users read the files again. At last the previous token is
+revoked. Each file names the token that its own one ``replaces``. With that :func:`finish_rotation` completes a rotation
+that was killed in between.
+
+The reader's password is in a file that psql and other clients of libpq read (``passfile``). The new password is on the
+disk before the role has it, in a file of its own, which then replaces the present one. With that file
+:func:`finish_reader_password` completes a change that was killed in between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from marketdata import secretfile, token
+from marketdata.errors import MarketError, StateError
+from marketdata.graphql.engine import READER
+from marketdata.operations import Say
+from marketdata.store import tokens
+from marketdata.store.pool import Connection, connect
+from marketdata.store.tokens import Token
+
+PASSFILE = "reader.pgpass"
+_PENDING = "reader.pgpass.new"
+_RANDOM_BYTES = 24
+_TOKEN_FILES: tuple[tuple[str, token.Scope], ...] = ((secretfile.READ_TOKEN, "read"), (secretfile.WRITE_TOKEN, "write"))
+_REPLACES = "replaces"
+_TEMPORARY = re.compile(r"\.(.+\.json)\.[^.]+")
+
+
+def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
+    """Create ``read.json`` and ``alg.json``, each with a new token, where they do not exist; check those that do.
+
+    What an interrupted change of a token or of the reader's password left is completed first.
+    """
+    secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        raise StateError(
+            f"{folder} cannot be opened: {error.strerror}; set MARKET_SECRETS_DIR to another folder"
+        ) from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # of two starts at once the second finds the files of the first
+        finish_rotation(connection, folder, say)
+        finish_reader_password(connection, folder, say)
+        for name, scope in _TOKEN_FILES:
+            path = folder / name
+            if path.exists():
+                _check_token(connection, path, scope, say)
+                continue
+            # The row first: a process killed in between leaves an unused row, not a file with an unknown token.
+            _row, text = tokens.create(connection, path.stem, scope)
+            secretfile.write(path, {"token": text, "scope": scope, "name": path.stem})
+            say(f"{path}: created with a new {scope} token")
+    finally:
+        os.close(descriptor)
+
+
+def _check_token(connection: Connection, path: Path, scope: token.Scope, say: Say) -> None:
+    held = secretfile.read_token(path, scope=scope, warn=say)
+    if tokens.find(connection, token.digest(held.token)) is None:
+        say(f"{path}: its token is unknown, expired or revoked here; remove the file to get a new one")
+
+
+@contextlib.contextmanager
+def locked_folder(folder: Path) -> Iterator[None]:
+    """One process at a time creates or rotates the tokens of a folder, if it exists; another one waits."""
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError:
+        yield
+        return
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+# -- tokens ------------------------------------------------------------------------------------------------------------
+
+
+def rotate_token(connection: Connection, identity: str, files: Sequence[Path], overlap: float) -> tuple[Token, str]:
+    """Create a token in the place of ``identity``, write it to ``files``, and revoke the previous one ``overlap``
+    seconds later; without files in one transaction."""
+    if not files:
+        with connection.transaction():
+            return tokens.rotate(connection, identity)
+    with contextlib.ExitStack() as after_commit, connection.transaction():
+        row, text = tokens.create_like(connection, identity)
+        content = {"token": text, "scope": row.scope, "name": row.name, _REPLACES: identity}
+        for path in files:
+            after_commit.enter_context(secretfile.replaced(path, secretfile.encoded(content)))
+    Event().wait(overlap)
+    with connection.transaction():
+        tokens.revoke(connection, identity)
+    return row, text
+
+
+def finish_rotation_at_start(url: str, folder: Path, say: Say) -> None:
+    """Complete a rotation of tokens in ``folder`` that was killed, unless one runs. When that fails, say why: an API
+    starts without its database, too."""
+    if not any(_rotated(path) for path in (*folder.glob(".*.json.*"), *folder.glob("*.json"))):
+        return
+    try:
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            with connect(url, application_name="marketdata-bootstrap") as connection:
+                finish_rotation(connection, folder, say)
+        finally:
+            os.close(descriptor)
+    except BlockingIOError:
+        return
+    except (MarketError, OSError) as error:
+        say(f"a rotation of the tokens in {folder} may be incomplete: {error}")
+
+
+def finish_rotation(connection: Connection, folder: Path, say: Say) -> None:
+    """Complete a rotation of tokens in ``folder`` that was killed. The caller holds :func:`locked_folder`."""
+    for path in sorted(folder.glob(".*.json.*")):
+        name = _TEMPORARY.fullmatch(path.name)
+        held = _rotated(path)
+        if name is None or held is None:
+            continue
+        if _is_valid(connection, held):
+            path.replace(path.with_name(name[1]))
+            say(f"{path.with_name(name[1])}: has the new token of a rotation that was interrupted")
+        else:
+            path.unlink(missing_ok=True)  # killed before the token was stored
+    for path in sorted(folder.glob("*.json")):
+        held = _rotated(path)
+        if held is not None and _is_valid(connection, held) and tokens.is_usable(connection, held[_REPLACES]):
+            with connection.transaction():
+                tokens.revoke(connection, held[_REPLACES])
+            say(f"token {held[_REPLACES]}: revoked; {path} has had its successor since an interrupted rotation")
+
+
+def _rotated(path: Path) -> dict[str, Any] | None:
+    """The content of a file that a rotation wrote; None for another one, or one that cannot be trusted."""
+    with contextlib.suppress(MarketError):
+        held = secretfile.read(path)
+        if all(isinstance(held.get(key), str) for key in ("token", _REPLACES)):
+            return held
+    return None
+
+
+def _is_valid(connection: Connection, held: dict[str, Any]) -> bool:
+    return tokens.find(connection, token.digest(held["token"])) is not None
+
+
+# -- the password of the reader role -----------------------------------------------------------------------------------
+
+
+def change_reader_password(connection: Connection, folder: Path) -> Path:
+    """Give the role a new password and let it log in; returns the file with the password.
+
+    StateError when this login may not change the role, or there is none.
+    """
+    secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
+    with locked_folder(folder):
+        pending = folder / _PENDING
+        # The password has no character that a passfile escapes.
+        line = f"*:*:*:{READER}:{secrets.token_urlsafe(_RANDOM_BYTES)}\n"
+        with secretfile.replaced(pending, line):
+            pass
+        try:
+            return _apply_password(connection, pending)
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedObject) as error:
+            pending.unlink()
+            raise StateError(
+                f"the role {READER} was not changed: {error.diag.message_primary}. Set DATABASE_URL to a login that "
+                "may create and change roles"
+            ) from error
+
+
+def finish_reader_password(connection: Connection, folder: Path, say: Say) -> None:
+    """Complete a change that was killed. The caller holds :func:`locked_folder`."""
+    for unfinished in folder.glob(f".{_PENDING}.*"):
+        unfinished.unlink()
+    pending = folder / _PENDING
+    if pending.exists():
+        say(f"{_apply_password(connection, pending)}: has the new password of a change that was interrupted")
+
+
+def _apply_password(connection: Connection, pending: Path) -> Path:
+    """Give the role the password in the file, and the file its final name."""
+    password = pending.read_text(encoding="utf-8").strip().rpartition(":")[2]
+    # PostgreSQL may log the statement: it gets a hash, from which the password cannot be computed.
+    verifier = connection.pgconn.encrypt_password(password.encode(), READER.encode(), b"scram-sha-256").decode()
+    statement = sql.SQL("ALTER ROLE {} LOGIN PASSWORD {}").format(sql.Identifier(READER), verifier)
+    connection.execute(statement)
+    return pending.replace(pending.with_name(PASSFILE))
