@@ -4,6 +4,6 @@ from __future__ import annotations
 
 import sys
 
-from cardapp.session_host.cli import main
+from cardapp.session_host.commands import main
 
 sys.exit(main(sys.argv[1:]))

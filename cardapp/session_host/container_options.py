@@ -10,15 +10,15 @@ sockets.
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping
 from pathlib import Path
 
 from cardapp.errors import CardAppError, UsageError
-from cardapp.session_host.directory import Record, SessionDirectory
-from cardapp.session_host.limits import LIMITED_VARIABLE
+from cardapp.session_host.container_limits import LIMITED_VARIABLE
+from cardapp.session_host.directory import Record, SessionDirectory, write_json
 from cardapp.session_host.process import DIRECTORY_VARIABLE
 from cardapp.session_host.profile import ROOT, Limits, load_profile
-from cardapp.session_host.seccomp import write_profile
 
 WORKSPACE = "/workspace"
 STATES = ".state"  # in the repository: where state directories are by default
@@ -45,7 +45,7 @@ class ContainerOptions:
         limits, state = load_profile(record.profile).limits, self._directory.path.parent.parent
         if limits is None:
             raise UsageError(f"profile {record.profile} is not one of runtime = podman any more: stop the session")
-        seccomp = write_profile(self._directory.path / "seccomp.json")
+        seccomp = write_seccomp_profile(self._directory.path / "seccomp.json")
         return [
             f"--name={self._name()}",
             f"--label={LABEL}={self._directory.path}",
@@ -136,3 +136,28 @@ def _make_mount_point(path: Path) -> None:
             f"{path} cannot be made ({error.strerror}), and the container needs it to mount the state directory there: "
             "make it once as the owner of the repository"
         ) from error
+
+
+SECCOMP_DEFAULTS = (Path("/etc/containers/seccomp.json"), Path("/usr/share/containers/seccomp.json"))
+ADDR_NO_RANDOMIZE = 0x0040000
+"""personality(2): gdb starts programs with it, so that their addresses are the same in each run."""
+SECCOMP_RULE = {
+    "names": ["personality"],
+    "action": "SCMP_ACT_ALLOW",
+    "args": [{"index": 0, "value": ADDR_NO_RANDOMIZE, "op": "SCMP_CMP_EQ"}],
+}
+
+
+def write_seccomp_profile(path: Path, defaults: tuple[Path, ...] = SECCOMP_DEFAULTS) -> Path | None:
+    """Write the profile to ``path`` and return it; None where podman's own is not installed as a file.
+
+    Without it podman uses the profile that is built into it, and programs have other addresses in each run.
+    """
+    for default in defaults:
+        try:
+            profile = json.loads(default.read_bytes())
+        except FileNotFoundError:
+            continue
+        write_json(path, profile | {"syscalls": [*profile["syscalls"], SECCOMP_RULE]})
+        return path
+    return None

@@ -13,8 +13,14 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from cardapp.session_host import debian_base, package_servers
-from cardapp.session_host.image_work import BASE, ImageWork, StepFailed
+from cardapp.session_host.image_build import (
+    BUILD_BASE,
+    DEBIAN_BASE,
+    ImageWork,
+    StepFailed,
+    provide_debian_base,
+    write_package_settings,
+)
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.profile import ROOT
 
@@ -73,8 +79,8 @@ class Image:
                 if self._is_built(podman, base):
                     return False
                 work.prepare()
-                base = base or debian_base.BASE
-                mirror = debian_base.provide(work) if base == debian_base.BASE else None
+                base = base or DEBIAN_BASE
+                mirror = provide_debian_base(work) if base == DEBIAN_BASE else None
                 self._build(work, base, mirror)
         except OSError as error:
             raise StepFailed(f"the image cannot be built: {error}; TMPDIR names the folder for its files") from error
@@ -99,12 +105,12 @@ class Image:
             (context / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(self._root / name, context / name)
         work.tag_base(base)
-        settings = package_servers.write(work.folder / "settings", mirror, work.environ)
+        settings = write_package_settings(work.folder / "settings", mirror, work.environ)
         work.run(
             "building the image (two minutes or so)",
             work.podman.command(
                 "build", "--network=host", "--layers=false", "--force-rm", "--pull=never",
-                "--file", self._root / CONTAINERFILE, "--build-arg", f"BASE={BASE}",
+                "--file", self._root / CONTAINERFILE, "--build-arg", f"BASE={BUILD_BASE}",
                 *(f"--secret=id={path.name},src={path}" for path in settings),
                 "--label", f"{RECIPE_LABEL}={self.recipe_digest()}", "--label", f"{BASE_LABEL}={base}",
                 "--tag", self.name(), "--tag", LATEST, context,

@@ -13,12 +13,12 @@ from typing import Any
 
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.errors import CardAppError, SessionUnavailable, StateError, UsageError
-from cardapp.session_host.call import call
 from cardapp.session_host.directory import Record, SessionDirectory, State
+from cardapp.session_host.mcp_client import call
 from cardapp.session_host.podman_runtime import PodmanRuntime
 from cardapp.session_host.profile import Profile, load_profile
 from cardapp.session_host.runtime import LocalRuntime, Runtime
-from cardapp.session_host.sources import Fetched
+from cardapp.session_host.workspace import Fetched
 
 START_TIMEOUT = 40.0
 LOG_LINES = 12

@@ -23,7 +23,7 @@ from cardapp.session_host.directory import SessionDirectory
 from cardapp.session_host.process import Instance, Process
 from cardapp.session_host.profile import load_profile
 from cardapp.session_host.session import Session
-from cardapp.session_host.tools import SessionTools
+from cardapp.session_host.session_tools import SessionTools
 
 INSTRUCTIONS = """\
 A C program under gdb, inside the learner's Neovim. Call session_binding first: checkpoint_replay needs its

@@ -22,7 +22,6 @@ from functools import cached_property
 
 from cardapp.errors import MissingRequirement, SessionUnavailable
 from cardapp.procfs import command_line, start_time
-from cardapp.session_host import prepare
 from cardapp.session_host.container_options import LABEL, WORKSPACE, ContainerOptions
 from cardapp.session_host.directory import Record, SessionDirectory
 from cardapp.session_host.image import PYTHON, Image
@@ -30,7 +29,7 @@ from cardapp.session_host.pane import Pane
 from cardapp.session_host.podman import Podman, PodmanFailed
 from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes, pids_with
 from cardapp.session_host.profile import load_profile
-from cardapp.session_host.sources import Fetched
+from cardapp.session_host.workspace import Fetched, Preparation, preparation_command, preparation_result
 
 SERVER = "cardapp.session_host.mcp_server"
 CLIENT_VARIABLE = "CARDAPP_TERMINAL"
@@ -142,17 +141,17 @@ class PodmanRuntime:
     # -- what runs in it ---------------------------------------------------------------------------------------------
 
     def prepare(self, record: Record, *, refresh: bool) -> Fetched | None:
-        wanted = prepare.Preparation(record.card_source, record.source_directory, record.profile, refresh)
+        wanted = Preparation(record.card_source, record.source_directory, record.profile, refresh)
         mark = f"--env={PREPARATION_VARIABLE}={record.container_id}"
         try:
             done = self._podman.run(
-                *self._exec(record, mark), PYTHON, "-P", "-m", prepare.__name__, *prepare.command(wanted),
+                *self._exec(record, mark), PYTHON, *preparation_command(wanted),
                 timeout=load_profile(record.profile).build_timeout + 60,
             )  # fmt: skip
         except BaseException:  # also Ctrl-C: what podman has started in a container does not end with podman
             end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
             raise
-        return prepare.result(done.stdout)
+        return preparation_result(done.stdout)
 
     def start(self, record: Record) -> Process:
         container = self.inspect(record.container_id)

@@ -14,9 +14,9 @@ from typing import Any, NoReturn
 
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, ToolFailure
-from cardapp.session_host.build import BuildCancelled, BuildFailed, Workspace
-from cardapp.session_host.debugger import Cancelled, ChannelError, DebuggerGone, PendingReply
+from cardapp.session_host.gdb_client import Cancelled, ChannelError, DebuggerGone, PendingReply
 from cardapp.session_host.session import POLL, EditorBusy, Session
+from cardapp.session_host.workspace import BuildCancelled, BuildFailed, Workspace
 
 STAGES = ("resetting", "replaying", "verifying")
 INTERRUPT_TIMEOUT = 1.0

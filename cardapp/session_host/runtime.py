@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import uuid
 from collections.abc import Mapping
 from typing import Protocol
 
+from cardapp.errors import MissingRequirement
 from cardapp.procfs import start_time
 from cardapp.session_host.directory import Record, SessionDirectory
 from cardapp.session_host.pane import Pane
-from cardapp.session_host.prepare import Preparation
 from cardapp.session_host.process import CONTAINER_VARIABLE, DIRECTORY_VARIABLE, Process, end_processes
 from cardapp.session_host.profile import ROOT
-from cardapp.session_host.requirements import require_programs
-from cardapp.session_host.sources import Fetched
+from cardapp.session_host.workspace import Fetched, Preparation
 
 STOP_TIMEOUT = 10.0
 
@@ -137,3 +137,17 @@ class LocalRuntime:
 
     def detach(self, record: Record) -> bool:
         return self._pane.detach()
+
+
+# Program: its Debian package.
+PROGRAMS = {"nvim": "neovim", "gdb": "gdb", "tmux": "tmux", "gcc": "gcc", "make": "make"}
+
+
+def require_programs() -> None:
+    """:raises MissingRequirement: programs are missing; names all of them and how to install them."""
+    missing = [name for name in PROGRAMS if shutil.which(name) is None]
+    if missing:
+        packages = " ".join(PROGRAMS[name] for name in missing)
+        raise MissingRequirement(
+            f"missing on this machine: {', '.join(missing)}. On Debian or Ubuntu: sudo apt-get install {packages}"
+        )

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from cardapp.mcp.revisions import LATEST_HANDSHAKE
-from cardapp.session_host.tools import DESCRIBED
+from cardapp.session_host.session_tools import DESCRIBED
 
 Behaviour = Callable[[socket.socket], None]
 Answer = Callable[[str, dict[str, Any]], dict[str, Any]]

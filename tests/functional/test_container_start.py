@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.session_host.foreground import LOOK_SECONDS
+from cardapp.session_host.commands import LOOK_SECONDS
 from cardapp.session_host.image import REPOSITORY
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.process import DIRECTORY_VARIABLE, pids_with

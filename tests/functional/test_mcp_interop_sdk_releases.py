@@ -65,7 +65,7 @@ def test_its_client_drives_our_server(release: tuple[str, Path], transport: str,
     name, python = release
     listener = UnixListener(state_dir / "s", EXAMPLE_SERVER())
     listener.start()
-    relay = "from pathlib import Path; from cardapp.session_host.bridge import relay; relay(Path({!r}))"
+    relay = "from pathlib import Path; from cardapp.session_host.mcp_client import relay; relay(Path({!r}))"
     relay = relay.format(str(state_dir / "s"))
     ours = [EXAMPLE] if transport == "stdio" else ["-c", relay]
     command = [python, "-P", SDK1_PEER, "drive", sys.executable, "-P", *ours]

@@ -20,8 +20,8 @@ from pathlib import Path
 import pytest
 
 from cardapp.errors import CardAppError
-from cardapp.session_host.debian_base import BASE, RELEASE
 from cardapp.session_host.image import CONTAINERFILE, LATEST, PYTHON, SET_UP, Image
+from cardapp.session_host.image_build import DEBIAN_BASE, RELEASE
 from cardapp.session_host.podman import Podman
 from tests.functional.containers import STORAGE, everything_of, own_podman
 from tests.functional.containers import Podman as StoragePodman
@@ -142,7 +142,7 @@ def test_it_is_built_after_interrupted_builds(machine: Machine) -> None:
 def test_nothing_of_a_build_is_left(machine: Machine) -> None:
     assert machine.storage("ps", "--all", "--external", "--quiet") == ""
     names = machine.storage("images", "--all", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
-    assert sorted(names) == sorted([Image().name(), LATEST, BASE])
+    assert sorted(names) == sorted([Image().name(), LATEST, DEBIAN_BASE])
     left = [path.name for path in machine.storage.folder.iterdir() if path.name.startswith(("card-session", "buildah"))]
     assert left == []
     assert str(machine.storage.folder / "card-session-image-0") not in Path("/proc/self/mountinfo").read_text()
@@ -166,7 +166,7 @@ def test_another_recipe_makes_it_outdated(machine: Machine, tmp_path: Path) -> N
     assert image.state(machine.podman) == "outdated"
     # That one fails, with the end of what it printed, and leaves the one that is there.
     with pytest.raises(CardAppError, match=r"(?s)building the image .* failed .*of no use.*exit status 7"):
-        image.build(machine.podman, BASE, lambda _step: None)
+        image.build(machine.podman, DEBIAN_BASE, lambda _step: None)
     assert Image().state(machine.podman) == "current"
     test_nothing_of_a_build_is_left(machine)
 

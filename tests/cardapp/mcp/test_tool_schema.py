@@ -14,7 +14,7 @@ from cardapp.mcp.tool_schema import (
     UnusableSchema,
     compiled,
 )
-from cardapp.session_host.schemas import REPLAY_OUT
+from cardapp.session_host.session_tools import REPLAY_OUT
 
 MAX_BLOCKS = 4096
 """Of an arena; what reads them runs in gdb alone."""

@@ -6,7 +6,7 @@ import pytest
 
 from cardapp.session_client.checkpoint import Fallbacks
 from cardapp.session_client.session_tools import SLOW_FALLBACKS, result_faults
-from cardapp.session_host import schemas
+from cardapp.session_host import session_tools
 from cardapp.web.schemas import definitions
 
 READING = {
@@ -30,7 +30,8 @@ def test_each_slow_way_has_its_own_count() -> None:
 
 def test_session_service_and_description_have_the_same_names() -> None:
     described = definitions()["SlowFallbacks"][1]
-    assert SLOW_FALLBACKS == schemas.FALLBACKS == tuple(described["properties"]) == tuple(described["required"])
+    assert SLOW_FALLBACKS == session_tools.SLOW_FALLBACKS
+    assert tuple(described["properties"]) == tuple(described["required"]) == SLOW_FALLBACKS
 
 
 def test_a_replay_result_without_fallbacks_is_valid() -> None:

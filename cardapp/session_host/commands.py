@@ -1,25 +1,28 @@
-"""The command line of ``card-session``: arguments, what is printed, exit codes."""
+"""The commands of ``card-session``: arguments, what is printed, exit codes, and a session in the foreground."""
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import os
+import select
 import shlex
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from types import FrameType
 
 from cardapp.arguments import ArgumentParser
 from cardapp.console import run_printing
-from cardapp.errors import CardAppError, MissingRequirement, NoCard, UsageError
-from cardapp.session_host import bridge, foreground
-from cardapp.session_host.debian_base import BASE
+from cardapp.errors import CardAppError, MissingRequirement, NoCard, StateError, UsageError
+from cardapp.session_host import mcp_client
 from cardapp.session_host.directory import Record, State
 from cardapp.session_host.image import Image
+from cardapp.session_host.image_build import DEBIAN_BASE
 from cardapp.session_host.lifecycle import ListedSession, Sessions, Started
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.profile import DEFAULT_PROFILE
-from cardapp.session_host.sources import Fetched
+from cardapp.session_host.workspace import Fetched
 
 EPILOG = """\
 CARD is a card's folder or its card_source.json. Without NAME a command acts on the chosen session.
@@ -32,6 +35,10 @@ The image has Neovim, gdb, gcc, make, tmux and Python; its recipe is etc/card-se
 recipe is left as it is. The build uses this machine's settings for apt, pip, proxies and certificates and keeps none.
 DEBIAN_MIRROR names the mirror of Debian (default: the one that apt uses), TMPDIR the folder for the files of the build
 (default: /var/tmp; 500 MB). It works as root and without."""
+
+ENDINGS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+LOOK_SECONDS = 1.0
+"""The interval at which the session's record is checked."""
 
 
 class Commands:
@@ -47,7 +54,7 @@ class Commands:
         if not options.foreground:
             _show_started(start())
         elif options.name:
-            foreground.run(self._sessions, options.name, start, _announce_foreground, _report_stop)
+            run_foreground(self._sessions, options.name, start, _announce_foreground, _report_stop)
         else:
             raise UsageError("start --foreground needs a --name")
         return 0
@@ -105,7 +112,7 @@ class Commands:
 
     def mcp(self, options: argparse.Namespace) -> int:
         directory, _ = self._sessions.find(options.name)
-        return bridge.relay(directory.mcp_socket)
+        return mcp_client.relay(directory.mcp_socket)
 
     def image(self, options: argparse.Namespace) -> int:
         # As Ctrl-C: what the build began is removed.
@@ -115,6 +122,9 @@ class Commands:
         built = image.build(Podman(), options.base, lambda step: print(f"card-session: {step}", file=sys.stderr))
         print(f"{image.name()} is {'built' if built else 'there, and is of this recipe'}")
         return 0
+
+
+# -- what is printed ---------------------------------------------------------------------------------------------------
 
 
 def _show_started(started: Started) -> None:
@@ -171,6 +181,82 @@ def _table(listed: Sequence[ListedSession]) -> str:
     return "\n".join([*lines, "(* is the chosen session)"])
 
 
+# -- start --foreground: the session ends with the command -------------------------------------------------------------
+
+
+class _EndRequested(BaseException):
+    """One of ``ENDINGS`` arrived. No ``Exception``, so that no handler of errors takes it for one."""
+
+
+def run_foreground(
+    sessions: Sessions,
+    name: str,
+    start: Callable[[], Started],
+    announce: Callable[[Started], None],
+    report_stop: Callable[[Record], None],
+) -> None:
+    """``start`` the session ``name``, ``announce`` it, wait for SIGTERM, SIGINT or SIGHUP, and stop it.
+
+    A signal also interrupts the start. A session that ran before is left running. ``report_stop`` is called when
+    another command has stopped the session.
+    """
+    ours = not _answers(sessions, name)
+    # The number of a signal is written to this pipe, so one that arrives just before the select ends it as well.
+    arrived, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+    signal.set_wakeup_fd(writer)
+    for number in ENDINGS:
+        signal.signal(number, _request_end)
+    try:
+        started = start()
+        ours = not started.already_running
+        announce(started)
+        while not _is_stopped(sessions, started.record):
+            select.select([arrived], [], [], LOOK_SECONDS)
+        ours = False  # a session of this name is another one now
+        report_stop(started.record)
+        while True:
+            select.select([arrived], [], [])
+    except _EndRequested:
+        pass
+    finally:
+        _ignore_endings()
+        if ours:
+            # There is none when the start was interrupted early, or when another command has just stopped it.
+            with contextlib.suppress(UsageError):
+                sessions.stop(name)
+
+
+def _request_end(_number: int, _frame: FrameType | None) -> None:
+    _ignore_endings()  # a second signal would interrupt the stop
+    raise _EndRequested
+
+
+def _ignore_endings() -> None:
+    for number in ENDINGS:
+        signal.signal(number, signal.SIG_IGN)
+
+
+def _is_stopped(sessions: Sessions, record: Record) -> bool:
+    try:
+        # Not the container_id: a reset makes a new container where the former one was removed.
+        return sessions.find(record.name)[1].created_at != record.created_at
+    except UsageError:
+        return True
+    except StateError:  # the record is damaged, which a stop does not do
+        return False
+
+
+def _answers(sessions: Sessions, name: str) -> bool:
+    try:
+        directory, _record = sessions.find(name)
+    except CardAppError:
+        return False
+    return sessions.binding(directory) is not None
+
+
+# -- the command line --------------------------------------------------------------------------------------------------
+
+
 def parser() -> argparse.ArgumentParser:
     main_parser = ArgumentParser(
         prog="card-session",
@@ -215,7 +301,8 @@ def _add_image(commands: argparse._SubParsersAction[ArgumentParser]) -> None:
         epilog=IMAGE_EPILOG,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    image.add_argument("--base", metavar="IMAGE", help=f"the Debian to build on (default: {BASE}, made by debootstrap)")
+    base = f"the Debian to build on (default: {DEBIAN_BASE}, made by debootstrap)"
+    image.add_argument("--base", metavar="IMAGE", help=base)
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from cardapp.procfs import state
-from cardapp.session_host import limits
-from cardapp.session_host.limits import LIMITED_VARIABLE, LimitWatch, Reached
+from cardapp.session_host import container_limits
+from cardapp.session_host.container_limits import LIMITED_VARIABLE, LimitWatch, Reached
 from cardapp.session_host.profile import Limits
 from tests.functional.session_process import eventually
 
@@ -128,7 +128,7 @@ def program() -> Iterator[subprocess.Popen[str]]:
         assert started.stdout is not None
         assert started.stdout.readline() == "ready\n"
         yield started
-        limits.kill_program(lambda: family(started))
+        container_limits.kill_program(lambda: family(started))
         started.kill()
 
 
@@ -138,20 +138,20 @@ def family(program: subprocess.Popen[str]) -> set[int]:
         children = Path(f"/proc/{program.pid}/task/{program.pid}/children").read_text().split()
     except OSError:
         return set()  # the program has ended
-    return limits.program_processes() & {program.pid, *map(int, children)}
+    return container_limits.program_processes() & {program.pid, *map(int, children)}
 
 
 def test_a_program_that_starts_processes_without_end_is_killed_with_them(program: subprocess.Popen[str]) -> None:
     found = family(program)
     assert program.pid in found
-    assert limits.kill_program(lambda: family(program)) >= len(found)
+    assert container_limits.kill_program(lambda: family(program)) >= len(found)
     assert program.wait(10) == -signal.SIGKILL
     eventually(lambda: all(state(pid) in (None, "Z") for pid in found))
 
 
 def test_other_processes_are_not_of_the_program(program: subprocess.Popen[str]) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
-        found = limits.program_processes()
+        found = container_limits.program_processes()
         other.kill()
     assert program.pid in found
     assert not {os.getpid(), other.pid} & found
@@ -164,7 +164,7 @@ def test_a_process_that_a_debugger_has_stopped_stays(program: subprocess.Popen[s
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as debugger:
         assert debugger.stdout is not None
         assert "held\n" in debugger.stdout
-        limits.kill_program(lambda: family(program))
+        container_limits.kill_program(lambda: family(program))
         held = state(program.pid)
         debugger.kill()
     assert held == "t"
@@ -177,9 +177,9 @@ class Watched:
         self.reports: queue.SimpleQueue[str] = queue.SimpleQueue()
         self.killed = 0
         self.exhausted = threading.Event()
-        monkeypatch.setattr(limits, "PERIOD", 0.01)
-        monkeypatch.setattr(limits, "_can_start_thread", lambda: not self.exhausted.is_set())
-        monkeypatch.setattr(limits, "kill_program", self.kill)
+        monkeypatch.setattr(container_limits, "PERIOD", 0.01)
+        monkeypatch.setattr(container_limits, "_can_start_thread", lambda: not self.exhausted.is_set())
+        monkeypatch.setattr(container_limits, "kill_program", self.kill)
         self.watch = watch_of(groups, self.reports.put)
 
     def kill(self) -> int:

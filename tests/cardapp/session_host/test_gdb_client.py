@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardapp.errors import TooSlow
-from cardapp.session_host.debugger import Cancelled, ChannelError, DebuggerGone, GdbChannel
+from cardapp.session_host.gdb_client import Cancelled, ChannelError, DebuggerGone, GdbChannel
 
 Serve = Callable[[Callable[[socket.socket], None]], GdbChannel]
 

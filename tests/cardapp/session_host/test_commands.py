@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
+from cardapp.session_host.commands import _is_stopped
 from cardapp.session_host.directory import State
-from cardapp.session_host.foreground import _is_stopped
 from cardapp.session_host.lifecycle import Sessions
 from tests.cardapp.session_host.test_directory import RECORD
 

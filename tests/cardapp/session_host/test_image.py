@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from cardapp.errors import MissingRequirement
-from cardapp.session_host import image_work
-from cardapp.session_host.debian_base import BASE
+from cardapp.session_host import image_build
 from cardapp.session_host.image import CONTAINERFILE, RECIPE_LABEL, SET_UP, Image
-from cardapp.session_host.image_work import StepFailed
+from cardapp.session_host.image_build import DEBIAN_BASE, StepFailed
 from cardapp.session_host.podman import Podman
 from cardapp.session_host.profile import ROOT
 
@@ -207,7 +206,7 @@ def test_two_builds_at_once_build_once(machine: Machine) -> None:
 
 
 def test_without_debootstrap_a_base_has_to_be_named(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cardapp.session_host.debian_base.SYSTEM_PATH", str(machine.bin))
+    monkeypatch.setattr("cardapp.session_host.image_build.SYSTEM_PATH", str(machine.bin))
     (machine.folder / "image.fails").write_text("")
     for name in ("setpriv", "rm", "cat"):
         (machine.bin / name).symlink_to(shutil.which(name) or name)
@@ -227,13 +226,13 @@ def test_a_base_is_made_of_the_mirror_that_apt_uses(machine: Machine) -> None:
     machine.write_program("debootstrap", "#!/bin/sh\n")
     machine.write_program("unshare", '#!/bin/sh\necho "unshare $*" | tail -n 1 >>"$STUB/log"\nexit 7\n')
     (machine.folder / "image.fails").write_text("")
-    with pytest.raises(StepFailed, match=f"making {BASE} with debootstrap .* failed with exit code 7"):
+    with pytest.raises(StepFailed, match=f"making {DEBIAN_BASE} with debootstrap .* failed with exit code 7"):
         machine.build(base=None)
     assert any("trixie http://mirror.example/debian/ " in line for line in machine.ran())
 
 
 def test_a_user_without_ids_for_containers_gets_the_way_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(image_work.os, "geteuid", lambda: 65534)
+    monkeypatch.setattr(image_build.os, "geteuid", lambda: 65534)
     machine.tell("info", INFO | {"host": INFO["host"] | {"idMappings": {"uidmap": [{"size": 1}]}}})
     with pytest.raises(MissingRequirement, match=r"usermod --add-subuids .* nobody; then run podman system migrate"):
         machine.build()

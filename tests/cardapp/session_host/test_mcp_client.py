@@ -9,7 +9,7 @@ import pytest
 
 from cardapp.errors import SessionUnavailable
 from cardapp.mcp.server import CallContext, McpServer, Tool, ToolFailure, UnixListener
-from cardapp.session_host import call as calls
+from cardapp.session_host import mcp_client
 from cardapp.session_host.directory import SessionDirectory, State
 
 NOTHING = {"type": "object"}
@@ -48,16 +48,16 @@ def busy(directory: SessionDirectory) -> Iterator[Busy]:
 
 
 def test_a_busy_session_is_called_again(busy: Busy, directory: SessionDirectory) -> None:
-    assert calls.call(directory, "t") == {"calls": 3}
+    assert mcp_client.call(directory, "t") == {"calls": 3}
 
 
 def test_a_session_that_stays_busy_is_unavailable(busy: Busy, directory: SessionDirectory) -> None:
     busy.calls = -1000
     with pytest.raises(SessionUnavailable, match="try again later"):
-        calls.call(directory, "t", timeout=0.3)
+        mcp_client.call(directory, "t", timeout=0.3)
     assert busy.calls > -1000 + 1
 
 
 def test_a_session_without_a_server_is_unavailable(directory: SessionDirectory) -> None:
     with pytest.raises(SessionUnavailable, match="card-session reset s"):
-        calls.call(directory, "t")
+        mcp_client.call(directory, "t")

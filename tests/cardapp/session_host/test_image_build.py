@@ -1,4 +1,4 @@
-"""What of a machine's settings a build of the image gets to reach the servers of packages."""
+"""The settings of this machine that a build of the image gets, so that it reaches the package servers."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cardapp.session_host import package_servers
-from cardapp.session_host.package_servers import apt_settings, pip_settings, write
+from cardapp.session_host import image_build
+from cardapp.session_host.image_build import apt_settings, pip_settings, write_package_settings
 
 DUMP = """\
 APT::Architecture "amd64";
@@ -58,13 +58,13 @@ download.proxy='http://other.example'
     assert pip_settings("global.find-links='/opt/wheels'\n", bundle=False) == "[global]\n"
 
 
-def test_the_files_of_a_build(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_build_gets_this_machines_package_settings(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bundle = tmp_path / "ca.pem"
     bundle.write_text("a certificate")
-    monkeypatch.setattr(package_servers, "BUNDLES", ())
-    without = write(tmp_path / "without", None, {})
+    monkeypatch.setattr(image_build, "BUNDLES", ())
+    without = write_package_settings(tmp_path / "without", None, {})
     assert [path.name for path in without] == ["apt.conf", "pip.conf"]
-    files = write(tmp_path / "with", "http://mirror.example/debian", {"SSL_CERT_FILE": str(bundle)})
+    files = write_package_settings(tmp_path / "with", "http://mirror.example/debian", {"SSL_CERT_FILE": str(bundle)})
     assert [path.name for path in files] == ["apt.conf", "pip.conf", "sources.list", "certificates.pem"]
     assert files[2].read_text() == "deb http://mirror.example/debian trixie main\n"
     assert files[3].read_text() == "a certificate"

@@ -1,4 +1,7 @@
-"""The tools of a session's MCP server."""
+"""The tools of a session's MCP server: their schemas, and what each does with the session.
+
+The service's side of these tools is ``session_client/session_tools.py``.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,153 @@ from typing import Any
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
 from cardapp.mcp.tools import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
-from cardapp.session_host import schemas
-from cardapp.session_host.debugger import Cancelled
+from cardapp.session_host.gdb_client import Cancelled
 from cardapp.session_host.pane import PaneFailed
 from cardapp.session_host.replay import Replay, end_program, relative_place
 from cardapp.session_host.session import POLL, Session
 
-BINDING = ("container_id", "instance", "profile", "target")
+# -- the schemas of arguments and results (JSON Schema 2020-12) --------------------------------------------------------
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+INTEGER: Schema = {"type": "integer"}
+INTEGER_OR_NULL: Schema = {"type": ["integer", "null"]}
+BOOLEAN: Schema = {"type": "boolean"}
+EXPRESSION: Schema = {"type": "string", "minLength": 1, "maxLength": 1000}
+
+
+def closed_object(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
+    """An object with exactly these properties; those not ``optional`` are required."""
+    required = [name for name in properties if name not in optional]
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
+
+
+def tool_schema(properties: dict[str, Schema], *, optional: tuple[str, ...] = ()) -> Schema:
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **closed_object(properties, optional=optional)}
+
+
+NOTHING = tool_schema({})
+
+AVAILABILITY = {"available": BOOLEAN, "reason": TEXT_OR_NULL}
+BINDING_OUT = tool_schema(
+    {
+        "container_id": TEXT,
+        "instance": TEXT,
+        "profile": TEXT,
+        "target": TEXT,
+        "runtime": TEXT,
+        "container_process": {"anyOf": [closed_object({"pid": INTEGER, "started": INTEGER}), {"type": "null"}]},
+        "card": closed_object({"id": TEXT, "uuid": TEXT, "version": TEXT, "source_sha256": TEXT}),
+        "card_source": TEXT,
+        "source_directory": TEXT,
+        "editor": closed_object({"socket": TEXT, **AVAILABILITY}),
+        "debugger": closed_object(AVAILABILITY),
+    }
+)
+
+HITS: Schema = {"type": "integer", "minimum": 1, "maximum": 1_000_000_000}
+NAME: Schema = {"type": "string", "minLength": 1, "maxLength": 500, "pattern": "^[^\\s][^\\n]*$"}
+LINE: Schema = {"type": "integer", "minimum": 1}
+TEXT_OF_LINE: Schema = {"type": "string", "minLength": 1}
+STOP: Schema = {
+    "oneOf": [
+        closed_object({"file": NAME, "line": LINE, "text": TEXT_OF_LINE, "hits": HITS}, optional=("hits",)),
+        closed_object({"function": NAME, "hits": HITS}, optional=("hits",)),
+    ]
+}
+# The allocator's recipe is validated separately, by RECIPE, so that a wrong one has its own error code.
+REPLAY_IN = tool_schema(
+    {
+        "container_id": TEXT,
+        "instance": TEXT,
+        "profile": TEXT,
+        "target": TEXT,
+        "generation": INTEGER,
+        "snapshot_ref": TEXT,
+        "stop": STOP,
+        "expressions": {"type": "array", "items": EXPRESSION, "maxItems": 500},
+        "allocator": {"type": ["object", "null"]},
+        "timeout_ms": {"type": "integer", "minimum": 1, "maximum": 3_600_000},
+        "fresh": BOOLEAN,
+    },
+    optional=("allocator", "fresh"),
+)
+RECIPE = tool_schema(
+    {
+        "base": EXPRESSION,
+        "size": EXPRESSION,
+        "used": EXPRESSION,
+        "high_water": EXPRESSION,
+        "blocks": closed_object(
+            {"count": EXPRESSION, "offset": EXPRESSION, "size": EXPRESSION, "label": EXPRESSION}, optional=("label",)
+        ),
+    },
+    optional=("high_water", "blocks"),
+)
+BLOCK = closed_object({"offset": INTEGER, "size": INTEGER, "label": TEXT_OR_NULL})
+ARENA = closed_object(
+    {
+        "base": INTEGER,
+        "size": INTEGER,
+        "used": INTEGER,
+        "high_water": INTEGER_OR_NULL,
+        "blocks": {"type": "array", "items": BLOCK},
+    }
+)
+SLOW_FALLBACKS = ("late_pc_sign", "no_checkpoint", "failed_restart", "second_run")
+"""The slow ways that a replay may have taken: only our own ``show`` placed the PC sign; a stop got no checkpoint; gdb
+failed to restart a checkpoint; a program that ended early was run again from its start."""
+REPLAY_OUT = tool_schema(
+    {
+        "generation": INTEGER,
+        "snapshot_ref": TEXT,
+        "method": {"enum": ["rerun", "fork"]},
+        "fresh": BOOLEAN,
+        "fallbacks": {"type": "array", "items": {"enum": list(SLOW_FALLBACKS)}, "maxItems": 1000},
+        "file": TEXT_OR_NULL,
+        "line": INTEGER_OR_NULL,
+        "function": TEXT_OR_NULL,
+        "values": {
+            "type": "object",
+            "additionalProperties": closed_object({"value": TEXT_OR_NULL, "error": TEXT_OR_NULL}),
+        },
+        "allocator": {"anyOf": [ARENA, {"type": "null"}]},
+        "allocator_error": TEXT_OR_NULL,
+        "stop_id": TEXT,
+        "timings_ms": {"type": "object", "additionalProperties": {"type": "number"}},
+    }
+)
+
+RESET_OUT = tool_schema({"stop_id": TEXT, "debugger_restarted": BOOLEAN, "editor_restarted": BOOLEAN})
+
+COLUMNS: Schema = {"type": "integer", "minimum": 20, "maximum": 500}
+ROWS: Schema = {"type": "integer", "minimum": 6, "maximum": 200}
+FIT_IN = tool_schema({"cols": COLUMNS, "rows": ROWS}, optional=("cols", "rows"))
+SIZE = closed_object({"cols": INTEGER, "rows": INTEGER})
+FIT_OUT = tool_schema({"host": SIZE, "grid": SIZE})
+
+STATE_IN = tool_schema(
+    {"unless_stop_id": TEXT, "wait_ms": {"type": "integer", "minimum": 0, "maximum": 10_000}},
+    optional=("unless_stop_id", "wait_ms"),
+)
+STATE_OUT = tool_schema(
+    {
+        "instance": TEXT,
+        "alive": BOOLEAN,
+        "state": {"enum": ["none", "running", "stopped", "exited"]},
+        "stop_id": TEXT,
+        "file": TEXT_OR_NULL,
+        "line": INTEGER_OR_NULL,
+        "function": TEXT_OR_NULL,
+        "reason": TEXT_OR_NULL,
+        "editor_alive": BOOLEAN,
+    }
+)
+
+# -- the tools ---------------------------------------------------------------------------------------------------------
+
 RESET_TIMEOUT = 30.0
 FIT_TIMEOUT = 1.0
 ASK_TIMEOUT = 0.5  # seconds for a call that an idle Neovim answers in under a millisecond
@@ -27,8 +170,8 @@ DESCRIBED = (
         "Which session this is",
         "The container, instance, profile, target and card of this server, where its sources are, and whether its "
         "editor and debugger answer.",
-        schemas.NOTHING,
-        schemas.BINDING_OUT,
+        NOTHING,
+        BINDING_OUT,
     ),
     (
         "checkpoint_replay",
@@ -37,32 +180,32 @@ DESCRIBED = (
         "line. A later replay of the same stop may restart a checkpoint of the program (method fork) instead of "
         "running it again (method rerun); fresh always runs it from the start. The binding must be that of "
         "session_binding. A replay can be cancelled at any time.",
-        schemas.REPLAY_IN,
-        schemas.REPLAY_OUT,
+        REPLAY_IN,
+        REPLAY_OUT,
     ),
     (
         "target_reset",
         "Reset the target",
         "End the program and a replay under way; start gdb or Neovim again if it has ended. Unsaved edits in a running "
         "Neovim are kept.",
-        schemas.NOTHING,
-        schemas.RESET_OUT,
+        NOTHING,
+        RESET_OUT,
     ),
     (
         "pane_fit",
         "Fit the terminal",
         "Resize the session's terminal to the given columns and rows, else to the terminals attached to it. A Neovim "
         "that waits for a key or runs a command is resized when it continues.",
-        schemas.FIT_IN,
-        schemas.FIT_OUT,
+        FIT_IN,
+        FIT_OUT,
     ),
     (
         "debugger_state",
         "Where the program is",
         "The program's state, its place, and stop_id, which changes whenever the program moves. While stop_id is "
         "unless_stop_id, the answer waits for a change, at most wait_ms.",
-        schemas.STATE_IN,
-        schemas.STATE_OUT,
+        STATE_IN,
+        STATE_OUT,
     ),
 )
 GONE = "gone"  # the stop_id while there is no gdb; no gdb uses it
@@ -73,7 +216,7 @@ class SessionTools:
 
     def __init__(self, session: Session) -> None:
         self._session = session
-        self._recipe = validator(schemas.RECIPE)
+        self._recipe = validator(RECIPE)
 
     def tools(self) -> list[Tool]:
         handlers = (self.binding, self.replay, self.reset, self.fit, self.state)
