@@ -7,6 +7,7 @@ on one in use could lock other users out (``/tmp`` or ``/srv``, for a service th
 
 from __future__ import annotations
 
+import fcntl
 import os
 import stat
 from pathlib import Path
@@ -68,6 +69,28 @@ def refuse_foreign(path: Path, setting: str) -> None:
         return
     if owner != os.geteuid():
         raise StateError(f"{path} belongs to another user: set {setting} to a path of your own", code="state_foreign")
+
+
+def take_lock(path: Path) -> int:
+    """An exclusively locked descriptor of ``path``; closing it releases the lock. It allows one instance per state
+    directory."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        refuse_foreign(path, "CARD_STATE_DIR")
+        raise StateError(f"the lock {path} cannot be opened: {error.strerror}; set CARD_STATE_DIR") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        holder = os.read(descriptor, 20).decode("ascii", "replace").strip() or "unknown"
+        os.close(descriptor)
+        raise StateError(
+            f"another instance (pid {holder}) uses {path.parent}: stop it, or set CARD_STATE_DIR to another folder",
+            code="state_in_use",
+        ) from error
+    os.truncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
 
 
 def _refuse_link(path: Path, setting: str) -> None:

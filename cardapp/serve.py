@@ -23,11 +23,10 @@ from cardapp.state import evidence
 from cardapp.state.database import Database
 from cardapp.web import request_log
 from cardapp.web.app import make_app
-from cardapp.web.container_peers import only_chosen_container
-from cardapp.web.failures import WsgiApp
+from cardapp.web.http import WsgiApp
 from cardapp.web.listener import CONNECTIONS, Listener
 from cardapp.web.live import LiveFeed
-from cardapp.web.peer import ROOT_UID, account
+from cardapp.web.peer import ROOT_UID, account, only_chosen_container
 from cardapp.web.services import Services
 from cardapp.web.streams import endpoints
 from cardapp.web.websocket import WebSockets

@@ -58,7 +58,7 @@ CARD = Product(
         "pynvim": ("neovim",),
         "simple_websocket": ("web.websocket",),
         "sqlite3": ("state",),
-        "waitress": ("web.waitress_adapter", "web.waitress_tasks"),
+        "waitress": ("web.waitress_adapter",),
         "gdb": ("session_host.gdb_plugin",),
         "jsonschema": ("schema", "card.source", "publish.layouts", "mcp.tool_schema", "web.schemas"),
         "referencing": ("mcp.tool_schema", "web.schemas"),

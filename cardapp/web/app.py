@@ -6,9 +6,8 @@ from functools import cache
 from typing import Any
 
 from cardapp.web import openapi, streams
-from cardapp.web.failures import WsgiApp
 from cardapp.web.gate import JSON_LIMIT, Intake
-from cardapp.web.http import JSON, Reply, Request, answer
+from cardapp.web.http import JSON, Reply, Request, WsgiApp, answer
 from cardapp.web.resources import (
     checkpoint,
     editor,

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cardapp.settings import Settings
-from cardapp.web.gate import JSON_LIMIT
-from cardapp.web.listener import HEADER_BYTES
+from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT
 
 MOVE = b'{"level":"step","delta":1}'
 _JSON = "Content-Type: application/json"

@@ -6,19 +6,15 @@ cannot parse all pass through :func:`problem`. A traceback is logged and never s
 
 from __future__ import annotations
 
-import http
 import logging
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from cardapp import errors as e
-from cardapp.web.http import PROBLEM, Reply, encode
+from cardapp.web.http import PROBLEM, Reply, StartResponse, WsgiApp, encode, send
 
 log = logging.getLogger("cardapp.web")
-
-StartResponse = Callable[..., Any]
-WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 
 class BadRequest(e.CardAppError):
@@ -180,24 +176,6 @@ def problem_of(error: Exception, what: str) -> Reply:
         return reply
     log.error("%s failed", what, exc_info=error)
     return problem(InternalError("an internal error occurred: repeat the request, or see the log of the service"))
-
-
-def status_line(status: int) -> str:
-    """The status with its phrase: ``404 Not Found``."""
-    return f"{status} {http.HTTPStatus(status).phrase}"
-
-
-def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
-    """Send a reply by WSGI; ``bare`` leaves the body out (HEAD)."""
-    headers = list(reply.headers)
-    if reply.status != 304:
-        headers.append(("Content-Type", reply.media_type))
-        if isinstance(reply.body, bytes):
-            headers.append(("Content-Length", str(len(reply.body))))
-    start_response(status_line(reply.status), headers)
-    if bare or reply.body == b"":
-        return []
-    return [reply.body] if isinstance(reply.body, bytes) else reply.body
 
 
 def reporting(app: WsgiApp) -> WsgiApp:

@@ -10,11 +10,13 @@ There is no login, so a page of any site that is open in the user's browser can 
   and none is granted.
 
 Only its owner can reach the Unix socket, so ``Host`` and ``Origin`` are not checked there. Forwarding headers are never
-read. All rules depend on the head of a request alone: the listener applies them before it keeps a body.
+read. All rules depend on the head of a request alone: the listener applies them before it keeps a body. The size of a
+body, and of all bodies together, is counted while it arrives.
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,10 +24,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from cardapp.errors import CardAppError, ForbiddenOrigin, TooLarge, UnsupportedMediaType, WrongHost
-from cardapp.web.failures import BadRequest, StartResponse, WsgiApp, problem, send
-from cardapp.web.http import JSON
+from cardapp.web.failures import BadRequest, TooManyBodies, problem
+from cardapp.web.http import JSON, StartResponse, WsgiApp, send
+from cardapp.web.peer import MakeError
 
+HEADER_BYTES = 32 * 1024
 JSON_LIMIT = 64 * 1024
+BODIES_BYTES = 64 * 1024 * 1024
+"""Maximum total of request bodies that are kept at once."""
+UNCOUNTED_BYTES = 16 * 1024
+"""A body up to this size does not count, so small requests are accepted while large uploads are refused."""
 
 ADDRESS = "cardapp.address"
 """The key under which the gate adds the service's URL, as this client can use it, to the WSGI environment."""
@@ -131,6 +139,68 @@ class Gate:
 
     def _intake(self, head: Mapping[str, Any]) -> Intake:
         return self._intakes.get(head["PATH_INFO"], _SMALL_JSON)
+
+
+class BodyBudget:
+    """Limits the total size of all request bodies that are kept at once. Thread-safe."""
+
+    def __init__(self, limit: int = BODIES_BYTES) -> None:
+        self._free = limit
+        self._lock = threading.Lock()
+
+    def reserve(self, size: int) -> bool:
+        """Reserve ``size`` bytes; returns False and reserves nothing if fewer are free."""
+        with self._lock:
+            has_room = size <= self._free
+            if has_room:
+                self._free -= size
+        return has_room
+
+    def release(self, size: int) -> None:
+        with self._lock:
+            self._free += size
+
+
+class Arrival:
+    """Checks one request while it arrives; ``foreign`` is why its connection is refused.
+
+    ``close`` releases the bytes of the body and may be called repeatedly.
+    """
+
+    def __init__(self, gate: Gate, bodies: BodyBudget, foreign: MakeError | None) -> None:
+        self._gate = gate
+        self._bodies = bodies
+        self._foreign = foreign
+        self._limit = 0
+        self._reserved = 0
+
+    def check_head(self, head: Mapping[str, Any], *, has_body: bool) -> MakeError | None:
+        """The error that refuses the request, or None. Call it when the head is complete.
+
+        A request without a body is checked only for the client's account: the gate in front of the application
+        refuses it for the other reasons, and then the connection can stay open.
+        """
+        if self._foreign is not None or not has_body:
+            return self._foreign
+        self._limit = self._gate.body_limit(head)
+        refused = self._gate.refusal(head)
+        return None if refused is None else lambda: refused
+
+    def count_body(self, size: int) -> MakeError | None:
+        """The error that refuses the request, or None, now that ``size`` bytes of its body have arrived."""
+        if size > self._limit:
+            return lambda: too_large(self._limit)
+        if size > UNCOUNTED_BYTES:
+            if not self._bodies.reserve(size - self._reserved):
+                return lambda: TooManyBodies(
+                    "too many request bodies are arriving at once: send this one again a little later"
+                )
+            self._reserved = size
+        return None
+
+    def close(self) -> None:
+        self._bodies.release(self._reserved)
+        self._reserved = 0
 
 
 def head_of(headers: Mapping[str, str], method: str, path: str, target: str, *, is_chunked: bool) -> dict[str, str]:

@@ -1,13 +1,18 @@
-"""The request that a handler gets and the reply that it returns."""
+"""The request that a handler gets, the reply that it returns, and how a reply is sent by WSGI."""
 
 from __future__ import annotations
 
+import http
 import json
-from collections.abc import Iterable, Mapping
+import socket
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from cardapp.web.services import Services
+
+StartResponse = Callable[..., Any]
+WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
@@ -54,3 +59,33 @@ def answer(value: Mapping[str, Any], status: int = 200, headers: tuple[tuple[str
 def created(record: Mapping[str, Any], location: str) -> Reply:
     """201 with the record itself, and ``location`` in the Location header."""
     return answer(record, 201, (("Location", location),))
+
+
+def status_line(status: int) -> str:
+    """The status with its phrase: ``404 Not Found``."""
+    return f"{status} {http.HTTPStatus(status).phrase}"
+
+
+def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> Iterable[bytes]:
+    """Send a reply by WSGI; ``bare`` leaves the body out (HEAD)."""
+    headers = list(reply.headers)
+    if reply.status != 304:
+        headers.append(("Content-Type", reply.media_type))
+        if isinstance(reply.body, bytes):
+            headers.append(("Content-Length", str(len(reply.body))))
+    start_response(status_line(reply.status), headers)
+    if bare or reply.body == b"":
+        return []
+    return [reply.body] if isinstance(reply.body, bytes) else reply.body
+
+
+class HandOver(BaseException):
+    """Raised by the application instead of a response: the listener then calls ``take`` with the request's socket, as
+    for a WebSocket.
+
+    It is a BaseException, so that no error handler in between turns it into a response.
+    """
+
+    def __init__(self, take: Callable[[socket.socket], None]) -> None:
+        super().__init__()
+        self.take = take

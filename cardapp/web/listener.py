@@ -1,32 +1,32 @@
 """The HTTP listener: loopback TCP and the Unix socket, served by one loop and one set of workers.
 
-It limits how long a request may take to arrive and how long a connection may idle, makes room for new connections,
-admits only the owner over TCP, and lets running requests end when it stops.
+It binds the sockets, admits only the owner over TCP, closes overdue connections, makes room for new ones, and lets
+running requests end when it stops.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import ipaddress
 import logging
 import os
 import resource
 import socket
 import threading
-from collections.abc import Callable, Mapping
-from heapq import nsmallest
+from functools import partial
+from heapq import nlargest
 from time import monotonic
 
-from cardapp import unix_socket
+from cardapp import private_directories, unix_socket
+from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
-from cardapp.web import sockets
+from cardapp.web import request_log
 from cardapp.web.app import intakes
-from cardapp.web.connections import BODIES_BYTES, UNREAD_BYTES, BodyBudget, Rules, Timeouts
-from cardapp.web.failures import WsgiApp
-from cardapp.web.gate import JSON_LIMIT, Gate, Intake, Tcp, Transport, Unix
-from cardapp.web.peer import OwnerOnly
-from cardapp.web.waitress_adapter import Loop
-
-MakeGate = Callable[[Transport, Mapping[str, Intake]], Gate]
+from cardapp.web.gate import BODIES_BYTES, HEADER_BYTES, JSON_LIMIT, Arrival, BodyBudget, Gate, Tcp, Transport, Unix
+from cardapp.web.http import WsgiApp
+from cardapp.web.peer import Admit, OwnerOnly, anybody
+from cardapp.web.waitress_adapter import Channel, Loop, Timeouts
 
 WORKERS = 32
 """Requests that run at once: those of sixteen clients, and sixteen that wait for a replay, each for up to
@@ -35,17 +35,24 @@ WORKERS = 32
 CONNECTIONS = 4096
 """Maximum number of connections, if the process may have as many descriptors. For each further one the connection that
 was idle longest is closed."""
-BEGIN_SECONDS = 1.0
-"""A connection that is idle for less than this is not closed for another one."""
-_SPARED_CONNECTIONS = 64
-"""Exception to ``BEGIN_SECONDS``: with so many connections above the maximum, any idle one is closed."""
+UNREAD_BYTES = 256 * 1024 * 1024
+"""Unsent bytes of one response above which its worker blocks. waitress keeps the bytes in temporary files, so below it
+workers, and the read transaction of a report, end without waiting for clients."""
+
 _OTHER_DESCRIPTORS = 256
 """Descriptors that connections leave to files, the database and the rest."""
 
-HEADER_BYTES = 32 * 1024
-_TURN_SECONDS = 5.0
 _SWEEP_SECONDS = 1.0
+_STOP_SECONDS = 5.0
 _DRAIN_SECONDS = 0.02
+
+_PORT_TRIES = 5
+_NO_ADDRESS = "address_absent"
+_BIND_CODES = {
+    errno.EADDRINUSE: "address_in_use",
+    errno.EADDRNOTAVAIL: _NO_ADDRESS,
+    errno.EAFNOSUPPORT: _NO_ADDRESS,
+}
 
 _log = logging.getLogger(__name__)
 
@@ -58,7 +65,6 @@ class Listener:
         settings: Settings,
         app: WsgiApp,
         *,
-        make_gate: MakeGate = Gate,
         timeouts: Timeouts | None = None,
         connections: int = CONNECTIONS,
         unread_bytes: int = UNREAD_BYTES,
@@ -66,18 +72,15 @@ class Listener:
     ) -> None:
         self._settings = settings
         self._app = app
-        self._make_gate = make_gate
         self._timeouts = timeouts or Timeouts()
         self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         self._unread_bytes = unread_bytes
         # The largest picture must fit in when nothing else arrives.
         self._bodies = BodyBudget(max(bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
-        self._lifecycle = threading.Lock()
         self._stopping = threading.Event()
         self._resources = contextlib.ExitStack()
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None
-        self._sweep_at = 0.0
         self._flush_until = 0.0
         self.port = 0
         """The bound TCP port; 0 before ``start``."""
@@ -87,10 +90,10 @@ class Listener:
     def start(self) -> None:
         """Take the lock, bind, serve. A StateError or MissingRequirement says why that fails; nothing is left then."""
         settings = self._settings
-        with self._lifecycle, contextlib.ExitStack() as undo:
-            undo.callback(os.close, sockets.take_lock(settings.state_dir / "api.lock"))
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, private_directories.take_lock(settings.state_dir / "api.lock"))
             # TCP first: of two instances that would share the path of the Unix socket only one gets past it.
-            tcp = [undo.enter_context(bound) for bound in sockets.bind_tcp(settings.api_host, settings.api_port)]
+            tcp = [undo.enter_context(bound) for bound in bind_tcp(settings.api_host, settings.api_port)]
             self.port = tcp[0].getsockname()[1]
             others = [bound.getsockname()[0] for bound in tcp[1:]]
             self.addresses = tuple(Tcp(host, self.port).address for host in (settings.api_host, *others))
@@ -99,106 +102,131 @@ class Listener:
             owner_only = OwnerOnly() if settings.api_peers == "owner" else None
             if owner_only is not None:
                 undo.callback(owner_only.close)
-            with contextlib.ExitStack() as unserved:
-                self._serve(tcp, unix, owner_only, unserved)
-                unserved.pop_all()
+            self._loop = Loop(WORKERS)
+            undo.callback(self._loop.close)
+            undo.callback(self._loop.end_workers, 0.0)
+            loopback = Tcp(settings.api_host, self.port)
+            for bound in tcp:
+                self._listen(bound, loopback, owner_only.refusal if owner_only else anybody)
+            self._listen(unix, Unix(loopback.address), anybody)
+            self._thread = threading.Thread(target=self._run, args=(self._loop,), name="api-listener", daemon=True)
+            self._thread.start()
             self._resources = undo.pop_all()
 
     def stop(self, timeout: float = 5.0) -> None:
         """Accept nothing more, let running requests end for at most ``timeout`` seconds, then close everything."""
+        if self._thread is None or self._loop is None:
+            return
         deadline = monotonic() + timeout
-        with self._lifecycle:
-            if self._thread is None or self._loop is None:
-                return
-            self._in_loop(self._loop.stop_accepting)
-            self._loop.end_workers(max(deadline - monotonic(), 0.0))
-            self._flush_until = max(deadline, monotonic() + _DRAIN_SECONDS)
-            # Set in the loop's thread: the loop ends by it, and cannot be woken afterwards.
-            self._in_loop(self._stopping.set)
-            self._thread.join(timeout + _TURN_SECONDS)
-            self._thread = None
-            self._resources.close()
+        self._loop.call(self._loop.stop_accepting)
+        self._loop.end_workers(timeout)
+        self._flush_until = max(deadline, monotonic() + _DRAIN_SECONDS)
+        self._loop.call(self._stopping.set)
+        self._thread.join(timeout + _STOP_SECONDS)
+        self._thread = None
+        self._resources.close()
 
-    def _serve(
-        self, tcp: list[socket.socket], unix: socket.socket, owner_only: OwnerOnly | None, undo: contextlib.ExitStack
-    ) -> None:
-        self._loop = Loop(WORKERS)
-        undo.callback(self._loop.close)
-        undo.callback(self._loop.end_workers, 0.0)
-        allowed = intakes(self._settings.evidence_max_bytes)
-        loopback = Tcp(self._settings.api_host, self.port)
-        for bound in (*tcp, unix):
-            gate = self._make_gate(Unix(loopback.address) if bound is unix else loopback, allowed)
-            admit = owner_only.refusal if owner_only is not None and bound is not unix else None
-            self._loop.listen(
-                bound,
-                gate.guard(self._app),
-                Rules(gate, self._bodies, self._unread_bytes, admit),
-                ident=None,
-                connection_limit=self._room + _OTHER_DESCRIPTORS,  # reached if no connection is idle: see _make_room
-                max_request_header_size=HEADER_BYTES,
-                log_socket_errors=False,
-            )
-        self._thread = threading.Thread(target=self._run, args=(self._loop,), name="api-listener", daemon=True)
-        self._thread.start()
+    def _listen(self, bound: socket.socket, transport: Transport, admit: Admit) -> None:
+        assert self._loop is not None
+        gate = Gate(transport, intakes(self._settings.evidence_max_bytes))
+        self._loop.listen(
+            bound,
+            request_log.logged(gate.guard(self._app)),
+            partial(Arrival, gate, self._bodies),
+            admit,
+            ident=None,
+            recv_bytes=64 * 1024,
+            outbuf_high_watermark=self._unread_bytes,
+            max_request_header_size=HEADER_BYTES,
+            max_request_body_size=1 << 62,  # no limit: the gate checks the size
+            connection_limit=self._room + _OTHER_DESCRIPTORS,  # reached if no connection is idle: see _make_room
+            channel_timeout=1 << 40,  # none, because it uses the wall clock: see _close_overdue
+            log_socket_errors=False,
+        )
 
     # -- in the thread of the loop -----------------------------------------------------------------------------------
 
     def _run(self, loop: Loop) -> None:
-        try:
-            while not self._stopping.is_set():
-                self._turn(loop, min(_TURN_SECONDS, *self._timeouts))
-            while loop.unsent() and monotonic() < self._flush_until:
-                self._turn(loop, _DRAIN_SECONDS)
-        finally:
-            loop.close()
+        pause = min(_SWEEP_SECONDS, *self._timeouts)
+        sweep_at = 0.0
+        while not self._stopping.is_set():
+            self._turn(loop, pause)
+            if monotonic() >= sweep_at:
+                sweep_at = monotonic() + pause
+                self._close_overdue(loop)
+        while any(channel.total_outbufs_len for channel in loop.connections()) and monotonic() < self._flush_until:
+            self._turn(loop, _DRAIN_SECONDS)
 
     def _turn(self, loop: Loop, seconds: float) -> None:
         try:
             loop.turn(seconds)
-            if len(loop) > self._room:
-                self._make_room(loop)
-            if monotonic() >= self._sweep_at:
-                self._sweep_at = monotonic() + min(_SWEEP_SECONDS, *self._timeouts)
-                self._close_overdue(loop)
+            self._make_room(loop.connections())
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("internal error in the loop of the HTTP listener")
             self._stopping.wait(_DRAIN_SECONDS)
 
-    def _make_room(self, loop: Loop) -> None:
+    def _make_room(self, connections: list[Channel]) -> None:
         """Close idle connections, those that were idle longest first, so that held connections keep no client out."""
-        for more, seconds in ((0, BEGIN_SECONDS), (_SPARED_CONNECTIONS, 0.0)):
-            surplus = len(loop) - self._room - more
-            if surplus > 0:
-                unused = [channel for channel in loop.connections() if channel.is_unused(seconds)]
-                for channel in nsmallest(surplus, unused, key=lambda channel: channel.activity.moved):
-                    channel.handle_close()
+        surplus = len(connections) - self._room
+        if surplus > 0:
+            unused = [channel for channel in connections if channel.is_unused()]
+            for channel in nlargest(surplus, unused, key=Channel.idle_seconds):
+                channel.drop()
 
     def _close_overdue(self, loop: Loop) -> None:
-        crowded = loop.backlog() > 0
         for channel in loop.connections():
-            if channel.is_overdue(self._timeouts, crowded=crowded):
-                channel.handle_close()
-
-    # -- from other threads ------------------------------------------------------------------------------------------
-
-    def _in_loop(self, action: Callable[[], object]) -> None:
-        """Run ``action`` in the thread of the loop and wait for its end."""
-        done = threading.Event()
-
-        def act() -> None:
-            try:
-                action()
-            finally:
-                done.set()
-
-        assert self._loop is not None
-        self._loop.call(act)
-        done.wait(_TURN_SECONDS)
+            if channel.is_overdue(self._timeouts):
+                channel.drop()
 
 
 def _descriptors() -> int:
     """How many descriptors this process may have."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
+
+
+def bind_tcp(host: str, port: int) -> list[socket.socket]:
+    """Sockets bound to loopback on one port, not yet listening; ``port`` 0 takes a free one.
+
+    For 127.0.0.1 and localhost the second socket is ``[::1]``, where IPv6 exists: a browser tries both addresses of
+    ``localhost``, and another account could serve the one that is left.
+    """
+    address = "127.0.0.1" if host == "localhost" else host
+    if not ipaddress.ip_address(address).is_loopback:
+        raise UsageError(
+            f"CARD_API_HOST={host!r} is not a loopback address: reach the service by an ssh tunnel instead"
+        )
+    if address != "127.0.0.1":
+        return [_bound(address, port)]
+    for _ in range(_PORT_TRIES if port == 0 else 1):
+        first = _bound(address, port)
+        try:
+            return [first, _bound("::1", first.getsockname()[1])]
+        except StateError as error:
+            if error.code == _NO_ADDRESS:
+                return [first]
+            first.close()
+            refused = error
+    raise refused
+
+
+def _bound(address: str, port: int) -> socket.socket:
+    """SO_REUSEADDR lets a restarted service have its port again at once; on Linux two listening sockets never share a
+    port by it."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    with contextlib.ExitStack() as undo:
+        try:
+            bound = undo.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            bound.bind((address, port))
+        except OSError as error:
+            raise StateError(
+                f"port {port} of {address} cannot be used: {error.strerror}; stop the program that uses it, or set "
+                "CARD_API_PORT (0 takes any free one)",
+                code=_BIND_CODES.get(error.errno or 0, "address_unusable"),
+            ) from error
+        undo.pop_all()
+        return bound

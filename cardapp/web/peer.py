@@ -1,17 +1,22 @@
-"""Which account is at the other end of a TCP connection over loopback.
+"""Who is at the other end of a connection: which account over TCP, which container over the Unix socket.
 
-Both ends are on this machine, so the kernel knows who owns the client's socket. It is asked by netlink (sock_diag(7),
-``struct inet_diag_req_v2``), which takes some microseconds, or where that is not available by ``/proc/net/tcp`` and
-``/proc/net/tcp6`` (proc(5)), which takes milliseconds.
+Both ends of a TCP connection are on this machine, so the kernel knows who owns the client's socket. It is asked by
+netlink (sock_diag(7), ``struct inet_diag_req_v2``), which takes some microseconds, or where that is not available by
+``/proc/net/tcp`` and ``/proc/net/tcp6`` (proc(5)), which takes milliseconds.
 
 The answer counts only for an established connection whose socket a process still holds. The kernel reports uid 0 and
 inode 0 for a socket that its process has closed, so a client that sends, closes and is accepted later would pass for
 root.
+
+The Unix socket is mounted in every container, so that the editor there reaches it, and so does a card's program. The
+API types into the editor of the chosen session, which may be one that runs commands on this machine. So requests from
+a container whose session is not the chosen one are refused.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import logging
 import os
 import pwd
 import socket
@@ -20,17 +25,26 @@ from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
+from typing import Any
 
+from cardapp import procfs, unix_socket
 from cardapp.errors import CardAppError, MissingRequirement
-from cardapp.web.failures import ForeignUser
+from cardapp.web.failures import ForeignSession, ForeignUser, InternalError, reporting
+from cardapp.web.http import StartResponse, WsgiApp
 
 MakeError = Callable[[], CardAppError]
 """Makes an error later, in a thread that may wait: an account's name can come from the network."""
 Address = tuple[str, int]
+Admit = Callable[[socket.socket, Any], MakeError | None]
+"""From an accepted connection and its client's address to the reason why all its requests are refused, or None."""
 Lookup = Callable[[Address, Address], int | None]
 """From the client's and the server's address to the uid of the client's socket; None when it is not known."""
 
 ROOT_UID = 0
+
+PEER = "cardapp.pid_space"
+"""The key in WSGI's environment of what :func:`pid_space_of` returned for the connection."""
+_ENDED = "ended"
 
 _ESTABLISHED = 1
 _NETLINK_SOCK_DIAG = 4
@@ -50,6 +64,9 @@ _TABLES = {4: ("/proc/net/tcp", "/proc/net/tcp6"), 6: ("/proc/net/tcp6",)}
 """By version of the address. A socket of IPv6 that is connected to an IPv4 address is in the table of IPv6."""
 
 
+_log = logging.getLogger(__name__)
+
+
 class OwnerOnly:
     """Refuses connections of other accounts than the service's and root. ``close`` when done."""
 
@@ -60,10 +77,17 @@ class OwnerOnly:
         self._netlink: Netlink | None = None
         self._lookup: Lookup = self._available()
 
-    def refusal(self, client: Address, server: Address) -> MakeError | None:
-        """Why the connection is refused; None when it is admitted."""
-        uid = self._lookup(client, server)
-        return None if uid in (ROOT_UID, self._uid) else lambda: self._foreign(uid)
+    def refusal(self, accepted: socket.socket, client: Any) -> MakeError | None:
+        """Why the connection is refused; None when it is admitted. Never raises."""
+        try:
+            uid = self._lookup(client[:2], accepted.getsockname()[:2])
+            if uid not in (ROOT_UID, self._uid):
+                return lambda: self._foreign(uid)
+            # A client that has reset this connection may have left its port to the one that was looked up.
+            return None if is_established(accepted) else closed_by_client
+        except Exception:
+            _log.exception("internal error: the account of a connection could not be looked up")
+            return lambda: InternalError("the account of this connection could not be looked up: see the service's log")
 
     def close(self) -> None:
         if self._netlink is not None:
@@ -90,6 +114,10 @@ class OwnerOnly:
             "account and root: run the client as one of them, or start the service with CARD_API_PEERS=any to let "
             "every account of this machine in"
         )
+
+
+def anybody(_accepted: socket.socket, _client: Any) -> None:
+    """Admits every connection."""
 
 
 def account(uid: int) -> str:
@@ -194,3 +222,34 @@ def _works(lookup: Lookup, uid: int) -> bool:
         closing(socket.create_connection(server.getsockname())) as client,
     ):
         return lookup(client.getsockname(), server.getsockname()) == uid
+
+
+def pid_space_of(accepted: socket.socket) -> str | None:
+    """The pid namespace of the process that connected to a Unix socket; None for TCP and for another account's.
+
+    Only root, who may do anything, can be another account: the socket's file is open to its owner.
+    """
+    if accepted.family != socket.AF_UNIX:
+        return None
+    pid, uid = unix_socket.peer(accepted)
+    return (procfs.pid_space(pid) or _ENDED) if uid == os.geteuid() else None
+
+
+def only_chosen_container(app: WsgiApp, chosen: Callable[[], str | None]) -> WsgiApp:
+    """``app`` for processes outside of containers, and for those in the container of the chosen session.
+
+    ``chosen`` returns its pid namespace. It is asked when a request is complete: one can begin before a session is
+    chosen and end afterwards.
+    """
+    own = procfs.pid_space(os.getpid())
+
+    def guarded(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        space = environ.get(PEER)
+        if space not in (None, own) and space != chosen():
+            raise ForeignSession(
+                "this request comes from a container whose session is not the chosen one: choose it, outside of the "
+                "container, with bin/card-session select NAME"
+            )
+        return app(environ, start_response)
+
+    return reporting(guarded)

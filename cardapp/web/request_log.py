@@ -2,7 +2,7 @@
 
 A WebSocket has its line when it ends, with status 101, the bytes that were sent, and how long it was open.
 
-It is on when the level of its logger is INFO. Each task checks that before it builds its answer.
+It is on when the level of its logger is INFO. That is checked for each request.
 """
 
 from __future__ import annotations
@@ -11,20 +11,19 @@ import json
 import logging
 import socket
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from functools import partial
 from secrets import token_hex
 from time import monotonic
 from typing import Any
 
-from cardapp.web.hand_over import HandOver
+from cardapp.web.http import HandOver, StartResponse, WsgiApp
 
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"
 VARIABLE = "cardapp.request_id"
 """The key of the WSGI environment that holds the request's id. It is empty or absent while the log is off."""
-_ATTRIBUTE = "request_id"
 
 _TARGET_MAX = 500
 
@@ -60,74 +59,75 @@ def _fields(record: logging.LogRecord) -> dict[str, Any]:
     return {"time": at.replace("+00:00", "Z"), **record.__dict__["answered"]}
 
 
-def identify(request: Any) -> str:
-    """The id of a request; empty while the log is off. The parser keeps it, since a request may fail before its task
-    begins."""
-    if not is_on():
-        return ""
-    if not hasattr(request, _ATTRIBUTE):
-        setattr(request, _ATTRIBUTE, token_hex(8))
-    return str(getattr(request, _ATTRIBUTE))
+def logged(app: WsgiApp) -> WsgiApp:
+    """``app`` with a line for each response when it is complete, and for each WebSocket when it ends."""
 
+    def noting(environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        if not is_on():
+            return app(environ, start_response)
+        environ[VARIABLE] = token_hex(8)
+        query = environ["QUERY_STRING"]
+        target = environ["PATH_INFO"] + (f"?{query}" if query else "")
+        line = _Line(environ[VARIABLE], environ["REMOTE_ADDR"], environ["REQUEST_METHOD"], target)
 
-class Logged:
-    """Part of a task of waitress, before its own class: logs the answer when it is sent, a WebSocket when it ends."""
+        def start(status: str, headers: list[tuple[str, str]], *rest: Any) -> Any:
+            line.status = int(status[:3])
+            return start_response(status, [*headers, (FIELD, line.id)], *rest)
 
-    request: Any
-    channel: Any
-    status: Any
-    response_headers: Any
-    content_bytes_written: Any
-    wrote_header: Any
-    _began = 0.0
-
-    def start(self) -> None:
-        self._began = monotonic()
-        super().start()  # type: ignore[misc]
-
-    def get_environment(self) -> dict[str, Any]:
-        environ: dict[str, Any] = super().get_environment()  # type: ignore[misc]
-        if identity := identify(self.request):
-            environ[VARIABLE] = identity
-        return environ
-
-    def execute(self) -> None:
         try:
-            super().execute()  # type: ignore[misc]
+            return _counted(app(environ, start), line)
         except HandOver as upgrade:
-            if is_on():
-                upgrade.take = partial(self._hand_over, upgrade.take)
+            line.status = 101
+            take = upgrade.take
+            upgrade.take = lambda connection: take(_WebSocket(connection, line.write))
             raise
 
-    def _hand_over(self, take: Callable[[socket.socket], None], connection: socket.socket) -> None:
-        self.status = "101 Switching Protocols"
-        take(_WebSocket(connection, partial(self._note, self._answered())))
+    return noting
 
-    def build_response_header(self) -> bytes:
-        if identity := identify(self.request):
-            self.response_headers.append((FIELD, identity))
-        return bytes(super().build_response_header())  # type: ignore[misc]
 
-    def finish(self) -> None:
-        super().finish()  # type: ignore[misc]
-        if is_on() and self.wrote_header:
-            self._note(self._answered(), self.content_bytes_written)
+def refused(peer: str, method: str, target: str, status: int, size: int) -> list[tuple[str, str]]:
+    """Log a request that the listener refuses; returns the additional headers of its response."""
+    if not is_on():
+        return []
+    line = _Line(token_hex(8), peer, method, target, status)
+    line.write(size)
+    return [(FIELD, line.id)]
 
-    def _note(self, answered: dict[str, Any], size: int) -> None:
-        answered |= {"bytes": size, "ms": round((monotonic() - self._began) * 1000, 1)}
-        _log.info("%s", answered["id"], extra={"answered": answered})
 
-    def _answered(self) -> dict[str, Any]:
-        address = getattr(self.channel, "addr", None)
-        query = getattr(self.request, "query", "")
-        target = getattr(self.request, "path", "") + (f"?{query}" if query else "")
-        return {
-            "id": identify(self.request),
-            "peer": address[0] if isinstance(address, tuple) else "unix",
-            "method": _printable(getattr(self.request, "command", "")),
-            "target": _printable(target),
-            "status": int(self.status[:3]),
+@dataclass
+class _Line:
+    id: str
+    peer: str
+    method: str
+    target: str
+    status: int = 0
+    began: float = field(default_factory=monotonic)
+
+    def write(self, size: int) -> None:
+        """Log the response, which has ``size`` bytes without its head."""
+        answered = {
+            "id": self.id,
+            "peer": self.peer,
+            "method": _printable(self.method),
+            "target": _printable(self.target),
+            "status": self.status,
+            "bytes": size,
+            "ms": round((monotonic() - self.began) * 1000, 1),
         }
+        _log.info("%s", self.id, extra={"answered": answered})
+
+
+def _counted(pieces: Iterable[bytes], line: _Line) -> Iterator[bytes]:
+    """The pieces of a body. A response that breaks off has no line."""
+    size = 0
+    try:
+        for piece in pieces:
+            size += len(piece)
+            yield piece
+    finally:
+        if hasattr(pieces, "close"):
+            pieces.close()
+    line.write(size)
 
 
 class _WebSocket(socket.socket):

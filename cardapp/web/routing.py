@@ -8,8 +8,8 @@ from typing import Any
 import bottle
 
 from cardapp.errors import NotFound
-from cardapp.web.failures import MethodNotAllowed, StartResponse, WsgiApp, reporting, send
-from cardapp.web.http import Reply, Request
+from cardapp.web.failures import MethodNotAllowed, reporting
+from cardapp.web.http import Reply, Request, StartResponse, WsgiApp, send
 from cardapp.web.request_validation import receive
 from cardapp.web.revalidation import revalidated
 from cardapp.web.route import CACHE_CONTROL, Route

@@ -1,44 +1,87 @@
-"""Adapts waitress. Only this module, ``waitress_tasks`` and ``request_log`` use its undocumented members.
+"""Adapts waitress. Only this module uses members of waitress that its documentation does not name.
 
 waitress reads requests and sends responses in one thread, the loop, and runs the application in worker threads. It
-buffers requests and responses, so a slow client occupies a connection but no worker. This module changes that:
+buffers requests and responses, so a slow client occupies a connection but no worker. This module adds:
 
 - A request is checked when its head is complete; its body is counted while it arrives. WebSockets are handed over.
 - Invalid chunked coding, which waitress accepts in part, is refused. Errors are problem documents (RFC 9457).
 - After a refusal the rest of the request is dropped before the connection is closed.
-- A worker blocks on a slow client only while the unsent bytes of all connections exceed a limit.
-``tests/cardapp/web/test_waitress_adapter.py`` lists the undocumented members and checks their signatures.
 """
 
 from __future__ import annotations
 
 import logging
-import math
 import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
+from queue import SimpleQueue
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple
 
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
 from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.receiver import ChunkedReceiver
 from waitress.server import create_server
-from waitress.task import ThreadedTaskDispatcher
+from waitress.task import WSGITask
 from waitress.utilities import BadRequest as MalformedChunk
+from waitress.utilities import Error
 
+from cardapp.errors import CardAppError
+from cardapp.web import request_log
 from cardapp.web.chunked_coding import ChunkedDecoder
-from cardapp.web.connections import Activity, RequestLimits, Rules, Timeouts
-from cardapp.web.container_peers import pid_space_of
-from cardapp.web.gate import head_of
-from cardapp.web.hand_over import HandOver
-from cardapp.web.peer import MakeError
-from cardapp.web.waitress_tasks import ProblemTask, Refusal, Task
+from cardapp.web.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
+from cardapp.web.gate import Arrival, head_of, secured
+from cardapp.web.http import HandOver, WsgiApp, status_line
+from cardapp.web.peer import PEER, Admit, MakeError, pid_space_of
 
-RECEIVE_BYTES, _ACCEPTED_AT_ONCE = 64 * 1024, 64
+LINGER_BYTES = 64 * 1024 * 1024
+"""Maximum of what is read and dropped after a refusal. Closing at once would make the kernel reset the connection, and
+a client that is still writing would lose the response."""
+_ACCEPTED_AT_ONCE = 64
+_log = logging.getLogger(__name__)
+
+_KINDS: dict[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalError, 501: UnknownCoding}
+"""The errors of waitress by their status; the others are :class:`BadRequest`."""
+
+
+Arrivals = Callable[[MakeError | None], Arrival]
+"""Makes the checks of one request; the argument is why the connection is refused."""
+
+
+class Timeouts(NamedTuple):
+    """Seconds until a connection is closed."""
+
+    arrival: float = 120.0
+    """For one request to arrive: enough for a picture through a slow tunnel."""
+    response: float = 600.0
+    """For one response to be read, so that a client that drips keeps no worker and no temporary file."""
+    idle: float = 60.0
+    """Without traffic, even if a response is unsent."""
+    linger: float = 30.0
+    """For the rest of a request that was refused."""
+
+
+class _Refusal(Error):
+    """An error that waitress answers with a problem document, in the form of the application's errors."""
+
+    def __init__(self, make: MakeError, request: Parser) -> None:
+        super().__init__("")
+        self._make = make
+        self._request: Any = request
+
+    def to_response(self, _ident: str | None = None) -> tuple[str, list[tuple[str, str]], Any]:
+        reply = problem(self._make())
+        assert isinstance(reply.body, bytes)
+        method = getattr(self._request, "command", "")
+        body = b"" if method == "HEAD" else reply.body
+        target = getattr(self._request, "request_uri", "")
+        logged = request_log.refused(self._request.peer, method, target, reply.status, len(body))
+        length = ("Content-Length", str(len(reply.body)))
+        headers = secured([("Content-Type", reply.media_type), length, *reply.headers, *logged])
+        return status_line(reply.status), headers, body
 
 
 class _StrictChunks(ChunkedReceiver):
@@ -59,9 +102,24 @@ class _StrictChunks(ChunkedReceiver):
 class Parser(HTTPRequestParser):
     """Parses one request while it arrives. ``close`` may be called repeatedly."""
 
-    def __init__(self, rules: Rules, foreign: MakeError | None, adj: Any) -> None:
+    def __init__(self, arrival: Arrival, peer: str, adj: Any) -> None:
+        self.error = None
         super().__init__(adj)
-        self._limits = RequestLimits(rules, foreign)
+        self.began = monotonic()
+        self.peer = peer
+        self._arrival = arrival
+
+    @property
+    def error(self) -> Error | None:
+        """Why the request is refused. Errors that waitress sets are stored as ours."""
+        return self._error
+
+    @error.setter
+    def error(self, error: Any) -> None:
+        if error is not None and not isinstance(error, _Refusal):
+            kind = _KINDS.get(error.code, BadRequest)
+            error = _Refusal(partial(kind, f"the request cannot be read: {error.body}"), self)
+        self._error: _Refusal | None = error
 
     def received(self, data: bytes) -> int:
         was_head = not self.headers_finished
@@ -71,16 +129,15 @@ class Parser(HTTPRequestParser):
         if self.error is None and self.headers_finished and not self.empty:
             if was_head:
                 head = head_of(self.headers, found.command, found.path, found.request_uri, is_chunked=self.chunked)
-                refused = self._limits.check_head(head, has_body=body is not None)
+                refused = self._arrival.check_head(head, has_body=body is not None)
             else:
-                refused = self._limits.count_body(len(body))
-            self.error = Refusal(refused) if refused else None
-        if body is None:
-            self.expect_continue = False  # else waitress would wait for a body that never comes
+                refused = self._arrival.count_body(len(body))
+            self.error = _Refusal(refused, self) if refused else None
+        if body is None or self.error is not None:
+            self.expect_continue = False  # else waitress would ask for the body
         if self.error is None:
             return used
         self.completed = True
-        self.expect_continue = False  # else waitress would send 100 Continue
         self.close()
         return len(data)  # drop the rest: it must not be parsed as a new request
 
@@ -100,84 +157,75 @@ class Parser(HTTPRequestParser):
 
     def close(self) -> None:
         super().close()
-        self._limits.close()
+        self._arrival.close()
+
+
+class _Task(WSGITask):
+    def get_environment(self) -> dict[str, Any]:
+        channel: Any = self.channel
+        return {**super().get_environment(), PEER: channel.pid_space}
+
+    def set_close_on_finish(self) -> None:
+        """Keep the connection open after a response without a body (304). waitress closes it, as if the missing
+        Content-Length were needed (RFC 9112, section 6.3); a page that polls with an entity tag would reconnect."""
+        request: Any = self.request
+        is_asked_for = self.version == "1.0" or request.headers.get("CONNECTION", "").lower() == "close"
+        if self.has_body or is_asked_for:
+            super().set_close_on_finish()
 
 
 class Channel(HTTPChannel):
-    """One connection. Workers call ``service`` and ``write_soon``, the loop's thread all other methods."""
+    """One connection. Workers call ``service``, the loop's thread all other methods."""
 
-    task_class = Task
-    error_task_class = ProblemTask
-    is_refused = False
+    task_class = _Task
 
-    def __init__(self, rules: Rules, server: Any, sock: socket.socket, addr: Any, adj: Any, map: Any = None) -> None:
-        self._rules = rules
-        self.activity = Activity()
-        self.parser_class: Any = partial(Parser, rules, rules.refusal(sock, addr))
+    def __init__(
+        self, arrivals: Arrivals, admit: Admit, server: Any, sock: socket.socket, addr: Any, *rest: Any, **more: Any
+    ) -> None:
+        foreign = admit(sock, addr)
+        self.parser_class: Any = lambda adj: Parser(arrivals(foreign), addr[0], adj)
         self.pid_space = pid_space_of(sock)
-        super().__init__(server, sock, addr, adj, map=map)
+        self._is_refused = False
+        self._lingering_since: float | None = None
+        self._dropped = 0
+        self._moved = self._unsent_since = monotonic()
+        super().__init__(server, sock, addr, *rest, **more)
+        self._seen = self.last_activity
 
     def received(self, data: bytes) -> bool:
-        result: bool = super().received(data)
-        self.activity.arriving(is_partial=self.request is not None)
-        return result
+        if self._lingering_since is None:
+            return bool(super().received(data))
+        self._dropped += len(data)
+        if self._dropped > LINGER_BYTES:
+            self.drop()
+        return False
 
-    def handle_read(self) -> None:
-        if not self.activity.is_lingering:
-            super().handle_read()
-        elif not self.activity.drop(len(self.recv(RECEIVE_BYTES))):
-            self.handle_close()
+    def idle_seconds(self) -> float:
+        """Seconds without traffic, counted from the first call after it: waitress notes its time by the wall clock."""
+        if self._seen != self.last_activity:
+            self._seen, self._moved = self.last_activity, monotonic()
+        return monotonic() - self._moved
 
-    def handle_write(self) -> None:
-        if not (self.is_refused and self.close_when_flushed):
-            super().handle_write()
-            return
-        inherited: Any = self
-        inherited._flush_exception(inherited._flush_some)
-        if self.will_close:
-            self.handle_close()
-        elif self.connected and not self.total_outbufs_len:
-            self.close_when_flushed = False  # waitress does not read while this is set
-            self.activity.linger()
-            with suppress(OSError):  # if the connection is broken, the next read reports it
-                inherited.socket.shutdown(socket.SHUT_WR)
+    def is_unused(self) -> bool:
+        """Whether no request is being served, so that the connection can be closed to make room for another one."""
+        return self._lingering_since is not None or not (self.requests or self.total_outbufs_len)
 
-    def write_soon(self, data: bytes) -> int:
+    def is_overdue(self, timeouts: Timeouts) -> bool:
+        """Whether a timeout has expired. Call it about once a second."""
+        now, idle = monotonic(), self.idle_seconds()
+        if self._lingering_since is not None:
+            return now - self._lingering_since > timeouts.linger
+        arriving: Any = self.request
+        if arriving is not None and now - arriving.began > timeouts.arrival:
+            return True
         if not self.total_outbufs_len:
-            self.activity.sending()
-        return int(super().write_soon(data))
-
-    def send(self, data: bytes, do_close: bool = True) -> int:
-        sent: int = super().send(data, do_close=do_close)
-        self.activity.sent(sent)
-        return sent
-
-    def _flush_outbufs_below_high_watermark(self) -> None:
-        """Block the worker until its client has read enough, but only above ``unread_bytes`` unsent bytes in total."""
-        if self.total_outbufs_len <= self.adj.outbuf_high_watermark or self._unread() < self._rules.unread_bytes:
-            return
-        inherited: Any = super()
-        self.activity.is_blocking = True
-        try:
-            inherited._flush_outbufs_below_high_watermark()
-        finally:
-            self.activity.is_blocking = False
-
-    def _unread(self) -> int:
-        """Unsent response bytes of all connections."""
-        found = list(vars(self)["_map"].values())
-        return sum(each.total_outbufs_len for each in found if isinstance(each, Channel))
-
-    def is_overdue(self, timeouts: Timeouts, *, crowded: bool) -> bool:
-        """Whether a timeout has expired; ``crowded``: requests queue for a worker."""
-        is_sending, is_served = bool(self.total_outbufs_len), bool(self.requests)
-        return self.activity.is_overdue(timeouts, crowded=crowded, is_sending=is_sending, is_served=is_served)
-
-    def is_unused(self, seconds: float) -> bool:
-        """Whether no request is being served and there was no traffic for ``seconds``."""
-        return not (self.requests or self.total_outbufs_len) and self.activity.is_unused(seconds)
+            self._unsent_since = now
+            return idle > timeouts.idle and not self.requests
+        return idle > timeouts.idle or now - self._unsent_since > timeouts.response
 
     def service(self) -> None:
+        self._is_refused = self.requests[0].error is not None
+        self._unsent_since = monotonic()
         try:
             super().service()
         except HandOver as upgrade:
@@ -187,70 +235,60 @@ class Channel(HTTPChannel):
         """In the loop's thread. A client that has sent more already is closed: those bytes would be lost."""
         if self.connected and self.request is None and len(self.requests) == 1:
             upgrade.take(vars(self)["socket"].dup())
-        self.handle_close()
+        self.drop()
 
     def handle_close(self) -> None:
+        """Close the connection; after a refusal only our side of it, when the response is sent."""
+        is_sent = self.will_close and not self.total_outbufs_len
+        if not (self._is_refused and is_sent and self._lingering_since is None):
+            self.drop()
+            return
+        self.will_close = False  # waitress does not read while this is set
+        self._lingering_since = monotonic()
+        with suppress(OSError):  # if the connection is broken, the next read reports it
+            vars(self)["socket"].shutdown(socket.SHUT_WR)
+
+    def drop(self) -> None:
+        """Close the connection now."""
         super().handle_close()
         if self.request is not None:
             self.request.close()
             self.request = None
 
 
-class _Dispatcher(ThreadedTaskDispatcher):
-    def start_new_thread(self, target: Callable[[int], object], thread_no: int) -> None:
-        threading.Thread(target=target, name=f"api-{thread_no}", args=(thread_no,), daemon=True).start()
-
-    def end(self, timeout: float) -> None:
-        """Wait at most ``timeout`` seconds, by the monotonic clock, for running requests; drop the queued ones."""
-        deadline = monotonic() + timeout
-        self.set_thread_count(0)
-        with self.lock:
-            while self.threads and (remaining := deadline - monotonic()) > 0:
-                self.thread_exit_cv.wait(remaining)
-            while self.queue:
-                queued: Any = self.queue.popleft()
-                queued.cancel()
-
-
 class Loop:
     """The loop and its workers. One thread calls ``listen``, then ``turn`` repeatedly, then ``close``. Other threads
-    may call ``call``, ``backlog`` and ``end_workers``."""
+    may call ``call`` and ``end_workers``."""
 
     def __init__(self, workers: int) -> None:
-        # waitress logs a warning for each queued request, but queueing is normal while replays run.
-        logging.getLogger("waitress.queue").setLevel(logging.ERROR)
-        self._map: dict[int, Any] = {}
+        self._sockets: dict[int, Any] = {}
         self._servers: list[Any] = []
-        self._dispatcher = _Dispatcher()
-        self._dispatcher.set_thread_count(workers)
+        self._tasks: SimpleQueue[Any] = SimpleQueue()
+        self._is_ending = False
+        self._workers = [
+            threading.Thread(target=self._work, name=f"api-{number}", daemon=True) for number in range(workers)
+        ]
+        for worker in self._workers:
+            worker.start()
 
-    def listen(self, bound: socket.socket, app: Any, rules: Rules, **adjustments: Any) -> None:
+    def listen(self, bound: socket.socket, app: WsgiApp, arrivals: Arrivals, admit: Admit, **adjustments: Any) -> None:
         """Serve ``app`` on ``bound``; ``adjustments`` are documented arguments of waitress."""
-        adjustments |= {"sockets": [bound], "recv_bytes": RECEIVE_BYTES}
-        adjustments["max_request_body_size"] = 1 << 62  # no limit: RequestLimits checks the size
-        server: Any = create_server(app, map=self._map, _dispatcher=self._dispatcher, **adjustments)
-        server.channel_class = partial(Channel, rules)
-        server.next_channel_cleanup = math.inf  # disabled, it uses the wall clock; see Channel.is_overdue
+        dispatcher: Any = self  # the part of one that waitress needs
+        server: Any = create_server(app, map=self._sockets, _dispatcher=dispatcher, sockets=[bound], **adjustments)
+        server.channel_class = partial(Channel, arrivals, admit)
         server.handle_accept = partial(self._accept_some, server.handle_accept)
         self._servers.append(server)
 
+    def add_task(self, channel: Any) -> None:
+        """waitress calls this for a connection whose next request is complete."""
+        self._tasks.put(channel)
+
     def turn(self, seconds: float) -> None:
         """Wait up to ``seconds`` for ready connections; read from them and write to them."""
-        wasyncore.poll2(seconds, self._map)
-
-    def __len__(self) -> int:
-        """The number of open connections, plus the few descriptors that the loop needs itself."""
-        return len(self._map)
+        wasyncore.poll2(seconds, self._sockets)
 
     def connections(self) -> list[Channel]:
-        return [found for found in list(self._map.values()) if isinstance(found, Channel)]
-
-    def unsent(self) -> bool:
-        return any(channel.total_outbufs_len for channel in self.connections())
-
-    def backlog(self) -> int:
-        """Requests that wait for a worker."""
-        return len(self._dispatcher.queue)
+        return [found for found in list(self._sockets.values()) if isinstance(found, Channel)]
 
     def call(self, action: Callable[[], object]) -> None:
         """Run ``action`` in the loop's thread; does not wait for it."""
@@ -263,19 +301,32 @@ class Loop:
             wasyncore.dispatcher.close(server)
 
     def end_workers(self, timeout: float) -> None:
-        self._dispatcher.end(timeout)
+        """Wait at most ``timeout`` seconds for running requests. Those in the queue are not served any more."""
+        self._is_ending = True
+        for _ in self._workers:
+            self._tasks.put(None)
+        deadline = monotonic() + timeout
+        for worker in self._workers:
+            worker.join(max(deadline - monotonic(), 0.0))
 
     def close(self) -> None:
         for channel in self.connections():
-            channel.handle_close()
-        wasyncore.close_all(self._map, ignore_all=True)
+            channel.drop()
+        wasyncore.close_all(self._sockets, ignore_all=True)
         for server in self._servers:
             server.trigger.close()
+
+    def _work(self) -> None:
+        while (channel := self._tasks.get()) is not None and not self._is_ending:
+            try:
+                channel.service()
+            except Exception:
+                _log.exception("internal error in a worker of the HTTP listener")
 
     def _accept_some(self, accept_one: Callable[[], None]) -> None:
         """Accept up to 64 connections at once. waitress accepts one per turn of the loop."""
         for _ in range(_ACCEPTED_AT_ONCE):
-            before = len(self._map)
+            before = len(self._sockets)
             accept_one()
-            if len(self._map) == before:
+            if len(self._sockets) == before:
                 return

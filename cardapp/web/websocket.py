@@ -20,16 +20,8 @@ from typing import Any, Protocol
 
 from simple_websocket import ConnectionClosed, Server
 
-from cardapp.web.failures import (
-    BadRequest,
-    StartResponse,
-    TooManyConnections,
-    UpgradeRequired,
-    WsgiApp,
-    problem_of,
-    send,
-)
-from cardapp.web.hand_over import HandOver
+from cardapp.web.failures import BadRequest, TooManyConnections, UpgradeRequired, problem_of
+from cardapp.web.http import HandOver, StartResponse, WsgiApp, send
 from cardapp.web.request_log import FIELD, VARIABLE
 
 CONNECTIONS = 256

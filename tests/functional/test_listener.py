@@ -16,13 +16,15 @@ from typing import Any
 
 import pytest
 
+from cardapp import private_directories
 from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
-from cardapp.web import connections, sockets
-from cardapp.web.connections import Timeouts
-from cardapp.web.gate import JSON_LIMIT
-from cardapp.web.listener import HEADER_BYTES, WORKERS, Listener
+from cardapp.web import listener as listener_module
+from cardapp.web import waitress_adapter
+from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT
+from cardapp.web.listener import WORKERS, Listener
+from cardapp.web.waitress_adapter import Timeouts
 from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
@@ -341,7 +343,7 @@ def test_a_chunked_body_that_grows_too_large_gets_its_answer(listener: Listener)
 def test_what_follows_a_refusal_is_read_up_to_a_bound(
     client: socket.socket, listener: Listener, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "LINGER_BYTES", 1_000_000)
+    monkeypatch.setattr(waitress_adapter, "LINGER_BYTES", 1_000_000)
     client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
     assert answer(client)[0] == 413
     with pytest.raises(ConnectionError):
@@ -503,6 +505,21 @@ def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
         listener.stop()
 
 
+def test_a_request_that_runs_is_not_idle(settings: Settings, app: App) -> None:
+    listener = Listener(settings, app, timeouts=Timeouts(idle=0.2))
+    listener.start()
+    try:
+        with connect(listener, settings, "tcp") as client:
+            client.sendall(head(listener, "GET /wait HTTP/1.1"))
+            assert app.waiting.acquire(timeout=WAIT)
+            threading.Event().wait(0.8)
+            app.release.set()
+            assert answer(client)[0] == 200
+            assert ended(client), "but the connection is idle afterwards"
+    finally:
+        listener.stop()
+
+
 def test_a_client_that_leaves_ends_its_stream(client: socket.socket, listener: Listener, app: App) -> None:
     client.sendall(head(listener, "GET /big HTTP/1.1"))
     assert client.recv(100)
@@ -647,7 +664,7 @@ def test_a_port_that_is_taken_is_named(settings: Settings, state_dir: Path, app:
         error = refused(taken, app, "address_in_use")
         assert "CARD_API_PORT" in error.detail
     assert not taken.api_socket.exists()
-    lock = sockets.take_lock(state_dir / "api.lock")
+    lock = private_directories.take_lock(state_dir / "api.lock")
     os.close(lock)
 
 
@@ -726,7 +743,7 @@ def test_another_socket_in_our_place_is_not_removed(settings: Settings, app: App
 def test_only_loopback_is_bound() -> None:
     for host in ("0.0.0.0", "192.0.2.1", "::"):
         with pytest.raises(UsageError):
-            sockets.bind_tcp(host, 0)
+            listener_module.bind_tcp(host, 0)
 
 
 # -- IPv6 --------------------------------------------------------------------------------------------------------------
@@ -745,7 +762,7 @@ needs_ipv6 = pytest.mark.skipif(not ipv6(), reason="this machine has no IPv6 loo
 
 def bound(host: str, port: int = 0) -> list[tuple[str, int]]:
     with contextlib.ExitStack() as stack:
-        return [stack.enter_context(each).getsockname()[:2] for each in sockets.bind_tcp(host, port)]
+        return [stack.enter_context(each).getsockname()[:2] for each in listener_module.bind_tcp(host, port)]
 
 
 @needs_ipv6
@@ -778,7 +795,7 @@ def test_a_port_that_another_program_has_on_ipv6_is_refused(settings: Settings, 
 
 @needs_ipv6
 def test_a_free_port_is_free_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
-    real, tried = sockets._bound, []
+    real, tried = listener_module._bound, []
 
     def taken_once(address: str, port: int) -> socket.socket:
         if address == "::1":
@@ -787,7 +804,7 @@ def test_a_free_port_is_free_on_both(monkeypatch: pytest.MonkeyPatch) -> None:
                 raise StateError("taken", code="address_in_use")
         return real(address, port)
 
-    monkeypatch.setattr(sockets, "_bound", taken_once)
+    monkeypatch.setattr(listener_module, "_bound", taken_once)
     (_, port), (_, port6) = bound("127.0.0.1")
     assert port == port6 == tried[-1]
     assert len(tried) == 2
@@ -806,5 +823,5 @@ def test_without_ipv6_only_ipv4_is_bound(monkeypatch: pytest.MonkeyPatch, number
                 raise OSError(number, os.strerror(number))
             super().bind(address)
 
-    monkeypatch.setattr(sockets.socket, "socket", OldSocket)
+    monkeypatch.setattr(listener_module.socket, "socket", OldSocket)
     assert [address for address, _ in bound("127.0.0.1")] == ["127.0.0.1"]

@@ -159,14 +159,14 @@ def test_the_unix_socket_needs_no_lookup(start: Callable[..., Listener], monkeyp
 
 def test_a_lookup_that_fails_admits_nobody(start: Callable[..., Listener], monkeypatch: pytest.MonkeyPatch) -> None:
     broken = [True]
-    real = peer.OwnerOnly.refusal
+    real = peer.is_established
 
-    def refusal(*addresses: Any) -> Any:
+    def is_established(accepted: socket.socket) -> bool:
         if broken[0]:
             raise RuntimeError("a defect")
-        return real(*addresses)
+        return real(accepted)
 
-    monkeypatch.setattr(peer.OwnerOnly, "refusal", refusal)
+    monkeypatch.setattr(peer, "is_established", is_established)
     listener = start()
     assert request(listener.port) == 500
     broken[0] = False

@@ -16,8 +16,8 @@ import pytest
 from cardapp import procfs
 from cardapp import settings as settings_module
 from cardapp.errors import SessionUnavailable
-from cardapp.web.container_peers import only_chosen_container, pid_space_of
 from cardapp.web.listener import Listener
+from cardapp.web.peer import only_chosen_container, pid_space_of
 from tests.functional.other_accounts import needs_root
 from tests.functional.serving import Api
 

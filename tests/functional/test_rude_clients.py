@@ -25,10 +25,10 @@ from waitress.adjustments import Adjustments
 
 from cardapp import settings as settings_module
 from cardapp.settings import Settings
-from cardapp.web import connections, schemas
 from cardapp.web import listener as listener_module
-from cardapp.web.connections import Timeouts
+from cardapp.web import schemas
 from cardapp.web.listener import WORKERS, Listener
+from cardapp.web.waitress_adapter import Timeouts
 from tests.functional.serving import Api, make_card, until
 from tests.functional.test_crash import Server
 
@@ -58,9 +58,9 @@ class App:
 
 
 class Served:
-    """A listener, and its clients, which are all closed at the end. By default workers wait for clients."""
+    """A listener, and its clients, which are all closed at the end."""
 
-    def __init__(self, state_dir: Path, *, unread_bytes: int = 0, **options: Any) -> None:
+    def __init__(self, state_dir: Path, *, unread_bytes: int = 1 << 24, **options: Any) -> None:
         names = {"CARD_STATE_DIR": str(state_dir), "CARD_API_PORT": "0"}
         self.settings: Settings = settings_module.load(names)
         self.listener = Listener(self.settings, App(), unread_bytes=unread_bytes, **options)
@@ -200,7 +200,7 @@ def test_a_low_descriptor_limit_refuses_no_client(card_environment: dict[str, st
 
 @BOTH
 def test_clients_that_never_read_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
-    served = serve(timeouts=Timeouts(crowded=0.5))
+    served = serve(unread_bytes=1 << 20, timeouts=Timeouts(idle=0.5))
     before = counts()
     for _ in range(WORKERS + 8):
         served.rude(transport, "GET /endless HTTP/1.1")
@@ -255,41 +255,31 @@ def is_closed(client: socket.socket, size: int) -> bool:
     return False
 
 
+SHALLOW = 1 << 18
+"""Unsent bytes above which the workers of these tests wait for a client."""
+
+
 @pytest.fixture
 def shallow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A listener of few workers, who wait for a client after some hundred kilobytes."""
+    """A listener of few workers, with small kernel buffers."""
     monkeypatch.setattr(listener_module, "WORKERS", 4)
-    monkeypatch.setattr(Adjustments, "outbuf_high_watermark", 1 << 18)
     monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 16)])
 
 
 @BOTH
 @pytest.mark.usefixtures("shallow")
-def test_clients_that_drip_give_their_workers_back(
-    serve: Callable[..., Served], transport: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "MIN_RATE", 4 * RATE)
-    served = serve(timeouts=Timeouts(crowded=0.5))
+def test_clients_that_drip_give_their_workers_back(serve: Callable[..., Served], transport: str) -> None:
+    served = serve(unread_bytes=SHALLOW, timeouts=Timeouts(response=0.5))
     drippers = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(6)]
     with slowly(drippers) as ended:
         assert served.seconds() < 5 * QUICK
         until(lambda: len(ended) >= 2)
 
 
-@pytest.mark.usefixtures("shallow")
-def test_a_slow_reader_is_closed_even_if_no_client_waits(
-    serve: Callable[..., Served], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(connections, "MIN_RATE", 4 * RATE)
-    served = serve(timeouts=Timeouts(idle=0.5))
-    with slowly([served.rude("unix", "GET /endless HTTP/1.1")]) as ended:
-        until(lambda: ended)
-
-
 @BOTH
 @pytest.mark.usefixtures("shallow")
 def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served], transport: str) -> None:
-    served = serve(timeouts=Timeouts(crowded=0.5))
+    served = serve(unread_bytes=SHALLOW, timeouts=Timeouts(idle=0.5))
     slow = [served.rude(transport, "GET /endless HTTP/1.1") for _ in range(4)]
     assert all(client.recv(10) for client in slow)
     with slowly(slow) as ended:
@@ -298,25 +288,6 @@ def test_clients_of_a_slow_line_keep_their_workers(serve: Callable[..., Served],
         with pytest.raises(TimeoutError):
             waiting.recv(1)
         assert ended == []
-
-
-@BOTH
-@pytest.mark.usefixtures("shallow")
-def test_answers_longer_than_a_worker_waits_for_are_written_aside(serve: Callable[..., Served], transport: str) -> None:
-    served = serve(unread_bytes=1 << 30)
-    slow = [served.rude(transport, "GET /large HTTP/1.1") for _ in range(8)]
-    assert served.seconds() < 2 * QUICK
-    response = http.client.HTTPResponse(slow[0])
-    response.begin()
-    assert len(response.read()) == 8 * len(PIECE), "and who reads later gets all of it"
-
-
-@pytest.mark.usefixtures("shallow")
-def test_what_is_written_aside_has_a_bound(serve: Callable[..., Served]) -> None:
-    served = serve(unread_bytes=32 * len(PIECE), timeouts=Timeouts(crowded=0.5))
-    for _ in range(4):
-        served.rude("unix", "GET /endless HTTP/1.1")
-    assert served.seconds() < WAIT, "beyond it who does not read loses the worker"
 
 
 @BOTH

@@ -8,8 +8,23 @@ from typing import Any
 
 import pytest
 
+from cardapp.errors import CardAppError, TooLarge, WrongHost
 from cardapp.web import gate as gate_module
-from cardapp.web.gate import ADDRESS, CHUNKED, JSON_LIMIT, SECURITY_HEADERS, Intake, Tcp, Transport, Unix, head_of
+from cardapp.web.failures import ForeignUser, TooManyBodies
+from cardapp.web.gate import (
+    ADDRESS,
+    CHUNKED,
+    JSON_LIMIT,
+    SECURITY_HEADERS,
+    UNCOUNTED_BYTES,
+    Arrival,
+    BodyBudget,
+    Intake,
+    Tcp,
+    Transport,
+    Unix,
+    head_of,
+)
 
 TCP = Tcp("127.0.0.1", 8080)
 UNIX = Unix("http://127.0.0.1:8080")
@@ -292,3 +307,56 @@ def test_each_path_has_its_limit() -> None:
     gate = gate_module.Gate(TCP, {UPLOAD: Intake(("image/png",), 100_000)})
     assert gate.body_limit({"PATH_INFO": UPLOAD}) == 100_000
     assert gate.body_limit({"PATH_INFO": "/api/state"}) == JSON_LIMIT
+
+
+# -- bodies that are arriving ------------------------------------------------------------------------------------------
+
+LARGE = 100_000
+OWN = {"HTTP_HOST": "localhost:1", "REQUEST_METHOD": "POST", "PATH_INFO": "/", "CONTENT_TYPE": "image/png"}
+
+
+def arrival(bodies: BodyBudget, foreign: Any = None) -> Arrival:
+    return Arrival(gate_module.Gate(Tcp("127.0.0.1", 1), {"/": Intake(("image/png",), LARGE)}), bodies, foreign)
+
+
+def accepted(bodies: BodyBudget) -> Arrival:
+    found = arrival(bodies)
+    assert found.check_head(OWN, has_body=True) is None
+    return found
+
+
+def kind(make: Any) -> type[CardAppError]:
+    return type(make())
+
+
+def test_a_body_larger_than_the_limit_of_its_path_is_refused() -> None:
+    found = accepted(BodyBudget(10 * LARGE))
+    assert found.count_body(LARGE) is None
+    assert kind(found.count_body(LARGE + 1)) is TooLarge
+
+
+def test_bodies_share_one_bound() -> None:
+    bodies = BodyBudget(2 * LARGE)
+    first, second, third = (accepted(bodies) for _ in range(3))
+    for size in (UNCOUNTED_BYTES + 1, LARGE // 2, LARGE):
+        assert first.count_body(size) is None
+        assert second.count_body(size) is None
+    assert third.count_body(UNCOUNTED_BYTES) is None, "small bodies do not count"
+    assert kind(third.count_body(UNCOUNTED_BYTES + 1)) is TooManyBodies
+    first.close()
+    first.close()
+    assert third.count_body(LARGE) is None
+    assert kind(accepted(bodies).count_body(UNCOUNTED_BYTES + 1)) is TooManyBodies
+
+
+def test_the_gate_judges_requests_with_a_body_only() -> None:
+    found = arrival(BodyBudget(LARGE))
+    foreign = {**OWN, "HTTP_HOST": "evil.example"}
+    assert kind(found.check_head(foreign, has_body=True)) is WrongHost
+    assert found.check_head(foreign, has_body=False) is None
+
+
+def test_a_foreign_account_is_refused_first() -> None:
+    found = arrival(BodyBudget(LARGE), lambda: ForeignUser("why"))
+    for has_body in (True, False):
+        assert kind(found.check_head({**OWN, "HTTP_HOST": "evil.example"}, has_body=has_body)) is ForeignUser

@@ -11,8 +11,6 @@ from collections.abc import Iterator
 import pytest
 
 from cardapp.web import peer
-from cardapp.web.connections import BodyBudget, Rules
-from cardapp.web.gate import Gate, Tcp
 from cardapp.web.peer import Lookup, Netlink, OwnerOnly, account, query, uid_in_answer, uid_in_rows, uid_in_tables
 
 ROW = "  22: 0100007F:1F90 0100007F:C350 {state} 00000000:00000000 00:00000000 00000000  {uid}   0 {inode} 1 0 20 4\n"
@@ -156,9 +154,8 @@ def test_a_port_that_a_reset_connection_left_to_another_one_admits_nobody() -> N
         accepted, address = server.accept()
         owner_only = OwnerOnly()
         with accepted:
-            assert owner_only.refusal(address, accepted.getsockname()) is None
-            rules = Rules(Gate(Tcp("127.0.0.1", 1), {}), BodyBudget(), admit=owner_only.refusal)
-            refused = rules.refusal(accepted, address)
+            assert owner_only._lookup(address, accepted.getsockname()) == os.geteuid()
+            refused = owner_only.refusal(accepted, address)
         owner_only.close()
     assert refused is not None
     assert "closed its side" in refused().detail
