@@ -102,12 +102,12 @@ MARKET = Product(
         "sqlite3": ("ingest.outbox",),
         "waitress": ("http.waitress_adapter", "http.waitress_tasks"),
         # simple_websocket needs a thread for each connection; here one selector serves all of them.
-        "wsproto": ("api.live.frames",),
+        "wsproto": ("api.live.websocket",),
     },
     pure=(
         "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
         "http.revalidation", "http.compression", "http.reply", "http.chunked_coding", "http.response_head",
-        "api.live.frames",
+        "api.live.websocket",
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",
         "demo.chain", "demo.prices",
         "api.live.feed", "frontend.gate", "frontend.headers", "frontend.response", "frontend.target",

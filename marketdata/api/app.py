@@ -10,13 +10,19 @@ from marketdata.api.request import Request
 from marketdata.api.route import Body, Route
 from marketdata.api.routing import Application
 from marketdata.api.services import Services
-from marketdata.api.upgrade import live
 from marketdata.http.reply import CSV, JSON, NDJSON, PROMETHEUS, TEXT, Reply, answer
 
 
 def description(_request: Request) -> Reply:
     """The API description, derived from the route table."""
     return answer(_described())
+
+
+def live(request: Request) -> Reply:
+    """Candles and ticks as they change, over a WebSocket with the subprotocol `marketdata-live.v1`. Text messages are
+    JSON: the client sends `LiveRequest`, the service `LiveMessage`."""
+    assert request.caller is not None
+    raise request.services.live.handshake(request.environ, request.caller)
 
 
 # fmt: off

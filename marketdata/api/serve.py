@@ -16,7 +16,7 @@ from marketdata.api.graphql_check import GraphqlCheck
 from marketdata.api.health import WITHOUT_WAITING
 from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
-from marketdata.api.live.server import CONNECTIONS, Live
+from marketdata.api.live.server import MAX_CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
 from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.response_cache import ResponseCache
@@ -61,7 +61,7 @@ class Service:
         authenticator = Authenticator(finder(self._pool), admin_digest)
         self._ingestion = Ingestion(self._pool, self._served, metrics, self._backlog)
         # Reads of the primary: a replica may lag behind the notification of a change.
-        live_connections = min(CONNECTIONS, descriptors() // 4)
+        live_connections = min(MAX_CONNECTIONS, descriptors() // 4)
         self._live = Live(self._pool, self._served, live_connections)
         self._revocation_listener = RevocationListener(url, authenticator, self._live, self._served.refresh)
         self.services = Services(

@@ -1,4 +1,4 @@
-"""A feed: what all subscribers of the same symbol, interval and time zone receive; pure."""
+"""A feed: the stream of one symbol, interval and time zone, shared by its subscribers; pure."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from marketdata.store.notifications import Change
 TICKS = "ticks"
 """The ``interval`` of a feed of ticks."""
 
-SPANS_MAX = 16
-"""More ranges than this that wait to be read are read as one."""
+MAX_SPANS = 16
+"""When more changed ranges than this wait, they are merged into one."""
 
-KNOWN_TICKS = 4096
-"""The newest ticks of a feed that are known to be sent: a range that is read again may contain some of them."""
+MAX_KNOWN_TICKS = 4096
+"""A feed remembers this many of its newest sent ticks, since a range that is read again may contain them."""
 
 
 class Key(NamedTuple):
-    """``shift`` is that of the time zone, in minutes; 0 for ticks."""
+    """Names a feed. ``shift`` is the offset of the time zone in minutes, 0 for ticks."""
 
     symbol: str
     interval: str
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     @property
     def members(self) -> dict[str, str]:
-        """What names the feed in a message; the time zone only where it is not UTC."""
+        """The members that name the feed in a message. The time zone is left out for UTC."""
         named = {"symbol": self.symbol, "interval": self.interval}
         if self.shift:
             hours, minutes = divmod(abs(self.shift), 60)
@@ -38,8 +38,8 @@ class Key(NamedTuple):
 
 
 class Span(NamedTuple):
-    """Opening times of candles, or times of ticks, in microseconds; both inclusive. ``is_removal``: ticks were removed,
-    so candles of the range may be gone."""
+    """A changed range, both ends inclusive: opening times of candles, or times of ticks, in microseconds.
+    ``is_removal``: ticks were removed, so candles may be gone."""
 
     first: int
     last: int
@@ -51,16 +51,17 @@ class Span(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Feed:
-    """``users`` counts subscriptions. ``spans`` changed since they were last read. ``due`` is when it may be read again
-    (monotonic). ``known`` has the times of sent ticks by id: all of those since ``known_from``, but for ticks up to
-    ``forgotten_until``. ``pushed`` are those that every subscriber got, not only one that asked for the past."""
-
     key: Key
     users: int = 0
+    """The number of subscriptions."""
     spans: list[Span] = field(default_factory=list)
+    """Ranges that have changed since they were last read."""
     due: float = 0.0
+    """When the feed may be read again (monotonic)."""
     known: dict[str, int] = field(default_factory=dict)
+    """The times of sent ticks, by id: all since ``known_from``, except those up to ``forgotten_until``."""
     pushed: set[str] = field(default_factory=set)
+    """The ids of ticks that every subscriber got. A page of ``since`` goes to one subscriber only."""
     known_from: int | None = None
     forgotten_until: int = -1
 
@@ -69,7 +70,7 @@ class Feed:
         return self.key.interval == TICKS
 
     def mark(self, change: Change) -> None:
-        """Note what a change means for this feed."""
+        """Note the range of this feed that a change affects."""
         if self.is_of_ticks:
             if change.kind != "final":
                 self.add(Span(change.first, change.last, change.kind == "removed"))
@@ -78,7 +79,7 @@ class Feed:
         self.add(Span(first, last, change.kind == "removed"))
 
     def add(self, span: Span) -> None:
-        """Note that ``span`` has to be read."""
+        """Note that ``span`` must be read."""
         apart = []
         for each in self.spans:
             if each.first <= span.last and span.first <= each.last:
@@ -86,16 +87,16 @@ class Feed:
             else:
                 apart.append(each)
         self.spans = [*apart, span]
-        if len(self.spans) > SPANS_MAX:
+        if len(self.spans) > MAX_SPANS:
             whole = self.spans[0]
             for each in self.spans:
                 whole = whole.joined(each)
             self.spans = [whole]
 
     def learn(self, ticks: dict[str, int]) -> None:
-        """These ticks, times by id, are sent. Of more than ``KNOWN_TICKS`` the oldest are forgotten."""
+        """Note sent ticks, as times by id. The oldest are forgotten above ``MAX_KNOWN_TICKS``."""
         self.known |= ticks
-        excess = len(self.known) - KNOWN_TICKS
+        excess = len(self.known) - MAX_KNOWN_TICKS
         if excess > 0:
             for identity, ts in sorted(self.known.items(), key=itemgetter(1))[:excess]:
                 self.forget(identity)
@@ -106,15 +107,15 @@ class Feed:
         self.pushed.discard(identity)
 
     def learned_since(self, start: int) -> None:
-        """All stored ticks from ``start`` have been learned."""
+        """Note that all stored ticks from ``start`` on were learned."""
         self.known_from = start if self.known_from is None else min(start, self.known_from)
 
     def knows(self, span: Span) -> bool:
-        """Whether a tick of ``span`` that is not known was not there before."""
+        """Whether every sent tick of ``span`` is known."""
         return self.known_from is not None and self.known_from <= span.first > self.forgotten_until
 
     def take(self) -> list[Span]:
-        """The ranges to read now."""
+        """Take the ranges to read."""
         taken, self.spans = self.spans, []
         return taken
 

@@ -12,9 +12,8 @@ import psycopg
 import pytest
 
 from marketdata.api.live import server
-from marketdata.api.live.client import PENDING_MAX, RECEIVE_BYTES
-from marketdata.api.live.reader import PACE_SECONDS
-from marketdata.api.live.readings import ROWS
+from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS
+from marketdata.api.live.subscriber import MAX_PENDING, RECEIVE_BYTES
 from marketdata.api.serve import Service
 from marketdata.settings import Settings
 from marketdata.store import tokens
@@ -75,7 +74,7 @@ def test_a_stored_tick_is_pushed_as_its_candle(api: Api, client: LiveClient, tic
 
 
 @pytest.mark.parametrize(("interval", "zone"), [("1s", 0), ("5m", 0), ("1h", 0), ("1d", 330), ("1w", 0), ("1M", -480)])
-def test_every_kind_of_candle_is_that_of_the_chart(
+def test_a_pushed_candle_of_any_interval_equals_the_charts(
     api: Api, client: LiveClient, tick: Make, interval: str, zone: int
 ) -> None:
     symbol = f"LIVE:{interval}{zone}"
@@ -121,7 +120,7 @@ def test_a_retraction_is_pushed_and_so_is_a_bucket_that_it_empties(api: Api, cli
     check_shape("LiveMessage", message)
 
 
-def test_finalize_is_pushed(api: Api, client: LiveClient, tick: Make) -> None:
+def test_finalize_pushes_the_final_candle(api: Api, client: LiveClient, tick: Make) -> None:
     symbol = "LIVE:FINAL"
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n * MINUTE, block=block(n)) for n in range(4)))
     api.ingest({"finalize": {"symbol": symbol, "block": 1}})
@@ -144,8 +143,8 @@ def test_a_candle_is_pushed_again_when_its_bucket_ends(api: Api, client: LiveCli
     assert last == first | {"closed": True, "finalized": True}
 
 
-def test_since_sends_every_candle_from_there_and_then_what_changes(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol, count = "LIVE:SINCE", 2 * ROWS + 7
+def test_since_sends_all_candles_from_a_time_and_then_changes(api: Api, client: LiveClient, tick: Make) -> None:
+    symbol, count = "LIVE:SINCE", 2 * PAGE_ROWS + 7
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n * MINUTE) for n in range(count)))
     settle(api, client, tick)
     client.subscribe(symbol, "1m", since=T + 2 * MINUTE)
@@ -174,8 +173,8 @@ def test_ticks_are_pushed_once_and_named_when_they_are_retracted(api: Api, clien
     assert "price" in client.receive()
 
 
-def test_of_many_ticks_only_those_are_said_to_be_gone_that_are(api: Api, client: LiveClient, tick: Make) -> None:
-    symbol, count = "LIVE:GONE", ROWS + 100
+def test_among_many_ticks_only_removed_ones_are_reported_as_gone(api: Api, client: LiveClient, tick: Make) -> None:
+    symbol, count = "LIVE:GONE", PAGE_ROWS + 100
     ends = (0, count - 1)
     api.ingest(
         *(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(2 if n in ends else 1)) for n in range(count)),
@@ -195,7 +194,7 @@ def test_of_many_ticks_only_those_are_said_to_be_gone_that_are(api: Api, client:
     assert [each["code"] for each in received if each["type"] == "error"] == ["missed"]
 
 
-def test_a_removal_of_ticks_that_were_not_sent_is_said(api: Api, client: LiveClient, tick: Make) -> None:
+def test_a_removal_of_unsent_ticks_is_reported_as_missed(api: Api, client: LiveClient, tick: Make) -> None:
     symbol = "LIVE:UNSENT"
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=T + n, block=block(n)) for n in (1, 2)))
     settle(api, client, tick)
@@ -208,16 +207,18 @@ def test_a_removal_of_ticks_that_were_not_sent_is_said(api: Api, client: LiveCli
     assert client.receive() == {"type": "tick", "symbol": symbol, "id": "1", "retracted": True}
 
 
-def test_a_range_of_many_candles_is_sent_in_part_and_said_to_be(api: Api, client: LiveClient, tick: Make) -> None:
+def test_a_range_of_many_candles_is_sent_in_part_and_reported_as_missed(
+    api: Api, client: LiveClient, tick: Make
+) -> None:
     symbol = "LIVE:WIDE"
     api.ingest(tick(symbol=symbol, id="first", ts=T))
     client.subscribe(symbol, "1m")
     settle(api, client, tick)
     start = T - T % 86_400_000
-    api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=start + n * MINUTE) for n in range(ROWS + 100)))
-    missed, *rest = [client.receive() for _ in range(ROWS + 1)]
+    api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=start + n * MINUTE) for n in range(PAGE_ROWS + 100)))
+    missed, *rest = [client.receive() for _ in range(PAGE_ROWS + 1)]
     assert (missed["type"], missed["code"], missed["symbol"], missed["interval"]) == ("error", "missed", symbol, "1m")
-    assert [each["candle"] for each in rest] == chart(api, symbol, limit=ROWS + 1)[:-1]
+    assert [each["candle"] for each in rest] == chart(api, symbol, limit=PAGE_ROWS + 1)[:-1]
 
 
 def test_a_bucket_is_sent_at_most_once_in_fifty_milliseconds(api: Api, client: LiveClient, tick: Make) -> None:
@@ -248,8 +249,8 @@ def test_a_slow_client_gets_the_newest_state(api: Api, service: Service, read_to
         for n in range(changes):
             api.ingest(tick(symbol=symbol, id=f"change-{n}", ts=last + n, price=f"{n + 2}"))
             quick.candles()
-        waiting = max(service.services.live._clients.values(), key=lambda each: len(each.pending))
-        assert 0 < len(waiting.pending) <= PENDING_MAX
+        waiting = max(service.services.live._subscribers.values(), key=lambda each: len(each.pending))
+        assert 0 < len(waiting.pending) <= MAX_PENDING
         newest = chart(api, symbol)[-1]
         received: list[dict[str, Any]] = []
         while newest not in received:
@@ -259,21 +260,21 @@ def test_a_slow_client_gets_the_newest_state(api: Api, service: Service, read_to
         assert of_last[-1] == newest
 
 
-def test_a_client_that_never_reads_is_told_what_it_missed(
+def test_a_client_that_never_reads_learns_which_feeds_it_missed(
     api: Api, service: Service, read_token: str, tick: Make
 ) -> None:
-    symbol, count = "LIVE:STUCK", 4 * ROWS
+    symbol, count = "LIVE:STUCK", 4 * PAGE_ROWS
     start = T - T % 86_400_000
     api.ingest(*(tick(symbol=symbol, id=f"{n}", ts=start + n * MINUTE) for n in range(count)))
     with LiveClient(service.port, read_token, receive_buffer=4096) as slow:
         slow.subscribe(symbol, "1m", since=0)
         slow.subscribe_unanswered(symbol, "3m")
         for part in range(4):  # each changes as many candles as are pushed of one range
-            some = range(part * ROWS, (part + 1) * ROWS)
+            some = range(part * PAGE_ROWS, (part + 1) * PAGE_ROWS)
             api.ingest(*(tick(symbol=symbol, id=f"again-{n}", ts=start + n * MINUTE) for n in some))
         live = service.services.live
-        eventually(lambda: any(each.lacking for each in live._clients.values()))
-        assert all(len(each.pending) <= PENDING_MAX for each in live._clients.values())
+        eventually(lambda: any(each.lacking for each in live._subscribers.values()))
+        assert all(len(each.pending) <= MAX_PENDING for each in live._subscribers.values())
         while (message := slow.receive()).get("code") != "missed":
             assert message["type"] in ("candle", "subscribed")
 
@@ -292,7 +293,7 @@ def test_an_alias_stands_for_its_symbol(
     assert client.receive() == {"type": "unsubscribed", **named}
 
 
-def test_what_was_unsubscribed_is_not_sent(api: Api, client: LiveClient, tick: Make) -> None:
+def test_after_unsubscribe_nothing_is_sent(api: Api, client: LiveClient, tick: Make) -> None:
     api.ingest(tick(symbol="LIVE:OFF", id="1", ts=T), tick(symbol="LIVE:ON", id="1", ts=T))
     client.subscribe("LIVE:OFF", "1m")
     client.subscribe("LIVE:ON", "1m")
@@ -371,7 +372,7 @@ def test_a_revoked_token_ends_its_connections_at_once(
         assert other.candles() == chart(api, "LIVE:REVOKED")
 
 
-def test_a_revocation_that_nobody_notified_ends_connections_too(
+def test_a_revocation_without_a_notification_ends_connections(
     service_settings: Settings, database: str, admin: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert server.TOKENS_SECONDS + server.SWEEP_SECONDS < 30
@@ -387,7 +388,7 @@ def test_a_revocation_that_nobody_notified_ends_connections_too(
         service.stop()
 
 
-def test_a_lost_connection_to_the_database_is_said(
+def test_a_lost_database_connection_is_reported_as_missed(
     api: Api, client: LiveClient, tick: Make, admin: psycopg.Connection[Any]
 ) -> None:
     api.ingest(tick(symbol="LIVE:LOST", id="1", ts=T))
@@ -402,7 +403,7 @@ def test_a_lost_connection_to_the_database_is_said(
     assert client.candles() == chart(api, "LIVE:LOST")
 
 
-def test_what_ticks_wrote_in_sql_is_pushed_too(
+def test_ticks_that_sql_wrote_are_pushed(
     api: Api, client: LiveClient, tick: Make, admin: psycopg.Connection[Any]
 ) -> None:
     api.ingest(tick(symbol="LIVE:SQL", id="1", ts=T))
@@ -434,7 +435,7 @@ def test_metrics_count_connections_and_messages(api: Api, client: LiveClient, ti
     eventually(lambda: figure("marketdata_live_connections") == 0)
 
 
-def test_messages_are_the_text_of_the_chart(api: Api, client: LiveClient, tick: Make) -> None:
+def test_a_message_has_the_text_of_the_chart(api: Api, client: LiveClient, tick: Make) -> None:
     """Not only equal as JSON: the same bytes."""
     api.ingest(tick(symbol="LIVE:TEXT", id="1", ts=T, price="1.10", size="0"))
     client.subscribe("LIVE:TEXT", "5m", since=0)

@@ -1,11 +1,11 @@
-"""What a feed knows of the ticks that were sent."""
+"""The sent ticks that a feed remembers."""
 
 from __future__ import annotations
 
-from marketdata.api.live.feed import KNOWN_TICKS, Feed, Key, Span
+from marketdata.api.live.feed import MAX_KNOWN_TICKS, Feed, Key, Span
 
 
-def test_what_a_feed_knows() -> None:
+def test_a_feed_knows_ticks_from_the_earliest_page_on() -> None:
     feed = Feed(Key("A", "ticks", 0))
     assert not feed.knows(Span(10, 20, True))
     feed.learned_since(10)
@@ -18,11 +18,11 @@ def test_what_a_feed_knows() -> None:
 def test_the_oldest_ticks_are_forgotten() -> None:
     feed = Feed(Key("A", "ticks", 0))
     feed.learned_since(0)
-    feed.learn({f"{ts}": ts for ts in reversed(range(KNOWN_TICKS + 10))})
+    feed.learn({f"{ts}": ts for ts in reversed(range(MAX_KNOWN_TICKS + 10))})
     feed.pushed |= feed.known.keys()
-    assert sorted(feed.known.values()) == list(range(10, KNOWN_TICKS + 10))
+    assert sorted(feed.known.values()) == list(range(10, MAX_KNOWN_TICKS + 10))
     assert not feed.knows(Span(9, 20, True))
     assert feed.knows(Span(10, 20, True))
-    feed.learn({"new": KNOWN_TICKS + 10})
+    feed.learn({"new": MAX_KNOWN_TICKS + 10})
     assert "10" not in feed.known
     assert feed.pushed <= feed.known.keys()

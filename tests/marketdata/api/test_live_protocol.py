@@ -14,7 +14,7 @@ import pytest
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import BytesMessage, TextMessage
 
-from marketdata.api.live.frames import MESSAGE_CHARACTERS, Protocol, text_frame
+from marketdata.api.live.websocket import MAX_MESSAGE_CHARACTERS, Protocol, text_frame
 from marketdata.api.serve import Service
 from tests.marketdata.api.conftest import Api, check_shape, eventually
 from tests.marketdata.api.live_client import LiveClient, handshake
@@ -53,7 +53,7 @@ def answer(service: Service, request: bytes) -> tuple[int, dict[str, Any]]:
         ({"Sec_WebSocket_Protocol": "chat, marketdata-live.v2"}, 400, "bad_request"),
     ],
 )
-def test_a_handshake_that_is_refused(
+def test_an_invalid_handshake_is_refused(
     service: Service, read_token: str, changed: dict[str, str], status: int, code: str
 ) -> None:
     found, problem = answer(service, handshake(read_token, **changed))
@@ -64,7 +64,9 @@ def test_a_write_token_is_refused(service: Service, write_token: str) -> None:
     assert answer(service, handshake(write_token))[0] == 403
 
 
-def test_a_full_service_says_so(service: Service, read_token: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_service_refuses_connections_with_429(
+    service: Service, read_token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(service.services.live, "_room", 0)
     assert answer(service, handshake(read_token)) == (429, answer(service, handshake(read_token))[1])
 
@@ -94,8 +96,8 @@ def masked(first: int, payload: bytes) -> bytes:
     ("data", "code"),
     [
         (Connection(ConnectionType.CLIENT).send(BytesMessage(data=b"{}")), 1003),
-        (Connection(ConnectionType.CLIENT).send(TextMessage(data="x" * (MESSAGE_CHARACTERS + 1))), 1009),
-        (struct.pack("!BBQ", 0x81, 0xFF, 1 << 40) + b"\0\0\0\0" + b"x" * (MESSAGE_CHARACTERS + 1), 1009),
+        (Connection(ConnectionType.CLIENT).send(TextMessage(data="x" * (MAX_MESSAGE_CHARACTERS + 1))), 1009),
+        (struct.pack("!BBQ", 0x81, 0xFF, 1 << 40) + b"\0\0\0\0" + b"x" * (MAX_MESSAGE_CHARACTERS + 1), 1009),
         (masked(0x81, b"\xff\xfe"), 1007),
         (masked(0x83, b""), 1002),
         (masked(0xC1, b"{}"), 1002),
@@ -105,7 +107,9 @@ def masked(first: int, payload: bytes) -> bytes:
     ],
     ids=["binary", "long", "huge", "not UTF-8", "opcode", "reserved bit", "continuation", "unmasked", "close"],
 )
-def test_what_ends_a_connection(service: Service, read_token: str, data: bytes, code: int) -> None:
+def test_a_violation_closes_the_connection_with_its_code(
+    service: Service, read_token: str, data: bytes, code: int
+) -> None:
     with LiveClient(service.port, read_token) as client:
         client.socket.sendall(data)
         assert client.until_closed() == code
@@ -125,7 +129,7 @@ def test_a_ping_is_answered_and_a_message_may_come_in_parts(
         assert client.receive()["type"] == "subscribed"
 
 
-def test_empty_parts_of_a_message_are_not_kept() -> None:
+def test_empty_parts_of_a_message_take_no_memory() -> None:
     protocol = Protocol()
     assert list(protocol.received(masked(0x01, b"") + masked(0x00, b"") * 1000 + masked(0x00, b"{"))) == []
     assert protocol._parts == ["{"]

@@ -1,4 +1,4 @@
-"""The thread that reads for live connections, where one feed cannot be read."""
+"""The thread that reads for live connections, when a feed cannot be read."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from marketdata.api.live import readings
+from marketdata.api.live import feed_reader
 from marketdata.api.live.feed import Feed, Key, Span
-from marketdata.api.live.reader import Reader
-from marketdata.api.live.readings import Reading
+from marketdata.api.live.feed_reader import FeedReader, Reading
 from marketdata.errors import NotFound
 
 
@@ -22,13 +21,13 @@ def pushed() -> list[str]:
 
 
 @pytest.fixture
-def reader(pushed: list[str]) -> Reader:
+def reader(pushed: list[str]) -> FeedReader:
     pool: Any = SimpleNamespace(connection=lambda: nullcontext(None))
     served: Any = SimpleNamespace(version=lambda: None)
-    return Reader(pool, served, lambda feed, _reading: pushed.append(feed.key.symbol))
+    return FeedReader(pool, served, lambda feed, _reading: pushed.append(feed.key.symbol))
 
 
-def marked(reader: Reader, *symbols: str) -> list[Feed]:
+def marked(reader: FeedReader, *symbols: str) -> list[Feed]:
     feeds = [reader.use(Key(symbol, "ticks", 0)) for symbol in symbols]
     for feed in feeds:
         feed.add(Span(0, 1, False))
@@ -44,15 +43,15 @@ def marked(reader: Reader, *symbols: str) -> list[Feed]:
         (psycopg.OperationalError("no server"), []),
     ],
 )
-def test_a_feed_that_cannot_be_read_waits_alone(
-    reader: Reader, pushed: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, read: list[str]
+def test_a_feed_that_cannot_be_read_does_not_delay_others(
+    reader: FeedReader, pushed: list[str], monkeypatch: pytest.MonkeyPatch, error: Exception, read: list[str]
 ) -> None:
     def changed(_connection: Any, _version: Any, feed: Feed, _spans: Any) -> Reading:
         if feed.key.symbol == "A":
             raise error
         return Reading()
 
-    monkeypatch.setattr(readings, "changed", changed)
+    monkeypatch.setattr(feed_reader, "changed", changed)
     feeds = marked(reader, "A", "B", "C")
     reader._read([], feeds)
     assert pushed == read

@@ -1,41 +1,60 @@
-"""The thread that reads the database for all feeds: what changed, and what a new subscription asks for.
+"""The thread that reads the database for all feeds: their changes, and the pages of ``since``.
 
-One thread, so that what it hands on is in the order of the database: of two readings of a candle the later is newer.
+There is one thread, so readings are in the order of the database: the later reading of a candle is the newer one.
 """
 
 from __future__ import annotations
 
 import heapq
+import json
 import logging
 import threading
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from time import monotonic
 
-from marketdata.api.live import readings
 from marketdata.api.live.feed import Feed, Key, Span
-from marketdata.api.live.readings import Reading
+from marketdata.api.live.websocket import text_frame
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import DatabaseUnavailable, MarketError
 from marketdata.http.failures import internal_error
+from marketdata.http.reply import encode
 from marketdata.interval import SECOND, bucket_end, bucket_open
+from marketdata.store import candles, ticks
 from marketdata.store.notifications import Change
 from marketdata.store.pool import Connection, Pool, translated
 from marketdata.store.version import Version
+from marketdata.tick import microseconds
 
 PACE_SECONDS = 0.05
-"""A feed is read at most once in this time."""
+"""The least time between two readings of a feed."""
 _RETRY_SECONDS = 1.0
+PAGE_ROWS = 500
+"""At most this many candles or ticks of a range are pushed, the newest ones. A page of ``since`` has the same size."""
+
+_log = logging.getLogger(__name__)
+
+Frames = dict[int | str, bytes]
+"""Encoded messages, by the opening time of their candle (microseconds) or the id of their tick."""
+
+
+@dataclass(slots=True)
+class Reading:
+    """The messages of changed ranges. ``is_partial``: not every change has a message, for a range was too large, or a
+    removed tick is unknown."""
+
+    frames: Frames = field(default_factory=dict)
+    is_partial: bool = False
+
 
 Job = Callable[[Connection, Version], None]
 Push = Callable[[Feed, Reading], None]
 
-_log = logging.getLogger(__name__)
 
-
-class Reader:
-    """``start`` once, ``stop`` any number of times. ``push`` is called in this thread with what changed."""
+class FeedReader:
+    """Call ``start`` once; ``stop`` is idempotent. ``push`` is called in the reader's thread with each reading."""
 
     def __init__(self, pool: Pool, served: ServedVersion, push: Push) -> None:
         self._pool = pool
@@ -65,7 +84,7 @@ class Reader:
     # -- in any thread -------------------------------------------------------------------------------------------------
 
     def changed(self, changes: list[Change]) -> None:
-        """Read what these changes mean for the feeds."""
+        """Mark the feeds that these changes affect."""
         if not self._feeds or not changes:
             return
         version = self._served.version()
@@ -80,26 +99,26 @@ class Reader:
                 self._changed.notify()
 
     def resync(self) -> None:
-        """Tell every subscriber that changes may have been missed."""
+        """Tell every subscriber that it may have missed changes."""
         with self._changed:
             feeds = [feed for feeds in self._feeds.values() for feed in feeds.values()]
         for feed in feeds:
             self._push(feed, Reading(is_partial=True))
 
     def _serve(self, version: Version) -> None:
-        """Candles of another version may differ."""
+        """Note the served version. After a change of it, subscribers must read again, since candles may differ."""
         earlier, self._version = self._version, version
         if earlier not in (None, version):
             self.resync()
 
     def submit(self, job: Job, failed: Callable[[MarketError], None]) -> None:
-        """Call ``job`` in this thread; ``failed`` if it raises."""
+        """Run ``job`` in the reader's thread. ``failed`` is called with its error."""
         with self._changed:
             self._jobs.append((job, failed))
             self._changed.notify()
 
     def use(self, key: Key) -> Feed:
-        """The feed of ``key``, marked by every change that is committed from now on, until ``release``."""
+        """The feed of ``key``. Until ``release``, it sees every change that is committed from now on."""
         with self._changed:
             feed = self._feeds.setdefault(key.symbol, {}).setdefault(key, Feed(key))
             feed.users += 1
@@ -168,7 +187,7 @@ class Reader:
                     self._mark_again(feed)
 
     def _try_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
-        """Read a feed. One that cannot be read is tried again later; the others wait only for a lost database."""
+        """Read a feed. Its failure delays this feed alone, unless the database is unavailable."""
         try:
             self._read_feed(connection, version, feed)
         except DatabaseUnavailable:
@@ -187,7 +206,7 @@ class Reader:
             spans = feed.take()
         try:
             with translated():
-                reading = readings.changed(connection, version, feed, spans)
+                reading = changed(connection, version, feed, spans)
         except Exception:
             with self._changed:
                 for span in spans:
@@ -202,7 +221,7 @@ class Reader:
             self._marked[feed] = None
 
     def _mark_closed(self) -> None:
-        """Mark the candles whose buckets have ended: ``closed`` changes by time alone."""
+        """Mark the candles whose buckets have ended: time alone changes their ``closed``."""
         while self._closings and self._closings[0][0] <= time.time():
             at, key = heapq.heappop(self._closings)
             self._scheduled.discard(key)
@@ -233,3 +252,103 @@ def _call(job: Job, connection: Connection, version: Version, failed: Callable[[
     except Exception:
         _log.exception("internal error in a request of a live connection")
         failed(internal_error())
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def changed(connection: Connection, version: Version, feed: Feed, spans: list[Span]) -> Reading:
+    """The messages for the feed's subscribers after these ranges changed."""
+    reading = Reading()
+    for span in spans:
+        read = _changed_ticks if feed.is_of_ticks else _changed_candles
+        read(connection, version, feed, span, reading)
+    return reading
+
+
+def _changed_candles(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
+    _, interval, shift = feed.key
+    opened, buckets = span.first, [span.first]
+    while len(buckets) <= PAGE_ROWS and (opened := bucket_end(opened, interval, shift)) <= span.last:
+        buckets.append(opened)
+    is_wide = len(buckets) > PAGE_ROWS
+    chart = candles.read(
+        connection, version, feed.key.symbol, interval,
+        start=None if is_wide else span.first, end=span.last, limit=PAGE_ROWS, shift=shift,
+    )  # fmt: skip
+    rows = {t: row for t, row in map(_with_time, chart.rows) if t >= span.first}
+    if is_wide:
+        reading.is_partial |= span.is_removal or len(rows) == PAGE_ROWS
+    elif span.is_removal:
+        rows |= {t: b'{"t":%d,"n":0}' % (t // 1000) for t in buckets if t not in rows}
+    reading.frames |= {t: _candle(feed, row) for t, row in sorted(rows.items())}
+
+
+def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
+    """Ticks of the range that were not sent before, and removals of sent ticks that are gone.
+
+    A range with more than ``PAGE_ROWS`` ticks is cut: only its newest ticks are read. Ticks as old as the oldest one
+    read may be missing from the page, so only newer ticks count as gone.
+    """
+    symbol = feed.key.symbol
+    page = ticks.read(connection, version, symbol, start=span.first, end=span.last, limit=PAGE_ROWS, format="ndjson")
+    is_cut = page.next_cursor is not None
+    if is_cut:
+        page = ticks.read(connection, version, symbol, end=span.last, limit=PAGE_ROWS, format="ndjson")
+        reading.is_partial = True
+    stored = {}
+    for line in page.body.splitlines():
+        tick = json.loads(line)
+        stored[tick["id"]] = microseconds(tick["ts"])
+        if tick["id"] not in feed.pushed:
+            reading.frames[tick["id"]] = text_frame(_tick(line))
+    if span.is_removal:
+        reading.is_partial |= not feed.knows(span)
+        first = min(stored.values()) + 1 if is_cut else span.first
+        gone = [each for each, ts in feed.known.items() if first <= ts <= span.last and each not in stored]
+        for identity in gone:
+            feed.forget(identity)
+            message = {"type": "tick", "symbol": symbol, "id": identity, "retracted": True}
+            reading.frames[identity] = text_frame(encode(message))
+    feed.pushed |= stored.keys()
+    feed.learn(stored)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page of ``since``. ``following`` is the cursor of the next page (see :func:`page`); None at the end."""
+
+    frames: Frames
+    following: int | str | None
+
+
+def page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
+    """The page of candles or ticks from ``start`` (microseconds), or from the ``following`` of the page before."""
+    symbol, interval, shift = feed.key
+    if feed.is_of_ticks:
+        given = cursor if isinstance(cursor, str) else None
+        found = ticks.read(connection, version, symbol, start=start, limit=PAGE_ROWS, cursor=given, format="ndjson")
+        frames, times = {}, {}
+        for line in found.body.splitlines():
+            tick = json.loads(line)
+            frames[tick["id"]], times[tick["id"]] = text_frame(_tick(line)), microseconds(tick["ts"])
+        feed.learn(times)
+        if found.next_cursor is None:
+            feed.learned_since(start)
+        return Page(frames, found.next_cursor)
+    first = cursor if isinstance(cursor, int) else start
+    chart = candles.read(connection, version, symbol, interval, start=first, limit=PAGE_ROWS, shift=shift)
+    rows = dict(map(_with_time, chart.rows))
+    return Page({t: _candle(feed, row) for t, row in rows.items()}, max(rows) + 1 if chart.more else None)
+
+
+def _with_time(row: bytes) -> tuple[int, bytes]:
+    return int(row[len(b'{"t":') : row.index(b",")]) * (SECOND // 1000), row
+
+
+def _candle(feed: Feed, row: bytes) -> bytes:
+    return text_frame(b'%b,"candle":%b}' % (feed.message("candle")[:-1], row))
+
+
+def _tick(line: bytes) -> bytes:
+    return b'{"type":"tick",' + line[1:]

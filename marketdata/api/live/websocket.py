@@ -1,6 +1,6 @@
-"""The WebSocket protocol (RFC 6455) of one server-side connection, without a socket.
+"""The WebSocket protocol (RFC 6455) of one server-side connection; pure.
 
-``wsproto`` parses what the client sends. Messages are encoded here, once for all clients that receive them.
+``wsproto`` parses the input. Messages are encoded here, once for all subscribers.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from marketdata.http.failures import BadRequest, UpgradeRequired
 
 SUBPROTOCOL = "marketdata-live.v1"
 
-MESSAGE_CHARACTERS = 4096
-"""Longest message of a client; a subscription is about a hundred."""
+MAX_MESSAGE_CHARACTERS = 4096
+"""The longest message of a subscriber. A subscription has about a hundred characters."""
 
 GOING_AWAY, UNSUPPORTED, POLICY, TOO_BIG = 1001, 1003, 1008, 1009
 """Codes of close frames."""
@@ -31,8 +31,11 @@ _MAGIC = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 
 
 def accepted(environ: Mapping[str, Any]) -> bytes:
-    """The response that accepts the handshake of a request. UpgradeRequired or BadRequest for an invalid one (RFC 6455,
-    section 4.2.1). No extension is accepted, so nothing is compressed: all clients share the encoded messages."""
+    """The response that accepts a handshake. UpgradeRequired or BadRequest for an invalid one (RFC 6455, section
+    4.2.1).
+
+    No extension is accepted: without compression, all subscribers share the encoded messages.
+    """
     if environ.get("HTTP_UPGRADE", "").lower() != "websocket":
         raise UpgradeRequired("this is a WebSocket endpoint: send Upgrade: websocket")
     if environ.get("HTTP_SEC_WEBSOCKET_VERSION") != "13":
@@ -54,7 +57,7 @@ def accepted(environ: Mapping[str, Any]) -> bytes:
 
 
 def text_frame(text: bytes) -> bytes:
-    """A whole text message."""
+    """A text message in one frame."""
     size = len(text)
     if size < 126:
         return b"\x81%c%b" % (size, text)
@@ -65,7 +68,7 @@ PING = b"\x89\x00"
 
 
 class Violation(Exception):
-    """The client broke the protocol or a limit: close the connection with ``code`` and ``reason``."""
+    """The subscriber broke the protocol or a limit: close the connection with ``code`` and ``reason``."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -74,15 +77,15 @@ class Violation(Exception):
 
 
 class Protocol:
-    """What one client sends, and the control frames that answer it."""
+    """Parses the input of one connection, and makes the control frames that answer it."""
 
     def __init__(self) -> None:
         self._connection = Connection(ConnectionType.SERVER)
         self._parts: list[str] = []
         self._characters = 0
         self._is_broken = False
-        self.answers: list[bytes] = []
-        """Control frames to send: pongs, and the answer to a close frame."""
+        self.control_frames: list[bytes] = []
+        """Frames to send: pongs, and the reply to a close frame."""
 
     @property
     def is_closed(self) -> bool:
@@ -101,10 +104,10 @@ class Protocol:
                 case BytesMessage():
                     raise self._violation(UNSUPPORTED, "send text messages")
                 case Ping():
-                    self.answers.append(self._connection.send(event.response()))
+                    self.control_frames.append(self._connection.send(event.response()))
                 case CloseConnection() if self._connection.state is ConnectionState.REMOTE_CLOSING:
-                    self.answers.append(self._connection.send(event.response()))
-                case CloseConnection() if not self.is_closed:  # not from the client: wsproto cannot parse what it sent
+                    self.control_frames.append(self._connection.send(event.response()))
+                case CloseConnection() if not self.is_closed:  # made by wsproto for input that it cannot parse
                     raise self._violation(event.code, "the WebSocket protocol is violated")
 
     def close(self, code: int, reason: str) -> bytes:
@@ -119,11 +122,11 @@ class Protocol:
         return Violation(code, reason)
 
     def _text(self, part: str, *, is_last: bool) -> Iterator[str]:
-        if part:  # empty ones do not count against the limit, so they must not add up
+        if part:  # empty parts do not count against the limit, so they are not kept
             self._parts.append(part)
         self._characters += len(part)
-        if self._characters > MESSAGE_CHARACTERS:
-            raise self._violation(TOO_BIG, f"a message has at most {MESSAGE_CHARACTERS} characters")
+        if self._characters > MAX_MESSAGE_CHARACTERS:
+            raise self._violation(TOO_BIG, f"a message has at most {MAX_MESSAGE_CHARACTERS} characters")
         if is_last:
             text = "".join(self._parts)
             self._parts, self._characters = [], 0

@@ -1,6 +1,6 @@
-"""One connection: what its client subscribed to, and what it has yet to receive. Used in the server's thread only.
+"""One connection: its subscriptions, and the messages that wait for it. Used in the server's thread only.
 
-What waits for a client is kept by candle: a newer state replaces an older one, so a slow client skips states.
+Waiting messages are kept by candle. A newer state replaces an older one, so a slow subscriber skips states.
 """
 
 from __future__ import annotations
@@ -13,26 +13,28 @@ from time import monotonic
 
 from marketdata.api.caller import Caller
 from marketdata.api.live.feed import Feed, Key
-from marketdata.api.live.frames import PING, Protocol, text_frame
-from marketdata.api.live.reader import PACE_SECONDS
-from marketdata.api.live.readings import ROWS, Frames
+from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
+from marketdata.api.live.websocket import PING, Protocol, text_frame
 
-PENDING_MAX = 2 * ROWS
-"""Messages that wait for a client. Beyond it the oldest are dropped, and a message names the feeds that lack some."""
+MAX_PENDING = 2 * PAGE_ROWS
+"""The largest number of waiting messages. Above it the oldest are dropped, and a message names their feeds."""
 
 BATCH_BYTES = 64 * 1024
-"""Messages are handed to the kernel in batches of this size, and the next one is made when all of it was accepted."""
+"""The size of a batch of messages. The next batch is made after the kernel accepted the whole batch."""
 
-_VECTOR = 512
+_MAX_PARTS = 512
+"""Parts of one ``sendmsg``."""
 RECEIVE_BYTES = 4096
-REPLIES_MAX = 64
-"""While more replies than this wait, nothing is received from the client."""
+MAX_REPLIES = 64
+"""While this many replies wait, nothing is received."""
 
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """``name`` is the symbol or alias as the client sent it. ``due`` is when its candles may be sent again (monotonic).
-    ``start`` and ``following`` are the rest of what ``since`` asks for, while ``is_paged``."""
+    """``name`` is the symbol or alias as it was sent. ``due`` is when candles may be sent again (monotonic).
+
+    ``is_paged``: pages of ``since`` are still to be read, from ``start``, or from the cursor ``following``.
+    """
 
     feed: Feed
     name: str
@@ -42,8 +44,8 @@ class Subscription:
     is_paged: bool = False
 
 
-class Client:
-    """``sock`` is non-blocking and belongs to this object."""
+class Subscriber:
+    """``sock`` must be non-blocking. This object owns it."""
 
     def __init__(self, sock: socket.socket, caller: Caller, response: bytes) -> None:
         self.socket = sock
@@ -51,20 +53,20 @@ class Client:
         self.protocol = Protocol()
         self.subscriptions: dict[Key, Subscription] = {}
         self.inbox: deque[str] = deque()
-        """Messages that were received and are not handled yet."""
+        """Received messages that are not handled yet."""
         self.is_waiting = False
-        """Whether the reader works for this client; its next message is handled after that."""
+        """Whether the reader works for this subscriber. The next message waits until it is done."""
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
         self.lacking: set[Subscription] = set()
-        """The subscriptions of which the client missed changes, and got no message about it yet."""
+        """Subscriptions with missed changes that the subscriber was not told about yet."""
         self._unsent: list[bytes | memoryview] = []
         self.alive_at = monotonic()
-        """When the client last sent something, or accepted what had waited for it."""
+        """When the peer last sent something, or accepted waiting data."""
         self.closing_since: float | None = None
         self.is_gone = False
         self.watched = 0
-        """The events of the selector that are waited for."""
+        """The selector's events that this connection waits for."""
         self.sent_messages = 0
 
     @property
@@ -74,26 +76,26 @@ class Client:
 
     @property
     def wants_input(self) -> bool:
-        return not self.inbox and len(self.replies) < REPLIES_MAX
+        return not self.inbox and len(self.replies) < MAX_REPLIES
 
     def reply(self, message: bytes) -> None:
-        """Send ``message`` before what is pending."""
+        """Send ``message`` before the pending messages."""
         self.replies.append(text_frame(message))
 
     def push(self, subscription: Subscription, frames: Frames) -> None:
-        """Replace what is pending of these candles or ticks."""
+        """Add messages, replacing pending ones of the same candles or ticks."""
         if self.closing_since is not None:
             return
         pending = self.pending
         for at, frame in frames.items():
             pending[subscription, at] = frame
-        if (surplus := len(pending) - PENDING_MAX) > 0:
+        if (surplus := len(pending) - MAX_PENDING) > 0:
             for key in list(islice(pending, surplus)):
                 self.lacking.add(key[0])
                 del pending[key]
 
     def drop(self, subscription: Subscription) -> None:
-        """Drop what is pending of a subscription that has ended."""
+        """Drop the pending messages of a subscription that has ended."""
         self.lacking.discard(subscription)
         self.pending = {key: frame for key, frame in self.pending.items() if key[0] is not subscription}
 
@@ -101,7 +103,7 @@ class Client:
         self.replies.append(PING)
 
     def close(self, code: int, reason: str) -> None:
-        """Send a close frame after what the kernel accepted in part, and nothing more."""
+        """Send a close frame and nothing after it. A batch that the kernel accepted in part is completed before."""
         if self.closing_since is None:
             self.closing_since = monotonic()
             self.inbox.clear()
@@ -111,20 +113,19 @@ class Client:
             self.replies.append(self.protocol.close(code, reason))
 
     def flush(self) -> float | None:
-        """Send what the kernel accepts. Returns when to call this again for what may not be sent yet (monotonic); None
-        if there is nothing. OSError when the connection is lost."""
+        """Send as much as the kernel accepts. Returns when the next paced message is due (monotonic), None without one.
+        OSError when the connection is lost."""
         is_late = self.has_unsent
         while True:
             if not self._unsent:
                 self._unsent, again = self._batch()
                 if not self._unsent:
                     if self.closing_since is not None:
-                        self.socket.shutdown(
-                            socket.SHUT_WR
-                        )  # the client ends the connection, or the server after a while
+                        # The peer closes the connection, or the server does after a while.
+                        self.socket.shutdown(socket.SHUT_WR)
                     return again
             try:
-                sent = self.socket.sendmsg(self._unsent[:_VECTOR])
+                sent = self.socket.sendmsg(self._unsent[:_MAX_PARTS])
             except BlockingIOError:
                 return None
             if is_late:
@@ -143,7 +144,7 @@ class Client:
             self._unsent[0] = memoryview(self._unsent[0])[sent:]
 
     def _batch(self) -> tuple[list[bytes | memoryview], float | None]:
-        """The next messages to send, and when more may be sent."""
+        """The next messages to send, and when further ones are due."""
         batch: list[bytes | memoryview] = [each for each in self.replies if each]
         self.replies.clear()
         batch += [_missed(subscription) for subscription in self.lacking]

@@ -1,0 +1,180 @@
+"""Handles the messages of subscribers: subscribe and unsubscribe.
+
+The methods run in the server's thread, except the jobs of the reader, which run in the reader's thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from marketdata.api.live import feed_reader
+from marketdata.api.live.feed import TICKS, Feed, Key
+from marketdata.api.live.feed_reader import FeedReader, Page
+from marketdata.api.live.subscriber import Subscriber, Subscription
+from marketdata.api.request_validation import checked, decoded
+from marketdata.errors import InvalidValue, MarketError, NotFound
+from marketdata.http.reply import encode
+from marketdata.interval import time_zone_shift
+from marketdata.store import candles
+from marketdata.store.pool import Connection
+from marketdata.store.symbols import unknown_symbol
+from marketdata.store.version import Version
+
+MAX_SUBSCRIPTIONS = 64
+
+
+class Subscriptions:
+    """``post`` runs an action in the server's thread. ``attend`` handles a subscriber's input and output."""
+
+    def __init__(
+        self, reader: FeedReader, post: Callable[[Callable[[], None]], None], attend: Callable[[Subscriber], None]
+    ) -> None:
+        self._reader = reader
+        self._post = post
+        self._attend = attend
+        self._subscribers: dict[Feed, dict[Subscriber, Subscription]] = {}
+
+    def subscribers(self, feed: Feed) -> list[tuple[Subscriber, Subscription]]:
+        """The subscribers of ``feed``, with their subscriptions."""
+        return list(self._subscribers.get(feed, {}).items())
+
+    def handle(self, subscriber: Subscriber) -> None:
+        """Handle the received messages, one after the other."""
+        while subscriber.inbox and not subscriber.is_waiting:
+            request: dict[str, Any] = {}
+            try:
+                request = _parsed(subscriber.inbox.popleft())
+                if request["op"] == "subscribe":
+                    self._subscribe(subscriber, request)
+                else:
+                    self._unsubscribe(subscriber, request)
+            except MarketError as error:
+                subscriber.reply(_error(error, request))
+
+    def continue_pages(self, subscriber: Subscriber) -> None:
+        """Read the next page of ``since`` when everything before it was sent."""
+        if subscriber.pending or subscriber.has_unsent or subscriber.is_waiting or subscriber.closing_since is not None:
+            return
+        paged = next((each for each in subscriber.subscriptions.values() if each.is_paged), None)
+        if paged is not None:
+            subscriber.is_waiting = True
+            self._reader.submit(partial(self._read_page, subscriber, paged), partial(self._give_up, subscriber, paged))
+
+    def forget(self, subscriber: Subscriber) -> None:
+        """Remove all subscriptions of a connection that has ended."""
+        for subscription in list(subscriber.subscriptions.values()):
+            self._remove(subscriber, subscription)
+
+    def _subscribe(self, subscriber: Subscriber, request: Mapping[str, Any]) -> None:
+        if len(subscriber.subscriptions) >= MAX_SUBSCRIPTIONS and _found(subscriber, request) is None:
+            raise InvalidValue(
+                f"a connection has at most {MAX_SUBSCRIPTIONS} subscriptions: unsubscribe from one, or connect again",
+                code="too_many_subscriptions",
+            )
+        subscriber.is_waiting = True
+        self._reader.submit(
+            partial(self._resolve, subscriber, request),
+            lambda error: self._post(partial(self._answer, subscriber, _error(error, request))),
+        )
+
+    def _unsubscribe(self, subscriber: Subscriber, request: Mapping[str, Any]) -> None:
+        subscription = _found(subscriber, request)
+        if subscription is None:
+            raise NotFound("there is no such subscription on this connection", code="not_subscribed")
+        self._remove(subscriber, subscription)
+        subscriber.reply(subscription.feed.message("unsubscribed"))
+
+    def _remove(self, subscriber: Subscriber, subscription: Subscription) -> None:
+        feed = subscription.feed
+        del subscriber.subscriptions[feed.key]
+        subscriber.drop(subscription)
+        del self._subscribers[feed][subscriber]
+        if not self._subscribers[feed]:
+            del self._subscribers[feed]
+        self._reader.release(feed)
+
+    # -- in the reader's thread ----------------------------------------------------------------------------------------
+
+    def _resolve(
+        self, subscriber: Subscriber, request: Mapping[str, Any], connection: Connection, version: Version
+    ) -> None:
+        name = request["symbol"]
+        found = candles.counters(connection, version, [name])
+        if name not in found:
+            raise unknown_symbol(name)
+        key = Key(found[name].symbol, request["interval"], _shift(request))
+        # The feed notes changes from here on. The pages of `since` are read later, so no change is missed.
+        subscription = Subscription(self._reader.use(key), name)
+        if "since" in request:
+            subscription.start, subscription.is_paged = request["since"] * 1000, True
+        self._post(partial(self._subscribed, subscriber, subscription))
+
+    def _read_page(
+        self, subscriber: Subscriber, subscription: Subscription, connection: Connection, version: Version
+    ) -> None:
+        feed, start, following = subscription.feed, subscription.start, subscription.following
+        page = feed_reader.page(connection, version, feed, start, following)
+        self._post(partial(self._paged, subscriber, subscription, page))
+
+    def _give_up(self, subscriber: Subscriber, subscription: Subscription, error: MarketError) -> None:
+        subscription.is_paged = False
+        self._post(partial(self._answer, subscriber, _error(error, subscription.feed.key.members)))
+
+    # -- in the server's thread again ----------------------------------------------------------------------------------
+
+    def _subscribed(self, subscriber: Subscriber, subscription: Subscription) -> None:
+        subscriber.is_waiting = False
+        feed = subscription.feed
+        if subscriber.is_gone:
+            self._reader.release(feed)
+            return
+        earlier = subscriber.subscriptions.get(feed.key)
+        if earlier is not None:
+            self._remove(subscriber, earlier)
+        subscriber.subscriptions[feed.key] = subscription
+        self._subscribers.setdefault(feed, {})[subscriber] = subscription
+        alias = {"alias": subscription.name} if subscription.name != feed.key.symbol else {}
+        self._answer(subscriber, feed.message("subscribed", **alias))
+
+    def _answer(self, subscriber: Subscriber, message: bytes) -> None:
+        subscriber.is_waiting = False
+        subscriber.reply(message)
+        self._attend(subscriber)
+
+    def _paged(self, subscriber: Subscriber, subscription: Subscription, page: Page) -> None:
+        subscription.following = page.following
+        subscription.is_paged = page.following is not None
+        if subscriber.subscriptions.get(subscription.feed.key) is subscription:
+            subscriber.push(subscription, page.frames)
+        subscriber.is_waiting = False
+        self._attend(subscriber)
+
+
+def _parsed(text: str) -> dict[str, Any]:
+    request = decoded(text.encode("utf-8", "surrogatepass"))
+    checked("LiveRequest", request, "the message")
+    if request["interval"] == TICKS and "timeZone" in request:
+        raise InvalidValue.of("/timeZone", "has no meaning for ticks")
+    found: dict[str, Any] = request
+    return found
+
+
+def _shift(request: Mapping[str, Any]) -> int:
+    return time_zone_shift(request.get("timeZone", "+00:00"))
+
+
+def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription | None:
+    """The subscription that a request names, by symbol or alias; None without one."""
+    shift, interval = _shift(request), request["interval"]
+    for key, subscription in subscriber.subscriptions.items():
+        if request["symbol"] in (key.symbol, subscription.name) and (key.interval, key.shift) == (interval, shift):
+            return subscription
+    return None
+
+
+def _error(error: MarketError, request: Mapping[str, Any]) -> bytes:
+    """The error message for a failed request. It repeats the names of the request."""
+    named = {name: request[name] for name in ("symbol", "interval", "timeZone") if name in request}
+    return encode({"type": "error", **named, "code": error.code, "detail": error.detail})
