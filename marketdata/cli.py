@@ -8,19 +8,21 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import socket
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
+from itertools import takewhile
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, NoReturn, TypeAlias
 
 from marketdata import __version__
-from marketdata.arguments import ArgumentParser
 from marketdata.backup import cli as backup
-from marketdata.commands import aliases, graphql, reader, tokens, versions
-from marketdata.commands.connection import init, initialised
+from marketdata.commands import database_commands, token_commands, version_commands
+from marketdata.commands.connection import initialised, say, warn
 from marketdata.demo import cli as demo
 from marketdata.errors import (
     DATABASE_ERRORS,
@@ -42,6 +44,9 @@ from marketdata.settings import ENV_FILE, Settings, declared, load
 
 SUCCESS, FAILURE, WRONG_USE, MISSING, RUNNING = 0, 1, 2, 3, 4
 _CODES = ((MissingRequirement, MISSING), (UsageError, WRONG_USE), (AlreadyRunning, RUNNING))
+
+_MISSING = "the following arguments are required"
+_WRONG_CHOICE = re.compile(r"invalid choice: '([^']+)' \(choose from (.+)\)")
 
 Commands: TypeAlias = "argparse._SubParsersAction[ArgumentParser]"
 Run = Callable[[argparse.Namespace, Settings], None]
@@ -67,16 +72,16 @@ _FRONTEND = (
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    options, unknown = _parser().parse_known_args(arguments)
+    options, unknown = make_parser().parse_known_args(arguments)
     if unknown:  # parse_args would print the usage of the whole program instead of the command's
         options.parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     try:
-        settings = load(os.environ, options.env_file, warn=_warn)
+        settings = load(os.environ, options.env_file, warn=warn)
         options.run(options, settings)
         if sys.stdout is not None:  # None when the shell closed it (``>&-``)
             sys.stdout.flush()  # raises BrokenPipeError here instead of at the interpreter's exit
     except MarketError as error:
-        _warn(f"{options.prog}: {_described(error)}")
+        warn(f"{options.prog}: {_described(error)}")
         return _exit_code(error)
     except KeyboardInterrupt:
         return 128 + signal.SIGINT
@@ -97,31 +102,48 @@ def _exit_code(error: MarketError) -> int:
     return next((code for kind, code in _CODES if isinstance(error, kind)), FAILURE)
 
 
-def _warn(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
-def _print(text: str) -> None:
-    print(text, flush=True)
-
-
 # -- arguments -------------------------------------------------------------------------------------------------------
 
 
-def _parser() -> argparse.ArgumentParser:
+class ArgumentParser(argparse.ArgumentParser):
+    """Names a mistyped option, where argparse only says which argument is missing, and suggests a command."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        unknown = " ".join(each for each in takewhile(lambda each: each != "--", self._given) if self._is_unknown(each))
+        if unknown and message.startswith(_MISSING):
+            message = f"unrecognized arguments: {unknown}"
+        if (wrong := _WRONG_CHOICE.search(message)) and (
+            close := get_close_matches(wrong[1], re.findall(r"[\w-]+", wrong[2]), 1)
+        ):
+            message = f"{message}; did you mean {close[0]}?"
+        super().error(message)
+
+    def _is_unknown(self, argument: str) -> bool:
+        """argparse knows an option by its beginning, too."""
+        name = argument.partition("=")[0]
+        return name.startswith("--") and not any(each.startswith(name) for each in self._option_string_actions)
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of all commands; each has the name of its launcher without ``marketdata-``."""
     parser = ArgumentParser(prog="marketdata", description="The market-data service.")
     parser.add_argument("--version", action="version", version=f"marketdata {__version__}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     _command(commands, "api", _api, _ABOUT_API, _API)
     backup.add_upgrade_commands(_command(commands, "db", _db, _ABOUT_DB, ("state_dir", "socket_dir")))
-    _command(commands, "init", init, "Create or update the shared tables and the roles.", _DATABASE)
-    _add_versions(commands)
-    _add_backup(commands)
-    tokens.add_commands(_command(commands, "token", tokens.list_all, tokens.ABOUT, (*_DATABASE, *_FOLDERS)))
-    aliases.add_commands(_command(commands, "alias", aliases.list_all, aliases.ABOUT, _DATABASE))
-    _command(commands, "graphql", graphql.graphql, graphql.ABOUT, (*_DATABASE, *_FOLDERS, *_VERSION))
-    reader.add_commands(_command(commands, "reader", init, reader.ABOUT, (*_DATABASE, *_FOLDERS)))
+    _add_database_commands(commands)
+    _add_version_commands(commands)
+    used = (*_FOLDERS, *_DATABASE)
+    backup.add_arguments(_command(commands, "backup", backup.backup, backup.ABOUT_BACKUP, used))
+    backup.add_arguments(_command(commands, "restore", backup.restore, backup.ABOUT_RESTORE, used))
+    token_commands.add_actions(_command(commands, "token", token_commands.list_all, token_commands.ABOUT, used))
     ingestor.add_commands(
         _command(commands, "ingestor", ingestor.run, ingestor.ABOUT, (*_INGESTOR, "ingestor_metrics_port"))
     )
@@ -135,17 +157,21 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _add_versions(commands: Commands) -> None:
-    versions.add_version_arguments(_command(commands, "version", versions.version, versions.ABOUT_VERSION, _DATABASE))
-    versions.add_copy_arguments(_command(commands, "copy", versions.copy, versions.ABOUT_COPY, _DATABASE))
-    versions.add_cutover_arguments(_command(commands, "cutover", versions.cutover, versions.ABOUT_CUTOVER, _DATABASE))
-    versions.add_drop_arguments(_command(commands, "drop", versions.drop, versions.ABOUT_DROP, _DATABASE))
+def _add_database_commands(commands: Commands) -> None:
+    from_files = (*_DATABASE, *_FOLDERS)
+    of = database_commands
+    _command(commands, "init", of.init, of.ABOUT_INIT, _DATABASE)
+    of.add_alias_actions(_command(commands, "alias", of.list_aliases, of.ABOUT_ALIAS, _DATABASE))
+    of.add_reader_actions(_command(commands, "reader", of.init, of.ABOUT_READER, from_files))
+    _command(commands, "graphql", of.graphql, of.ABOUT_GRAPHQL, (*from_files, *_VERSION))
 
 
-def _add_backup(commands: Commands) -> None:
-    used = (*_FOLDERS, *_DATABASE)
-    backup.add_arguments(_command(commands, "backup", backup.backup, backup.ABOUT_BACKUP, used))
-    backup.add_arguments(_command(commands, "restore", backup.restore, backup.ABOUT_RESTORE, used))
+def _add_version_commands(commands: Commands) -> None:
+    of = version_commands
+    of.add_version_arguments(_command(commands, "version", of.version, of.ABOUT_VERSION, _DATABASE))
+    of.add_copy_arguments(_command(commands, "copy", of.copy, of.ABOUT_COPY, _DATABASE))
+    of.add_cutover_arguments(_command(commands, "cutover", of.cutover, of.ABOUT_CUTOVER, _DATABASE))
+    of.add_drop_arguments(_command(commands, "drop", of.drop, of.ABOUT_DROP, _DATABASE))
 
 
 def _command(
@@ -185,14 +211,14 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
         if settings.database_url is not None:
             from marketdata.operations.credential_files import finish_rotation_at_start
 
-            finish_rotation_at_start(url, settings.secrets_dir, _warn)
+            finish_rotation_at_start(url, settings.secrets_dir, warn)
         else:
             from marketdata.operations.setup import prepare
             from marketdata.store.pool import connect
 
             with connect(url, application_name="marketdata-bootstrap") as connection:
-                prepare(connection, settings, _warn)
-            _warn(f"tokens: {settings.secrets_dir / READ_TOKEN} and {settings.secrets_dir / WRITE_TOKEN}")
+                prepare(connection, settings, warn)
+            warn(f"tokens: {settings.secrets_dir / READ_TOKEN} and {settings.secrets_dir / WRITE_TOKEN}")
         api.run(replace(settings, database_url=url))
 
 
@@ -216,7 +242,7 @@ def _db(_options: argparse.Namespace, settings: Settings) -> None:
 
 def _ready(psql: str) -> None:
     """Print how to connect, and tell systemd, which then starts the services that come after (sd_notify)."""
-    _print(psql)
+    say(psql)
     if address := os.environ.get("NOTIFY_SOCKET"):
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as client:
             client.sendto(b"READY=1", address.replace("@", "\0", 1) if address[0] == "@" else address)

@@ -69,7 +69,7 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "arguments", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
+        "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
         "store", "graphql", "operations", "http", "api", "frontend", "commands", "backup", "demo", "cli", "__main__",
     ),
     separate={},

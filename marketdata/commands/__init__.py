@@ -1,1 +1,1 @@
-"""The command lines of the one-shot tasks, like ``bin/marketdata-init`` and ``bin/marketdata-version``."""
+"""The command lines of the operations, like ``bin/marketdata-init`` and ``bin/marketdata-version``."""

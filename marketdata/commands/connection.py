@@ -1,9 +1,9 @@
-"""The connection of a one-shot task, and ``bin/marketdata-init``, which does nothing else."""
+"""What every command uses: a connection to the database with the shared tables, and lines of output."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
+import sys
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
@@ -25,11 +25,11 @@ def initialised(settings: Settings, say: Callable[[str], None] | None = None) ->
         yield connection
 
 
-def init(_options: argparse.Namespace, settings: Settings) -> None:
-    with initialised(settings, say):
-        pass
-
-
 def say(text: str) -> None:
-    """Print a line of a task's result at once."""
+    """Print a line of a command's result at once."""
     print(text, flush=True)
+
+
+def warn(text: str) -> None:
+    """Print a line on standard error at once."""
+    print(text, file=sys.stderr, flush=True)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from marketdata import secretfile
-from marketdata.commands.connection import initialised, say
+from marketdata.commands.connection import initialised, say, warn
 from marketdata.secretfile import READ_TOKEN, WRITE_TOKEN
 from marketdata.settings import Settings
 
@@ -26,7 +25,7 @@ _OVERLAP_SECONDS = 2.0
 ABOUT = "Create, list, revoke and rotate the tokens of the API."
 
 
-def add_commands(parser: argparse.ArgumentParser) -> None:
+def add_actions(parser: argparse.ArgumentParser) -> None:
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     output = argparse.ArgumentParser(add_help=False)
     output.add_argument(
@@ -107,7 +106,7 @@ def _rotate(options: argparse.Namespace, settings: Settings) -> None:
     from marketdata.operations import credential_files
 
     with initialised(settings) as connection, credential_files.locked_folder(settings.secrets_dir):
-        credential_files.finish_rotation(connection, settings.secrets_dir, _warn)
+        credential_files.finish_rotation(connection, settings.secrets_dir, warn)
         held = _files_with_token(connection, options, settings)
         new_file = None if options.output in held else options.output
         with _reserved(new_file):
@@ -126,7 +125,7 @@ def _revoke(options: argparse.Namespace, settings: Settings) -> None:
     say(f"token {revoked.id} ({revoked.name}, {revoked.scope}) is revoked")
     for path in held:
         recreated = settings.database_url is None and path.name in (READ_TOKEN, WRITE_TOKEN)
-        _warn(
+        warn(
             f"{path} contains the revoked token: remove the file"
             + (", and the next start of bin/marketdata-api creates a new one" if recreated else "")
         )
@@ -171,14 +170,10 @@ def _reserved(output: Path | None) -> contextlib.AbstractContextManager[None]:
 
 def _tell(row: Token, text: str, output: Path | None, held: Sequence[Path] = ()) -> None:
     """Print the token, once, unless it is in an output file; ``held`` are the files that had the previous one."""
-    _warn(f"token {row.id} ({row.name}, {row.scope})")
+    warn(f"token {row.id} ({row.name}, {row.scope})")
     for path in held:
-        _warn(f"{path} contained the previous token and now contains the new one")
+        warn(f"{path} contained the previous token and now contains the new one")
     if output is None:
         say(text)
     elif output not in held:
-        _warn(f"{output}: written")
-
-
-def _warn(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+        warn(f"{output}: written")

@@ -1,0 +1,64 @@
+"""The launchers ``bin/marketdata-COMMAND``: links to one script, which takes the command from the name of the link."""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from marketdata.cli import make_parser
+from marketdata.settings import ROOT
+
+SCRIPT = ROOT / "bin" / "marketdata"
+LAUNCHERS = sorted(ROOT.glob("bin/marketdata-*"))
+
+
+def run(program: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False, timeout=120)
+
+
+def commands() -> set[str]:
+    (actions,) = (each for each in make_parser()._actions if isinstance(each, argparse._SubParsersAction))
+    return set(actions.choices)
+
+
+def test_every_command_has_a_launcher_that_links_to_the_script() -> None:
+    assert {each.name.removeprefix("marketdata-") for each in LAUNCHERS} == commands()
+    assert {str(each.readlink()) for each in LAUNCHERS} == {"marketdata"}
+
+
+def test_a_launcher_shows_the_help_of_its_command() -> None:
+    done = run(ROOT / "bin" / "marketdata-token", "--help")
+    assert (done.returncode, done.stdout.split()[:2]) == (0, ["usage:", "bin/marketdata-token"])
+
+
+def test_the_script_itself_lists_the_commands() -> None:
+    shown = run(SCRIPT, "--help").stdout
+    assert all(f"\n    {command}" in shown for command in commands())
+    assert run(SCRIPT, "token", "--help").stdout.startswith("usage: bin/marketdata-token ")
+
+
+@pytest.mark.parametrize("name", ["tokens", "marketdata-tokens"])
+def test_a_link_of_another_name_runs_the_command_of_the_launcher_that_it_leads_to(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to(ROOT / "bin" / "marketdata-token")
+    assert run(tmp_path / name, "--help").stdout.startswith("usage: bin/marketdata-token ")
+
+
+def test_a_copy_in_place_of_a_link_runs_its_command(tmp_path: Path) -> None:
+    """An archive or an image may hold copies instead of links."""
+    (tmp_path / "bin").mkdir()
+    copy = tmp_path / "bin" / "marketdata-token"
+    copy.write_bytes(SCRIPT.read_bytes())
+    copy.chmod(0o755)
+    (tmp_path / "etc").symlink_to(ROOT / "etc")
+    assert run(copy, "--help").stdout.startswith("usage: bin/marketdata-token ")
+
+
+def test_an_unknown_command_is_answered_with_those_that_exist(tmp_path: Path) -> None:
+    (tmp_path / "marketdata-tokn").symlink_to(SCRIPT)
+    done = run(tmp_path / "marketdata-tokn")
+    assert done.returncode == 2
+    assert "argument COMMAND: invalid choice: 'tokn' (choose from " in done.stderr
+    assert done.stderr.endswith("; did you mean token?\n")
