@@ -22,7 +22,7 @@ from typing import Any
 import gdb
 
 from cardapp.session_host.gdb_plugin.program import Program
-from cardapp.session_host.gdb_plugin.replays import Replays
+from cardapp.session_host.gdb_plugin.replay import Replays
 from cardapp.session_host.gdb_plugin.rerun import Failure
 from cardapp.session_host.gdb_plugin.values import read
 

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import gdb
 
-from cardapp.session_host.gdb_plugin.descriptors import any_ended, close_leaked_memory_files
-from cardapp.session_host.gdb_plugin.unfinished_fork import finish_fork
+from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended, close_leaked_memory_files, finish_fork
 
 MAX_CHECKPOINTS = 32
 """Checkpoints of stops, besides that of ``main``. Each is a process that shares its memory pages copy-on-write."""

@@ -15,9 +15,8 @@ from typing import Any
 
 import gdb
 
-from cardapp.session_host.gdb_plugin.descriptors import any_ended
-from cardapp.session_host.gdb_plugin.places import exit_signal, frame_with_source, place_of
-from cardapp.session_host.gdb_plugin.rerun import Ended, Failure, Rerun
+from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended
+from cardapp.session_host.gdb_plugin.rerun import Ended, Failure, Rerun, exit_signal, frame_with_source, place_of
 
 # Set before each replay, because the learner may have changed them.
 SETTINGS = (

@@ -1,4 +1,4 @@
-"""Runs the program from its start, or from ``main``, to the stop of a replay.
+"""Runs the program from its start, or from ``main``, to the stop of a replay, and tells where it has stopped.
 
 The run ends only at its own breakpoint: the learner's breakpoints are disabled during the run, and signals that do not
 crash the program are passed on to it. The breakpoint of the run is internal to gdb, so the editor's debugger window
@@ -11,13 +11,12 @@ the program are passed to :meth:`Rerun.advance`.
 from __future__ import annotations
 
 import contextlib
+import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import gdb
-
-from cardapp.session_host.gdb_plugin.places import current_place, exit_signal, place_of
 
 CRASHES = {"SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGABRT", "SIGSYS", "SIGTRAP"}
 
@@ -184,3 +183,52 @@ class Rerun:
         """How many times the program has reached the stop."""
         valid = self._breakpoint is not None and self._breakpoint.is_valid()
         return self._hits_before + (int(self._breakpoint.hit_count) if self._breakpoint is not None and valid else 0)
+
+
+# -- where the program is stopped ------------------------------------------------------------------------------------
+
+
+def frame_with_source() -> gdb.Frame | None:
+    """The innermost frame with a source line, which skips library frames; the newest frame if none has one."""
+    frame = gdb.newest_frame()
+    newest = frame
+    while frame is not None:
+        if frame.find_sal().symtab is not None:
+            return frame
+        frame = frame.older()
+    return newest
+
+
+def place_of(frame: gdb.Frame | None) -> dict[str, Any]:
+    """``{file, line, function}`` of a frame; None for what gdb does not know."""
+    if frame is None:
+        return {"file": None, "line": None, "function": None}
+    position = frame.find_sal()
+    name = frame.name()
+    if position.symtab is None:
+        return {"file": None, "line": None, "function": name}
+    return {"file": position.symtab.fullname(), "line": position.line, "function": name}
+
+
+def current_place() -> dict[str, Any] | None:
+    """``{file, line, function, inside}`` of the stopped program, None if gdb cannot tell.
+
+    ``inside`` is the library function that the program is in, if it is in one.
+    """
+    try:
+        found = place_of(frame_with_source())
+        newest = gdb.newest_frame().name()
+    except gdb.error:
+        return None
+    return found | {"inside": newest if newest != found["function"] else None}
+
+
+def exit_signal() -> str:
+    """The name of the signal that ended the program."""
+    number = gdb.convenience_variable("_exitsignal")
+    if number is None:
+        return "a signal"
+    try:
+        return signal.Signals(int(number)).name
+    except ValueError:
+        return f"signal {int(number)}"

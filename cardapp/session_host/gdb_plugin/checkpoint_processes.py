@@ -1,20 +1,17 @@
-"""The end of fork(3) in a checkpoint, which gdb's ``checkpoint`` skips.
-
-gdb stops the child inside the C library's ``fork`` and gives it the parent's registers, so what the library does after
-the system call never happens in the child. In glibc 2.36 (Debian 12) that is nothing a program could notice. glibc 2.41
-(Debian 13) blocks all signals and takes the lock of ``abort`` before the system call. In the child every signal would
-stay blocked, and ``sigaction`` of SIGABRT would wait forever.
-
-No version is asked for: the parent has returned from ``fork``, so the child is compared with it.
-"""
+"""The processes of gdb's checkpoints, without gdb's API: the end of their fork(3), pidfds, files that gdb leaks."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Iterator
+import re
+import select
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 
+_OWN = Path("/proc/self/fd")
+_MEMORY = re.compile(r"/proc/(\d+)/task/\d+/mem")
 _PTRACE_GETSIGMASK = 0x420A
 _PTRACE_SETSIGMASK = 0x420B
 _MASK_BYTES = 8
@@ -24,6 +21,14 @@ _WORD = 4
 _ptrace = ctypes.CDLL(None, use_errno=True).ptrace
 _ptrace.restype = ctypes.c_long
 _ptrace.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p]
+
+
+# -- the end of fork(3) ----------------------------------------------------------------------------------------------
+# gdb's `checkpoint` stops the child inside the C library's `fork` and gives it the parent's registers, so what the
+# library does after the system call never happens in the child. In glibc 2.36 (Debian 12) a program cannot notice that.
+# glibc 2.41 (Debian 13) blocks all signals and takes the lock of `abort` before the system call. In the child every
+# signal would stay blocked, and `sigaction` of SIGABRT would wait forever. No version is asked for: the parent has
+# returned from `fork`, so the child is compared with it.
 
 
 def finish_fork(parent: int, child: int) -> None:
@@ -67,3 +72,36 @@ def library_data(pid: int) -> Iterator[tuple[int, int]]:
 def _trace(request: int, pid: int, mask: ctypes.Array[ctypes.c_char]) -> None:
     if _ptrace(request, pid, _MASK_BYTES, mask) == -1:
         raise OSError(ctypes.get_errno(), f"the signal mask of process {pid} cannot be accessed")
+
+
+# -- descriptors -----------------------------------------------------------------------------------------------------
+# A gdb may run for days and hold many descriptors. `poll` has no limit of 1024 as `select` has.
+
+
+def any_ended(pidfds: Iterable[int]) -> bool:
+    """Whether one of the processes with these pidfds has ended."""
+    waiting = select.poll()
+    for pidfd in pidfds:
+        waiting.register(pidfd, select.POLLIN)
+    return bool(waiting.poll(0))
+
+
+def close_leaked_memory_files(listed: Collection[int]) -> None:
+    """Close the ``/proc/PID/…/mem`` files of dead processes that gdb has forgotten.
+
+    gdb opens this file for each checkpoint and does not close it when the checkpoint is detached. Files of the
+    processes that gdb has ``listed`` are left open, even of dead ones: gdb closes them itself.
+    """
+    for descriptor in os.listdir(_OWN):
+        with contextlib.suppress(OSError):
+            found = _MEMORY.fullmatch(os.readlink(_OWN / descriptor))
+            if found is not None and int(found[1]) not in listed and not _is_alive(found[1]):
+                os.close(int(descriptor))
+
+
+def _is_alive(pid: str) -> bool:
+    """Whether the process exists and is not a zombie. Its parent may never reap a zombie."""
+    try:
+        return Path("/proc", pid, "stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False

@@ -4,7 +4,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from cardapp.session_host.gdb_plugin.unfinished_fork import library_data
+from cardapp.session_host.gdb_plugin.checkpoint_processes import library_data
 
 
 def test_the_data_of_libraries_is_found_and_nothing_else() -> None:

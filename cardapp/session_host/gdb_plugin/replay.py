@@ -18,9 +18,8 @@ from typing import Any
 import gdb
 
 from cardapp.session_host.gdb_plugin.fork_checkpoints import MAIN, ForkCheckpoints, starts_at_main
-from cardapp.session_host.gdb_plugin.places import place_of
 from cardapp.session_host.gdb_plugin.program import Program
-from cardapp.session_host.gdb_plugin.rerun import Failure, Rerun
+from cardapp.session_host.gdb_plugin.rerun import Failure, Rerun, place_of
 
 NO_STOP = ("", "")
 MAX_FALLBACKS = 100
