@@ -31,11 +31,9 @@ def response(status: int, body: Any, kind: str = "application/json") -> bytes:
     return f"HTTP/1.1 {status} X\r\nContent-Type: {kind}\r\nContent-Length: {len(text)}\r\n\r\n".encode() + text
 
 
-def chunked(body: Any) -> bytes:
-    text = json.dumps(body).encode()
-    chunks = b"".join(b"%x;x=y\r\n%s\r\n" % (len(part), part) for part in (text[:7], text[7:]))
-    head = b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
-    return head + chunks + b"0\r\nTrailer: t\r\n\r\n"
+def unmeasured(body: Any) -> bytes:
+    """A response without a length: the end of the connection ends it."""
+    return b"HTTP/1.0 200 OK\r\nContent-Type: application/json\r\n\r\n" + json.dumps(body).encode()
 
 
 class Application(socketserver.ThreadingUnixStreamServer):
@@ -48,7 +46,9 @@ class Application(socketserver.ThreadingUnixStreamServer):
             TABLE: response(200, keyboard.as_json()),
             SYNC: response(200, READY),
             ("POST", "/api/editor/reset"): response(200, {"debugger_restarted": False, "editor_restarted": False}),
-            ("POST", "/api/editor/redraw"): chunked({"host": {"cols": 1, "rows": 2}, "grid": {"cols": 80, "rows": 24}}),
+            ("POST", "/api/editor/redraw"): unmeasured(
+                {"host": {"cols": 1, "rows": 2}, "grid": {"cols": 80, "rows": 24}}
+            ),
             ("POST", "/api/navigation/move"): response(200, {"key": "t1/b1", "moved": 1, "at_end": "last"}),
         }
         self.requests: list[tuple[str, str, Any]] = []
@@ -77,7 +77,8 @@ class Exchange(BaseHTTPRequestHandler):
         self.close_connection = True
         if not self.raw_requestline or not self.parse_request():
             return
-        assert self.headers["Connection"] == "close"
+        # So the service answers without chunks, and closes the connection.
+        assert (self.request_version, self.headers["Connection"]) == ("HTTP/1.0", None)
         length = int(self.headers.get("Content-Length", "0"))
         body = json.loads(self.rfile.read(length)) if length else None
         self.server.requests.append((self.command, self.path, body))
@@ -249,8 +250,8 @@ LONG = "the program ended before the stop: " + "größer 漢字 " * 60
         (response(200, {}), "sync: done"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n{", "incomplete response"),
         (b"", "closed without a response"),
-        (b"SSH-2.0-OpenSSH\r\n\r\n", "is not HTTP/1.1"),
-        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "a chunk without a size"),
+        (b"SSH-2.0-OpenSSH\r\n\r\n", "the response is not HTTP"),
+        (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", "the response is chunked"),
         (b"HTTP/1.0 200 OK\r\n\r\n" + json.dumps(READY).encode(), "sync: ready at arena.c:31"),
         (b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * (8 << 20), "larger than 8 MiB"),
     ],
@@ -343,20 +344,29 @@ return sound and (answer or 'more') or tostring(answer)
 
 
 @pytest.mark.parametrize(
-    "whole",
+    ("whole", "body"),
     [
-        response(200, {"a": "b"}),
-        chunked({"a": "b" * 20}),
-        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"HTTP/1.1 204 No Content\r\n\r\n",
+        (response(200, {"a": "b"}), b'{"a": "b"}'),
+        (response(200, {"a": "b"}).replace(b"HTTP/1.1", b"HTTP/1.0"), b'{"a": "b"}'),
+        (b"HTTP/1.1 204 No Content\r\nContent-Length: 0\r\n\r\n", b""),
     ],
 )
-def test_an_answer_is_understood_wherever_it_is_cut(nvim: NeovimConnection, whole: bytes) -> None:
-    def parse(data: bytes, ended: bool) -> Any:
-        return lua(nvim, PARSE, data, ended)
-
-    answer = parse(whole, False)
-    assert answer["status"] in (200, 204)
+def test_an_answer_with_a_length_is_understood_wherever_it_is_cut(
+    nvim: NeovimConnection, whole: bytes, body: bytes
+) -> None:
+    answer = parsed(nvim, whole, False)
+    assert (answer["status"] in (200, 204), answer["body"]) == (True, body.decode())
     for cut in range(len(whole)):
-        assert parse(whole[:cut], False) == "more"
-        assert "response" in parse(whole[:cut], True)
+        assert parsed(nvim, whole[:cut], False) == "more"
+        assert "response" in parsed(nvim, whole[:cut], True)
+
+
+def test_an_answer_without_a_length_ends_with_the_connection(nvim: NeovimConnection) -> None:
+    whole = unmeasured({"a": "b"})
+    assert parsed(nvim, whole, False) == "more"
+    assert parsed(nvim, whole, True) == {"status": 200, "body": '{"a": "b"}'}
+    assert parsed(nvim, b"HTTP/1.0 204 No Content\r\n\r\n", True) == {"status": 204, "body": ""}
+
+
+def parsed(nvim: NeovimConnection, data: bytes, ended: bool) -> Any:
+    return lua(nvim, PARSE, data, ended)
