@@ -2,8 +2,7 @@
 // the state; the views follow.
 
 import { get, Notice, post, put, Refusal } from './api.js';
-import { dropDraft } from './drafts.js';
-import { Catalog, state, stepOf, update } from './state.js';
+import { Catalog, dropDraft, state, stepOf, update } from './state.js';
 
 const ACTOR = 'page';
 const FIELDS = ['task_id', 'block_id', 'phase_id', 'step_id'];

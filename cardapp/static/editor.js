@@ -5,16 +5,14 @@ import { redraw, refresh, toggleControl, view } from './actions.js';
 import { Notice } from './api.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
 import { Painter } from './editor_canvas.js';
-import { bindComposition } from './editor_composition.js';
 import { Grid } from './editor_grid.js';
-import { notation, typed } from './editor_input.js';
-import { Mouse } from './editor_mouse.js';
+import { bindComposition, Mouse, notation, typed } from './editor_input.js';
 import { state, subscribe, update } from './state.js';
 import * as timing from './timing.js';
 
 const RETRY_MS = [200, 400, 800, 1600, 3000];
 const MIRROR_MS = 400;
-const SMALL = 0.75; // of the type's size: below it `Fit` is suggested
+const MIN_READABLE_SCALE = 0.75; // of the picture: below it `Fit` is suggested
 const MAX_PASTE = 1_000_000; // characters, as the service takes them
 let socket = null;
 let failures = 0;
@@ -259,8 +257,8 @@ function place() {
   const percent = Math.round(100 * scale);
   stateText.textContent = grid.cols ? `${grid.cols} × ${grid.rows}` : '';
   scaleText.textContent = scale < 1 && grid.cols ? `at ${percent} %` : '';
-  fitButton.classList.toggle('suggested', scale < SMALL);
-  fitNote.hidden = scale >= SMALL;
+  fitButton.classList.toggle('suggested', scale < MIN_READABLE_SCALE);
+  fitNote.hidden = scale >= MIN_READABLE_SCALE;
   placeField();
 }
 

@@ -50,7 +50,7 @@ export class Painter {
   // The cell at a place of the canvas, in CSS pixels.
   cellAt(x, y) {
     const scale = this.canvas.getBoundingClientRect().width / (parseFloat(this.canvas.style.width) || 1) || 1;
-    const clamp = (value, most) => Math.min(Math.max(Math.floor(value), 0), most - 1);
+    const clamp = (value, count) => Math.min(Math.max(Math.floor(value), 0), count - 1);
     return { row: clamp(y / scale / this.height, this.grid.rows), col: clamp(x / scale / this.width, this.grid.cols) };
   }
 

@@ -1,4 +1,5 @@
-// Keys, composed text, mouse and paste, as Neovim's input wants them (:help nvim_input, nvim_input_mouse).
+// The editor's input: keys, text that an input method composes, and the mouse. Sent as Neovim's input functions take it
+// (:help nvim_input, nvim_input_mouse).
 
 const NAMES = {
   Enter: 'CR', Tab: 'Tab', Escape: 'Esc', Backspace: 'BS', Delete: 'Del', Insert: 'Insert', Home: 'Home', End: 'End',
@@ -27,15 +28,126 @@ export function notation(event) {
 
 export const typed = (text) => text.replaceAll('<', '<lt>');
 
+// -- composed text --------------------------------------------------------------------------------------------------
+// Text of an input method or a dead key is shown at the cursor while it grows, and typed once when it is committed.
+
+// `take` gets each committed text. The field is empty between two of them.
+export function bindComposition(field, take) {
+  const end = (text) => {
+    field.value = '';
+    field.classList.remove('composing');
+    field.style.width = '';
+    if (text) take(text);
+  };
+  field.addEventListener('compositionstart', () => field.classList.add('composing'));
+  field.addEventListener('compositionend', (event) => end(event.data));
+  field.addEventListener('input', (event) => {
+    if (!event.isComposing) {
+      end(field.value);
+      return;
+    }
+    field.style.width = '';
+    field.style.width = `${field.scrollWidth}px`;
+  });
+}
+
+// -- the mouse ------------------------------------------------------------------------------------------------------
+// Mouse and wheel over the picture go to Neovim while the editor has control. Else, or with Shift as in a terminal, they
+// select text in the picture for the clipboard.
+
 const BUTTONS = ['left', 'middle', 'right']; // by `event.button`
 
 // The button that is held down during a drag, of `event.buttons`.
-export function heldButton({ buttons }) {
+function heldButton({ buttons }) {
   if (buttons & 1) return 'left';
   return buttons & 2 ? 'right' : 'middle';
 }
 
-export function mouse(event, action, cell, button = BUTTONS[event.button] || 'left') {
+function mouseMessage(event, action, cell, button = BUTTONS[event.button] || 'left') {
   const modifier = `${event.shiftKey ? 'S' : ''}${event.ctrlKey ? 'C' : ''}${event.altKey ? 'A' : ''}`;
   return { type: 'mouse', button, action, modifier, row: cell.row, col: cell.col };
+}
+
+const WHEEL_PX = 40; // of a wheel's movement: one line
+
+export class Mouse {
+  // `send(message)` sends to Neovim; `field` takes the keys.
+  constructor({ area, field, painter, hasControl, send }) {
+    Object.assign(this, { field, painter, hasControl, send });
+    this.canvas = painter.canvas;
+    this.dragging = null; // { kind: 'neovim' or 'selection', at } while a button is held down
+    this.wheel = 0; // lines that were turned and not sent yet
+    this.bind(area);
+  }
+
+  bind(area) {
+    const { canvas, painter } = this;
+    canvas.addEventListener('pointerdown', (event) => this.press(event));
+    canvas.addEventListener('pointermove', (event) => this.drag(event));
+    for (const name of ['pointerup', 'pointercancel']) canvas.addEventListener(name, (event) => this.release(event));
+    canvas.addEventListener('contextmenu', (event) => { if (this.hasControl()) event.preventDefault(); });
+    area.addEventListener('wheel', (event) => this.turn(event), { passive: false });
+    document.addEventListener('pointerdown', (event) => {
+      if (painter.selection && !area.contains(event.target)) this.select(null);
+    });
+    document.addEventListener('copy', (event) => {
+      if (!painter.selection) return;
+      event.clipboardData.setData('text/plain', painter.selectedText());
+      event.preventDefault();
+    });
+  }
+
+  cell(event) {
+    const box = this.canvas.getBoundingClientRect();
+    return this.painter.cellAt(event.clientX - box.left, event.clientY - box.top);
+  }
+
+  press(event) {
+    const hasControl = this.hasControl();
+    if (hasControl) {
+      event.preventDefault();
+      this.field.focus({ preventScroll: true });
+    }
+    this.canvas.setPointerCapture(event.pointerId);
+    const at = this.cell(event);
+    const isForNeovim = hasControl && this.painter.grid.mouse && !event.shiftKey;
+    this.dragging = { kind: isForNeovim ? 'neovim' : 'selection', at };
+    if (isForNeovim) this.send(mouseMessage(event, 'press', at));
+    else this.select(at, at);
+  }
+
+  drag(event) {
+    if (!this.dragging) return;
+    const at = this.cell(event);
+    const { at: before, kind } = this.dragging;
+    if (at.row === before.row && at.col === before.col) return;
+    this.dragging.at = at;
+    if (kind === 'neovim') this.send(mouseMessage(event, 'drag', at, heldButton(event)));
+    else if (this.painter.selection) this.select(this.painter.selection.from, at);
+  }
+
+  release(event) {
+    const { selection } = this.painter;
+    if (this.dragging?.kind === 'neovim') this.send(mouseMessage(event, 'release', this.cell(event)));
+    else if (selection && selection.from.row === selection.to.row && selection.from.col === selection.to.col) this.select(null);
+    this.dragging = null;
+  }
+
+  turn(event) {
+    if (!this.hasControl() || event.ctrlKey) return;
+    event.preventDefault();
+    this.wheel += event.deltaMode === WheelEvent.DOM_DELTA_LINE ? event.deltaY : event.deltaY / WHEEL_PX;
+    for (; Math.abs(this.wheel) >= 1; this.wheel -= Math.sign(this.wheel))
+      this.send(mouseMessage(event, this.wheel > 0 ? 'down' : 'up', this.cell(event), 'wheel'));
+  }
+
+  select(from, to) {
+    this.painter.selection = from ? { from, to } : null;
+    this.painter.grid.all();
+    this.painter.paint();
+  }
+
+  copy() {
+    navigator.clipboard?.writeText(this.painter.selectedText()).catch(() => {});
+  }
 }

@@ -90,8 +90,8 @@ function extentButton(size) {
 // Where a strip of the used part ends: a power of two with room behind what was ever used; the arena's size if that
 // would leave out less than half of it.
 function nearEnd({ size, used, high_water: high }) {
-  const most = Math.max(used, high ?? 0, 12) * 1.3;
-  const end = 2 ** Math.ceil(Math.log2(most));
+  const needed = Math.max(used, high ?? 0, 12) * 1.3;
+  const end = 2 ** Math.ceil(Math.log2(needed));
   return end * 2 <= size ? end : size;
 }
 

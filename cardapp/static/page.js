@@ -2,9 +2,8 @@
 
 import { events, Notice } from './api.js';
 import { go, leave, load, setTeacher, show, view } from './actions.js';
-import { $, button, element } from './dom.js';
+import { $, button, element, fill } from './dom.js';
 import * as editor from './editor.js';
-import * as hints from './hints.js';
 import * as keyboard from './keyboard.js';
 import * as live from './live.js';
 import * as map from './map.js';
@@ -23,7 +22,8 @@ async function start() {
     return;
   }
   worksheet.start(await openAddress() || showMoved());
-  for (const part of [outline, map, status, memory, editor, keyboard, hints]) part.start();
+  for (const part of [outline, map, status, memory, editor, keyboard]) part.start();
+  startHints();
   layout();
   remember();
   subscribe((changed) => {
@@ -150,6 +150,42 @@ function drag(divider) {
 function notice() {
   $('notice').hidden = state.connected;
   $('notice').replaceChildren(element('b', {}, 'The service does not answer.'), ' The page tries again by itself; what you wrote on the worksheet is kept.');
+}
+
+// -- hints ----------------------------------------------------------------------------------------------------------
+// Three hints for the first visit, in the order of a lesson: move, answer, sync. One that was followed is not shown again.
+
+const key = (name) => element('kbd', {}, name);
+const HINTS = [
+  { name: 'move', words: () => [key('→'), ' next step'] },
+  { name: 'answer', words: () => ['Answer the question first'] },
+  { name: 'sync', words: () => [key('⏎'), ' runs the program there'] },
+];
+let doneHints = new Set(JSON.parse(localStorage.getItem('hints-done') || '[]'));
+let firstPosition = null;
+
+function startHints() {
+  firstPosition = state.navigation.key;
+  subscribe((changed) => {
+    if (changed.has('navigation') && state.navigation.key !== firstPosition) finishHints('move');
+    if (changed.has('answers') && state.answers.size) finishHints('answer');
+    if (changed.has('last') && state.last?.state === 'ready') finishHints('sync');
+  });
+  renderHints();
+}
+
+function finishHints(...names) {
+  if (names.every((name) => doneHints.has(name))) return;
+  doneHints = new Set([...doneHints, ...names]);
+  localStorage.setItem('hints-done', JSON.stringify([...doneHints]));
+  renderHints();
+}
+
+function renderHints() {
+  const open = HINTS.filter((hint) => !doneHints.has(hint.name));
+  $('hints').hidden = !open.length;
+  fill($('hints'), ...open.map((hint) => element('span', {}, ...hint.words())),
+    button('×', () => finishHints(...HINTS.map((hint) => hint.name)), { class: 'icon', 'aria-label': 'Close the hints' }));
 }
 
 start();

@@ -1,4 +1,5 @@
 // The page's state in one object, and the listeners that are called after a change. Views read it and never change it.
+// Drafts, which this browser tab keeps, are below.
 
 export const state = {
   identity: null,
@@ -84,4 +85,25 @@ export function keyOf(address) {
 export function stepOf(key) {
   const parts = key.split('/');
   return parts.length >= 4 ? parts.slice(0, 4).join('/') : null;
+}
+
+// -- drafts ---------------------------------------------------------------------------------------------------------
+// Texts that were typed and not sent yet. They outlast a reload, a turn of the page and a change of the card's files.
+
+const drafts = new Map(JSON.parse(sessionStorage.getItem('drafts') || '[]')); // name -> text
+
+const storeDrafts = () => sessionStorage.setItem('drafts', JSON.stringify([...drafts]));
+
+// Show the draft `name` in a field, if there is one, and keep what is typed there as this draft.
+export function keepDraft(field, name) {
+  if (drafts.has(name)) field.value = drafts.get(name);
+  field.addEventListener('input', () => {
+    drafts.set(name, field.value);
+    storeDrafts();
+  });
+}
+
+export function dropDraft(name) {
+  drafts.delete(name);
+  storeDrafts();
 }

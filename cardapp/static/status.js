@@ -2,8 +2,7 @@
 
 import { approve, cancel, dismissFailure, go, openLine, reset, sync } from './actions.js';
 import { $, button, copyButton, element, fill, sentence } from './dom.js';
-import { keepDraft } from './drafts.js';
-import { state, stepOf, subscribe } from './state.js';
+import { keepDraft, state, stepOf, subscribe } from './state.js';
 
 const STAGES = ['binding', 'resetting', 'replaying', 'verifying'];
 const REASONS = {

@@ -1,7 +1,7 @@
 // The latency probe of ?debug=timing: the time from a key to the next frame, and to the painted canvas. Of keys that
 // share a frame the first counts, so that no time is too short.
 
-const KEPT = 500;
+const MAX_SAMPLES = 500; // of each hop
 const UNANSWERED_MS = 1000; // after it a key counts as one that draws nothing
 const hops = { 'key to frame': [], 'frame to paint': [], 'key to paint': [] };
 const isOn = new URLSearchParams(location.search).get('debug') === 'timing';
@@ -36,7 +36,7 @@ export function painted() {
 
 function note(hop, milliseconds) {
   hops[hop].push(milliseconds);
-  if (hops[hop].length > KEPT) hops[hop].shift();
+  if (hops[hop].length > MAX_SAMPLES) hops[hop].shift();
 }
 
 export function figures() {

@@ -1,4 +1,5 @@
--- The colours of the page's dark theme, for interfaces with RGB colours. A terminal keeps its own 16.
+-- The colours of the page on a dark screen, and further ones, for interfaces with RGB colours. A terminal keeps its own
+-- 16. A test holds paper, ink, soft, blue and red to those of the page.
 vim.cmd('highlight clear')
 vim.g.colors_name = 'card'
 

@@ -1,0 +1,89 @@
+"""Facts that JavaScript, CSS and Lua have to repeat are the same there as in their one place in Python."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+import cardapp
+from cardapp.card.catalog import LEVELS
+from cardapp.layout.diagram.shape_styles import CURRENT
+from cardapp.layout.html.colors import dark
+from cardapp.layout.html.page_style import COLORS, theme
+from cardapp.session_client import operation
+from cardapp.session_host import replay
+
+ROOT = Path(cardapp.__file__).parent
+STATIC = ROOT / "static"
+LUA = ROOT / "session_host" / "nvim"
+SIZES = {"--u", "--width", "--code-size", "--level"}
+"""Properties that the page's scripts and the sheets set."""
+
+
+def read(path: Path) -> str:
+    return path.read_text("utf-8")
+
+
+def quoted(text: str, pattern: str) -> tuple[str, ...]:
+    """The quoted words in what the group of ``pattern`` finds."""
+    found = re.search(pattern, text, re.DOTALL)
+    assert found is not None, pattern
+    return tuple(re.findall(r"'([^']*)'", found[1]))
+
+
+@pytest.mark.parametrize("path", [*STATIC.glob("*.js"), STATIC / "page.css"], ids=lambda path: path.name)
+def test_the_page_has_no_colour_of_its_own(path: Path) -> None:
+    text = read(path)
+    colours = set(re.findall(r"(--[a-z-]+):", theme()))
+    others = {*re.findall(r"(--[a-z-]+):", read(STATIC / "page.css")), *SIZES}
+    assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= colours | others
+    assert not re.findall(r"[:\s,'\"(]#[0-9a-fA-F]{3,8}\b(?![\w-]*\s*\{)", text)
+
+
+def test_the_map_marks_approved_steps_with_the_line_of_the_current_one() -> None:
+    assert re.findall(r"\.map-view \.approved > \.shape \{[^}]*stroke-width: ([\d.]+);", read(STATIC / "page.css")) == [
+        f"{CURRENT.width:g}".removeprefix("0")
+    ]
+
+
+def test_the_editor_has_the_pages_colours_on_a_dark_screen() -> None:
+    page, editor = dark(COLORS), read(LUA / "colors" / "card.lua")
+    named = dict(
+        zip(
+            [name for line in re.findall(r"local ([a-z, ]+) = '#", editor) for name in line.split(", ")],
+            [value for line in re.findall(r"local [a-z, ]+ = ('#.*)", editor) for value in re.findall(r"#\w+", line)],
+            strict=True,
+        )
+    )
+    assert {name: named[name] for name in ("paper", "ink", "soft", "blue", "red")} == {
+        "paper": page["paper"],
+        "ink": page["ink"],
+        "soft": page["ink_soft"],
+        "blue": page["accent"],
+        "red": page["bad"],
+    }
+
+
+def test_the_page_shows_each_stage_of_a_replay() -> None:
+    assert quoted(read(STATIC / "status.js"), r"const STAGES = (\[.*?\]);") == operation.STAGES
+    assert ("binding", *replay.STAGES) == operation.STAGES
+
+
+def test_the_editors_commands_know_the_levels_of_a_position() -> None:
+    assert quoted(read(LUA / "lua" / "card" / "commands.lua"), r"local LEVELS = (\{.*?\})") == LEVELS[1:]
+
+
+def test_the_page_pastes_as_much_as_the_service_takes() -> None:
+    (limit,) = re.findall(r"const MAX_PASTE = ([\d_]+);", read(STATIC / "editor.js"))
+    schema = json.loads(read(ROOT / "web" / "schemas" / "page.json"))
+    (paste,) = [each for each in nested(schema) if each.get("properties", {}).get("type") == {"const": "paste"}]
+    assert paste["properties"]["text"]["maxLength"] == int(limit)
+
+
+def nested(value: object) -> list[dict]:  # type: ignore[type-arg]
+    """Every object in a JSON document."""
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
+    return [*([value] if isinstance(value, dict) else []), *(found for each in inner for found in nested(each))]
