@@ -70,3 +70,29 @@ def test_no_room_imports_one_of_a_layer_above_it() -> None:
 )
 def test_a_page_for_everybody_stays_short(page: str, measure: type[list[str]], limit: int) -> None:
     assert len(measure((ROOT / page).read_text(encoding="utf-8"))) <= limit
+
+
+CHANGES_PAGE = ROOT / "docs" / "where-do-i-change.md"
+ANSWERS = [row for row in CHANGES_PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| ")][2:]
+
+
+@pytest.mark.parametrize("answer", ANSWERS, ids=lambda answer: answer.split("|")[1].strip())
+def test_every_file_and_name_of_an_answer_exists(answer: str) -> None:
+    named = re.findall(r"`([\w./-]+/[\w./-]*)`(?: \(((?:`[^`]+`(?:, )?)+)\))?", answer)
+    assert named
+    for path, names in named:
+        assert (ROOT / path).exists(), path
+        for name in re.findall(r"`([^`]+)`", names):
+            assert is_defined(name, ROOT / path), f"{path} has no {name}"
+
+
+def is_defined(name: str, file: Path) -> bool:
+    """Python code has to define the name; other text has to contain it as a word."""
+    text, name = file.read_text(encoding="utf-8"), re.escape(name)
+    if file.suffix == ".py":
+        return bool(re.search(rf"^\s*(?:(?:def|class) {name}\b|{name}\b(?:: [^=\n]+)? ?[:=])", text, re.MULTILINE))
+    return bool(re.search(rf"(?<![\w-]){name}(?![\w-])", text))
+
+
+def test_there_are_twenty_answers() -> None:
+    assert len(ANSWERS) == 20
