@@ -20,8 +20,7 @@ from cardapp.web.resources import (
     service,
     viewer,
 )
-from cardapp.web.route import Body, Route
-from cardapp.web.routing import routed
+from cardapp.web.routing import Body, Route, routed
 from cardapp.web.services import Services
 
 

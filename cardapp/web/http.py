@@ -1,14 +1,20 @@
-"""The request that a handler gets, the reply that it returns, and how a reply is sent by WSGI."""
+"""The request that a handler gets, the reply that it returns, and how a reply is sent by WSGI.
+
+Conditional requests (RFC 9110, section 13) are answered by strong entity tags and 304.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import http
 import json
+import re
 import socket
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from cardapp.errors import RevisionConflict
 from cardapp.web.services import Services
 
 StartResponse = Callable[..., Any]
@@ -16,6 +22,9 @@ WsgiApp = Callable[[dict[str, Any], StartResponse], Iterable[bytes]]
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
+
+_MEMBER = re.compile(r'[ \t]*(?:W/)?("[\x21\x23-\x7e\x80-\xff]*")[ \t]*(?:,|$)')
+"""An entity tag in ``If-None-Match``."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +39,15 @@ class Request:
     query: Mapping[str, Any]
     body: dict[str, Any]
     environ: Mapping[str, Any]
+
+    def expect_revision(self, present: int) -> None:
+        """Raise :class:`RevisionConflict` if the body expects another revision than the current one."""
+        expected = self.body.get("expected_revision", present)
+        if expected != present:
+            raise RevisionConflict(
+                f"the current revision is {present}, not {expected}: read the state again and repeat the change",
+                extra={"revision": present},
+            )
 
 
 @dataclass(frozen=True)
@@ -77,6 +95,38 @@ def send(reply: Reply, start_response: StartResponse, *, bare: bool = False) -> 
     if bare or reply.body == b"":
         return []
     return [reply.body] if isinstance(reply.body, bytes) else reply.body
+
+
+def entity_tag(body: bytes) -> str:
+    """The strong entity tag of a body; equal bytes have equal tags."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
+def matches(if_none_match: str, tag: str) -> bool:
+    """Whether an ``If-None-Match`` header is ``*`` or contains ``tag`` (weak comparison). An invalid one does not."""
+    if if_none_match.strip() == "*":
+        return True
+    place, found = 0, False
+    while place < len(if_none_match):
+        member = _MEMBER.match(if_none_match, place)
+        if member is None:
+            return False
+        found = found or member[1] == tag
+        place = member.end()
+    return found
+
+
+def revalidated(reply: Reply, if_none_match: str | None) -> Reply:
+    """``reply`` with its entity tag, computed unless the handler set one; 304 without a body if the client has it."""
+    if reply.status != 200 or not isinstance(reply.body, bytes):
+        return reply
+    tag = dict(reply.headers).get("ETag")
+    if tag is None:
+        tag = entity_tag(reply.body)
+        reply = reply.with_headers(("ETag", tag))
+    if if_none_match is not None and matches(if_none_match, tag):
+        return replace(reply, status=304, body=b"")
+    return reply
 
 
 class HandOver(BaseException):

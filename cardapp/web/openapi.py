@@ -11,7 +11,7 @@ from cardapp import __version__
 from cardapp.web import schemas
 from cardapp.web.failures import problem_types
 from cardapp.web.http import JSON, PROBLEM
-from cardapp.web.route import Route
+from cardapp.web.routing import Route
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

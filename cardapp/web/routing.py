@@ -1,19 +1,87 @@
-"""The WSGI application: bottle matches the route, the request is validated, and the handler's reply is sent."""
+"""Rows of the route table, and the WSGI application that is made from them.
+
+bottle matches the route, query and body are validated by their schemas, and the handler's reply is sent.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+from urllib.parse import parse_qsl
 
 import bottle
 
-from cardapp.errors import NotFound
+from cardapp.errors import FieldError, InvalidValue, MalformedJson, NotFound
+from cardapp.schema import decode
+from cardapp.web import schemas
 from cardapp.web.failures import MethodNotAllowed, reporting
-from cardapp.web.http import Reply, Request, StartResponse, WsgiApp, send
-from cardapp.web.request_validation import receive
-from cardapp.web.revalidation import revalidated
-from cardapp.web.route import CACHE_CONTROL, Route
+from cardapp.web.http import JSON, Reply, Request, StartResponse, WsgiApp, revalidated, send
 from cardapp.web.services import Services
+
+Handler = Callable[[Request], Reply]
+Cache = Literal["no-cache", "no-store", "immutable"]
+
+CACHE_CONTROL: dict[Cache, str] = {
+    "no-cache": "no-cache",
+    "no-store": "no-store",
+    "immutable": "private, max-age=31536000, immutable",
+}
+
+_MAX_PARAMETERS = 50
+_INTEGER = re.compile(r"-?[0-9]{1,18}")
+
+
+@dataclass(frozen=True)
+class Body:
+    """The request body of a route. ``schema`` names the schema of a JSON object; if ``optional``, a missing body equals
+    ``{}``. The handler itself reads other ``media_types``; ``schema`` then describes the form's fields.
+    """
+
+    schema: str
+    optional: bool = False
+    media_types: tuple[str, ...] = (JSON,)
+
+
+@dataclass(frozen=True)
+class Route:
+    """All that routing, validation and the API description need of one operation.
+
+    ``path`` has its parameters in braces; ``answer`` names the schema of a successful JSON response. ``problems`` are
+    the error statuses of this route's own rules; those of the gate and of validation are implied.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answer: str | None = None
+    status: int = 200
+    produces: tuple[str, ...] = (JSON,)
+    body: Body | None = None
+    query: str | None = None
+    problems: tuple[int, ...] = ()
+    cache: Cache = "no-store"
+
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names in braces."""
+        return tuple(re.findall(r"\{(\w+)\}", self.path))
+
+    def statuses(self) -> tuple[int, ...]:
+        """Every documented status, ascending."""
+        # 500 and 503: every response reads the stored state, whose disk may fail.
+        found = {self.status, 403, 421, 500, 503, *self.problems}
+        if self.cache == "no-cache" or self.cache == "immutable":
+            found.add(304)
+        if self.parameters:
+            found.add(404)
+        if self.body is not None:
+            found |= {400, 413, 415, 422}
+        # Every route refuses unknown query parameters.
+        found.add(422)
+        return tuple(sorted(found))
 
 
 def routed(routes: Iterable[Route], services: Services) -> WsgiApp:
@@ -56,3 +124,55 @@ def _path(environ: Mapping[str, Any]) -> str:
 def _answer(route: Route, request: Request, if_none_match: str | None) -> Reply:
     reply = route.handler(request).with_headers(("Cache-Control", CACHE_CONTROL[route.cache]))
     return reply if route.cache == "no-store" else revalidated(reply, if_none_match)
+
+
+def receive(route: Route, services: Services, environ: Mapping[str, Any], path: Mapping[str, str]) -> Request:
+    """The validated request; :class:`MalformedJson` or :class:`InvalidValue` otherwise."""
+    query = query_of(environ.get("QUERY_STRING", ""), route.query or "NoParameters")
+    body: dict[str, Any] = {}
+    if route.body is not None and JSON in route.body.media_types:
+        body = _decoded(environ["wsgi.input"].read(_length(environ)), optional=route.body.optional)
+        schemas.check(route.body.schema, body, "the body")
+    return Request(services, path, query, body, environ)
+
+
+def query_of(text: str, schema: str) -> dict[str, Any]:
+    """The query parameters, converted to the types of ``schema``, with its defaults; each name may occur once."""
+    properties = schemas.definition(schema)["properties"]
+    found: dict[str, Any] = {}
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MAX_PARAMETERS)
+    except UnicodeDecodeError as error:
+        raise InvalidValue("the query string is not percent-encoded UTF-8") from error
+    except ValueError as error:
+        raise InvalidValue(f"the query string has more than {_MAX_PARAMETERS} parameters") from error
+    for name, value in pairs:
+        if name in found:
+            message = "occurs twice in the query"
+            raise InvalidValue(f"{name} {message}", errors=(FieldError(f"/{name}", message),))
+        found[name] = typed(value, properties.get(name, {}))
+    schemas.check(schema, found, "the query")
+    return {name: part["default"] for name, part in properties.items() if "default" in part} | found
+
+
+def typed(value: str, schema: Mapping[str, Any]) -> str | int:
+    """A parameter as an integer if its schema requires one; other text is unchanged, so that the schema refuses it."""
+    return int(value) if schema.get("type") == "integer" and _INTEGER.fullmatch(value) else value
+
+
+def _length(environ: Mapping[str, Any]) -> int:
+    return int(environ.get("CONTENT_LENGTH") or 0)
+
+
+def _decoded(raw: bytes, *, optional: bool) -> dict[str, Any]:
+    if optional and not raw:
+        return {}
+    if not raw.strip():
+        raise MalformedJson("the body is empty: send a JSON object")
+    try:
+        value = decode(raw)
+    except ValueError as error:
+        raise MalformedJson(f"the body {error}") from error
+    if not isinstance(value, dict):
+        raise MalformedJson("the body is not a JSON object")
+    return value

@@ -11,8 +11,8 @@ from typing import Any
 from cardapp.errors import CardAppError, EditorUnavailable, InvalidValue
 from cardapp.session_client.editor_stream import EditorStream
 from cardapp.state import card_state
+from cardapp.web import schemas
 from cardapp.web.http import encode
-from cardapp.web.request_validation import checked
 from cardapp.web.services import Services
 from cardapp.web.websocket import Connection, Endpoint
 
@@ -105,7 +105,7 @@ def _take(text: str, stream: EditorStream, services: Services) -> None:
         message = json.loads(text)
     except ValueError as error:
         raise InvalidValue("the message is not JSON") from error
-    checked("EditorUiMessage", message, "the message")
+    schemas.check("EditorUiMessage", message, "the message")
     if message["type"] == "ack":
         stream.acknowledge(message["seq"])
     elif _has_control(services):

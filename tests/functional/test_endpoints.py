@@ -9,7 +9,7 @@ import pytest
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
-from cardapp.web.route import Route
+from cardapp.web.routing import Route
 from tests.functional.serving import Api, Background, Stage, picture, position, until
 
 pytestmark = pytest.mark.functional

@@ -16,7 +16,7 @@ from cardapp.serve import Service
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
 from cardapp.web.http import JSON
-from cardapp.web.route import Route
+from cardapp.web.routing import Route
 
 pytestmark = pytest.mark.functional
 

@@ -13,8 +13,8 @@ from cardapp.state import evidence as store
 from cardapp.web import schemas
 from cardapp.web.failures import BadRequest
 from cardapp.web.http import Reply, Request, created
-from cardapp.web.request_validation import checked, typed
 from cardapp.web.resources.navigation import key_of_saved
+from cardapp.web.routing import typed
 
 FORM = "multipart/form-data"
 RAW = ("image/png", "image/jpeg", "application/octet-stream")
@@ -96,6 +96,6 @@ def _from_form(form: Any, query: Mapping[str, Any]) -> tuple[bytes, dict[str, An
     if wrong:
         raise InvalidValue.of(f"/{wrong[0]}", "is a file; send a short text")
     fields = {name: typed(value, known.get(name, {})) for name, value in texts.items()}
-    checked("EvidenceFields", fields, "the form")
+    schemas.check("EvidenceFields", fields, "the form")
     data: bytes = upload.file.read()
     return data, {**query, **fields}

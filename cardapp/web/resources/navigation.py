@@ -11,11 +11,11 @@ from cardapp.card import navigation as rules
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import LEVELS, Identity
 from cardapp.card.navigation import Position
+from cardapp.card_loader import ServedCard
 from cardapp.state import card_state, checkpoint_results, events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer, encode
-from cardapp.web.resources.revisions import expect
-from cardapp.web.services import LoadedCard, Services
+from cardapp.web.services import Services
 
 
 def shortcuts(request: Request) -> Reply:
@@ -40,7 +40,7 @@ def current(request: Request) -> Reply:
     return answer(describe(request.services, request.services.card_loader.current()))
 
 
-def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
+def describe(services: Services, loaded: ServedCard) -> dict[str, Any]:
     """The body of ``GET /api/navigation/current``."""
     with services.database.read() as conn:
         return _current(conn, services, loaded)
@@ -51,7 +51,7 @@ def set_current(request: Request) -> Reply:
     services, loaded = request.services, request.services.card_loader.current()
     position = rules.from_request(loaded.catalog, request.body)
     with services.database.write() as tx:
-        expect(request.body, card_state.load_position(tx, loaded.identity.uuid).revision)
+        request.expect_revision(card_state.load_position(tx, loaded.identity.uuid).revision)
         _save(tx, services, loaded, position, events.NAVIGATION_SET, {"sync_requested": position.sync_requested})
         reply = _current(tx, services, loaded)
     return answer(reply)
@@ -79,13 +79,13 @@ def sync(request: Request) -> Reply:
     return answer(request.services.checkpoints.sync(request.body.get("actor")))
 
 
-def key_of_saved(conn: Connection, loaded: LoadedCard) -> str:
+def key_of_saved(conn: Connection, loaded: ServedCard) -> str:
     """The key of the saved position, for events of other kinds."""
     return rules.key_of(rules.repair(loaded.catalog, card_state.load_position(conn, loaded.identity.uuid).position))
 
 
 def _save(
-    tx: Connection, services: Services, loaded: LoadedCard, position: Position, kind: str, data: dict[str, Any]
+    tx: Connection, services: Services, loaded: ServedCard, position: Position, kind: str, data: dict[str, Any]
 ) -> None:
     at = services.clock()
     card_state.save_position(tx, loaded.identity.uuid, position, at)
@@ -93,7 +93,7 @@ def _save(
     events.append(tx, kind=kind, actor=position.actor, key=key, card=card, data=data, at=at)
 
 
-def _current(conn: Connection, services: Services, loaded: LoadedCard) -> dict[str, Any]:
+def _current(conn: Connection, services: Services, loaded: ServedCard) -> dict[str, Any]:
     """The body of ``GET /api/navigation/current``, read in the transaction of ``conn``, so that it shows one moment."""
     uuid = loaded.identity.uuid
     status = services.checkpoints.status(conn, uuid)

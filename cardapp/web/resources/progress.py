@@ -5,7 +5,6 @@ from __future__ import annotations
 from cardapp.card import progress as rules
 from cardapp.state import card_state, checkpoint_results, events
 from cardapp.web.http import Reply, Request, answer
-from cardapp.web.resources.revisions import expect
 
 
 def overview(request: Request) -> Reply:
@@ -25,7 +24,7 @@ def update(request: Request) -> Reply:
     status, note, actor = body["status"], body.get("note", ""), body.get("actor", "api")
     with services.database.write() as tx:
         before = card_state.load_status(tx, uuid, item)
-        expect(body, before.revision if before else 0)
+        request.expect_revision(before.revision if before else 0)
         at = services.clock()
         after = card_state.set_status(tx, uuid, item, status, note, actor, at)
         data = {"item": item, "from": before.status if before else "pending", "to": status, "note": note}

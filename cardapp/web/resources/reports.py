@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from cardapp.card import progress as rules
+from cardapp.card_loader import ServedCard
 from cardapp.reports import lesson as lesson_report
 from cardapp.reports import teams as teams_report
 from cardapp.state import card_state, checkpoint_results, events, evidence
@@ -13,7 +14,6 @@ from cardapp.state.database import Connection
 from cardapp.web.gate import ADDRESS
 from cardapp.web.http import Reply, Request
 from cardapp.web.resources.navigation import key_of_saved
-from cardapp.web.services import LoadedCard
 
 MARKDOWN = "text/markdown; charset=utf-8"
 HTML = "text/html; charset=utf-8"
@@ -76,7 +76,7 @@ def _pieces(parts: Iterable[str]) -> Iterator[bytes]:
         yield b"".join(held)
 
 
-def _progress(conn: Connection, loaded: LoadedCard) -> dict[str, Any]:
+def _progress(conn: Connection, loaded: ServedCard) -> dict[str, Any]:
     uuid = loaded.identity.uuid
     return rules.overview(
         loaded.catalog, card_state.load_statuses(conn, uuid), checkpoint_results.load_results(conn, uuid)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from cardapp.card import viewer as rules
+from cardapp.card_loader import ServedCard
 from cardapp.state import card_state, events
 from cardapp.state.database import Connection
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.navigation import key_of_saved
-from cardapp.web.resources.revisions import expect
-from cardapp.web.services import LoadedCard, Services
+from cardapp.web.services import Services
 
 
 def state(request: Request) -> Reply:
@@ -18,7 +18,7 @@ def state(request: Request) -> Reply:
     return answer(describe(request.services, request.services.card_loader.current()))
 
 
-def describe(services: Services, loaded: LoadedCard) -> dict[str, Any]:
+def describe(services: Services, loaded: ServedCard) -> dict[str, Any]:
     """The body of ``GET /api/viewer/state``."""
     with services.database.read() as conn:
         present, revision = _load(conn, loaded)
@@ -31,7 +31,7 @@ def update(request: Request) -> Reply:
     patch = {name: part for name, part in request.body.items() if name in rules.FRESH}
     with services.database.write() as tx:
         present, revision = _load(tx, loaded)
-        expect(request.body, revision)
+        request.expect_revision(revision)
         merged = rules.merge(present, patch, loaded.catalog.page_count)
         if merged.changed:
             at = services.clock()
@@ -49,7 +49,7 @@ def update(request: Request) -> Reply:
     return answer({**merged.state, "revision": revision})
 
 
-def _load(conn: Connection, loaded: LoadedCard) -> tuple[rules.State, int]:
+def _load(conn: Connection, loaded: ServedCard) -> tuple[rules.State, int]:
     stored, revision = card_state.load_viewer(conn, loaded.identity.uuid)
     return (rules.repair(stored, loaded.catalog.page_count) if stored else rules.FRESH), revision
 

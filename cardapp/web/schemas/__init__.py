@@ -15,10 +15,12 @@ import referencing
 from jsonschema.protocols import Validator
 from referencing.jsonschema import DRAFT202012
 
-from cardapp.errors import FieldError
+from cardapp.errors import FieldError, InvalidValue
 from cardapp.schema import field_errors, validator
 
 Schema = dict[str, Any]
+
+_MAX_FAULTS_SHOWN = 100
 
 
 @cache
@@ -55,6 +57,15 @@ def checker(name: str) -> Validator:
 def faults(name: str, value: Any) -> tuple[FieldError, ...]:
     """All errors of ``value`` against the schema ``name``."""
     return field_errors(checker(name), value)
+
+
+def check(schema: str, value: Any, what: str) -> None:
+    """Raise :class:`InvalidValue` with all faults of ``value``, at most 100; ``what`` stands for it in the message."""
+    found = faults(schema, value)
+    if found:
+        place = f"{what}, {found[0].pointer}:" if found[0].pointer else what
+        more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+        raise InvalidValue(f"{place} {found[0].message}{more}", errors=found[:_MAX_FAULTS_SHOWN])
 
 
 @cache

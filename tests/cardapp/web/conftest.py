@@ -25,7 +25,7 @@ from cardapp.web import schemas
 from cardapp.web.app import ROUTES, intakes, make_app
 from cardapp.web.gate import Gate, Tcp
 from cardapp.web.live import LiveFeed
-from cardapp.web.route import Route
+from cardapp.web.routing import Route
 from cardapp.web.services import Services
 
 with warnings.catch_warnings():

@@ -9,7 +9,7 @@ import pytest
 
 from cardapp.web import schemas
 from cardapp.web.app import ROUTES
-from cardapp.web.route import Route
+from cardapp.web.routing import Route
 
 IDENTITY = {"id": "small", "uuid": "u", "version": "1", "source_sha256": "0" * 64}
 BINDING = {"container_id": "c-1", "instance": "i-1", "profile": "local", "target": "small"}

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from cardapp.web.http import Reply
-from cardapp.web.revalidation import entity_tag, matches, revalidated
+from cardapp.web.http import Reply, entity_tag, matches, revalidated
 
 
 @pytest.mark.parametrize(
