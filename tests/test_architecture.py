@@ -110,7 +110,7 @@ MARKET = Product(
         "api.live.websocket",
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",
         "demo.chain", "demo.prices",
-        "api.live.feed", "frontend.gate", "frontend.headers", "frontend.response", "frontend.target",
+        "api.live.feed", "frontend.request_origin", "frontend.upstream_response", "frontend.request_target",
     ),
 )  # fmt: skip
 
@@ -363,7 +363,7 @@ def test_a_cycle_is_found() -> None:
         ("marketdata.operations.setup", "from ..postgres.cluster import conninfo", "may import postgres"),
         ("marketdata.tick", "import time", "a pure module may not import time"),
         ("marketdata.api.live.feed", "import selectors", "a pure module may not import selectors"),
-        ("marketdata.frontend.target", "import urllib.request", "a pure module may not import urllib"),
+        ("marketdata.frontend.request_target", "import urllib.request", "a pure module may not import urllib"),
         ("marketdata.api.helpers", "", "the name is too vague"),
         ("marketdata.store.ticks", "def f():" + "\n    g()" * MAX_FUNCTION_LINES, "split the function"),
     ],
@@ -399,7 +399,7 @@ def test_a_long_module_and_a_long_function_are_warned_about() -> None:
         ("cardapp.cli", "from cardapp import serve"),
         ("marketdata.http.waitress_adapter", "import waitress, threading\nfrom marketdata.errors import MarketError"),
         ("marketdata.api.routing", "import bottle"),
-        ("marketdata.frontend.target", "import urllib.parse\nfrom urllib.parse import quote"),
+        ("marketdata.frontend.request_target", "import urllib.parse\nfrom urllib.parse import quote"),
         ("marketdata.api", "from marketdata import token\nfrom . import app\nfrom ..store import tokens"),
         ("marketdata.store.pool", "import psycopg, psycopg_pool"),
         ("marketdata.cli", "from marketdata.api import serve\nfrom marketdata import __version__, postgres"),

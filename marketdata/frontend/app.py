@@ -1,4 +1,4 @@
-"""The frontend as a WSGI application: the gate, the login, and what is at each path."""
+"""The frontend's WSGI application: checks the origin and the login, then serves the page or asks the API."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from marketdata.errors import NotFound
-from marketdata.frontend import gate
-from marketdata.frontend.failures import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
+from marketdata.frontend import request_origin
 from marketdata.frontend.login import Login
 from marketdata.frontend.pages import HTML, INDEX, PREFIX, Pages, message
-from marketdata.frontend.proxy import BODY_BYTES, Answer, Proxy
-from marketdata.frontend.target import Target, is_for_api, parsed
+from marketdata.frontend.problems import CHALLENGE, CHALLENGE_WITHOUT_PROMPT, problem_of
+from marketdata.frontend.proxy import MAX_BODY_BYTES, Proxy, Response
+from marketdata.frontend.request_target import Target, is_for_api, parsed
 from marketdata.http.failures import MethodNotAllowed, StartResponse, send
 from marketdata.http.reply import Reply, answer
 from marketdata.http.revalidation import CACHE_CONTROL, is_current
@@ -40,7 +40,8 @@ _LOGGED_OUT = message(
 
 @dataclass(frozen=True)
 class Access:
-    """Who gets in. ``login`` is None with BASIC_AUTH_MODE=off. ``origins`` are further addresses of the frontend."""
+    """The rules of access. ``login`` is None with BASIC_AUTH_MODE=off. ``origins``: further addresses of the
+    frontend."""
 
     login: Login | None
     origins: frozenset[str]
@@ -48,7 +49,7 @@ class Access:
 
 
 class Frontend:
-    """``admit`` is for the listener: whether a body is accepted."""
+    """The WSGI callable. The listener calls ``admit`` before it accepts a body."""
 
     def __init__(self, access: Access, proxy: Proxy, pages: Pages) -> None:
         self._access = access
@@ -57,20 +58,20 @@ class Frontend:
 
     def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
         start = _with_security_headers(start_response)
-        found: Reply | Answer
+        found: Reply | Response
         try:
             found = self._answer(environ)
         except Exception as error:
             challenge = CHALLENGE_WITHOUT_PROMPT if environ.get("HTTP_X_LOGIN_PROMPT") == "none" else CHALLENGE
             what = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']!r}"
             found = problem_of(error, what, challenge, as_page=_shows_pages(environ))
-        if isinstance(found, Answer):
+        if isinstance(found, Response):
             return found.send(start)
         return send(found, start, bare=environ["REQUEST_METHOD"] == "HEAD")
 
     def admit(self, head: Mapping[str, str], may_block: bool) -> int | Reply | None:
-        """How many bytes the body of a request may have, or the reply that refuses it; None when its password has to be
-        checked and ``may_block`` is False."""
+        """The maximum of bytes of a request's body, or the reply that refuses it. None: its password must be checked,
+        which would block, and ``may_block`` is False."""
         try:
             self._check_origin(head)
             if self._access.login is not None:
@@ -79,14 +80,14 @@ class Frontend:
                     if not may_block:
                         return None
                     self._access.login.user(authorization, self._address(head))
-            return BODY_BYTES
+            return MAX_BODY_BYTES
         except Exception as error:
             return problem_of(error, "a request with a body")
 
     def _check_origin(self, head: Mapping[str, Any]) -> None:
-        gate.check(head, self._access.origins, checks_host=self._access.login is None)
+        request_origin.check(head, self._access.origins, checks_host=self._access.login is None)
 
-    def _answer(self, environ: dict[str, Any]) -> Reply | Answer:
+    def _answer(self, environ: dict[str, Any]) -> Reply | Response:
         self._check_origin(environ)
         target = parsed(environ["REQUEST_URI"])
         if target.path == "/healthz":
@@ -95,22 +96,22 @@ class Frontend:
             return _own(environ, _logged_out())
         user, auth = self._user(environ)
         if is_for_api(target):
-            return self._proxy.answer(environ, target, self._standing(user))
+            return self._proxy.response(environ, target, self._standing(user))
         return _own(environ, self._page(target, user, auth, environ))
 
     def _user(self, environ: Mapping[str, Any]) -> tuple[str | None, str]:
-        """Who sent the request, and how that is known."""
+        """The user of the request, and how the user is known: ``basic``, ``proxy`` or ``none``."""
         login = self._access.login
         if login is not None:
             return login.user(environ.get("HTTP_AUTHORIZATION"), self._address(environ)), "basic"
-        user = gate.remote_user(environ, self._access.trusted_proxies)
+        user = request_origin.remote_user(environ, self._access.trusted_proxies)
         return user, "none" if user is None else "proxy"
 
     def _address(self, head: Mapping[str, Any]) -> str:
-        return gate.client_address(head, self._access.trusted_proxies)
+        return request_origin.client_address(head, self._access.trusted_proxies)
 
     def _standing(self, user: str | None) -> Callable[[], bool]:
-        """Tells from now on whether the user may still read."""
+        """A function that tells whether the user may still read."""
         login = self._access.login
         return login.standing(user) if login is not None and user is not None else lambda: True
 
@@ -127,21 +128,21 @@ class Frontend:
 
 
 def _shows_pages(environ: Mapping[str, Any]) -> bool:
-    """Whether a browser shows the answer to a person, who should not read JSON."""
+    """Whether a browser shows the response to a person. Then it is a page, not JSON."""
     is_navigation = environ["REQUEST_METHOD"] == "GET" and "text/html" in environ.get("HTTP_ACCEPT", "")
     return is_navigation and not environ["PATH_INFO"].startswith("/api/")
 
 
 def _own(environ: Mapping[str, Any], reply: Reply) -> Reply:
-    """``reply`` to a request for a page of the frontend's own, which takes no other methods."""
+    """``reply`` for one of the frontend's own paths. MethodNotAllowed unless the method is GET or HEAD."""
     if environ["REQUEST_METHOD"] not in ("GET", "HEAD"):
         raise MethodNotAllowed("this path takes GET", "GET, HEAD")
     return reply
 
 
 def _logged_out() -> Reply:
-    """Chromium forgets a password that is refused without a challenge of the scheme that it was sent with. A challenge
-    in another realm would make it ask at this path, and keep the password for all others."""
+    """A 401 without a Basic challenge, after which Chromium forgets the password. After a challenge for another realm,
+    it would prompt at this path, and keep the password for all other paths."""
     return Reply(_LOGGED_OUT, 401, HTML, (CHALLENGE_WITHOUT_PROMPT, _NO_STORE))
 
 

@@ -19,7 +19,7 @@ _NO_LOGIN = "It asks for no login (BASIC_AUTH_MODE=off)"
 
 
 def run(_options: argparse.Namespace, settings: Settings) -> None:
-    """Two lines are printed when it answers: the address, and how to log in."""
+    """Serve. Two lines are printed when the frontend answers: the address, and how to log in."""
     from marketdata.frontend import serve, users
 
     how, made = _NO_LOGIN, None
@@ -28,7 +28,7 @@ def run(_options: argparse.Namespace, settings: Settings) -> None:
         how = _MADE.format(*made, made[0]) if made else _HAS_USERS
     try:
         serve.run(settings, lambda address: print(f"{address}\n{how}", flush=True))
-    except MarketError:  # it did not start, so nobody saw the password
+    except MarketError:  # the start failed, so nobody saw the password
         if made:
             (settings.secrets_dir / secretfile.FRONTEND_USERS).unlink(missing_ok=True)
         raise
@@ -44,7 +44,9 @@ def add_user_commands(parser: argparse.ArgumentParser) -> None:
     )
     actions.add_parser("add", parents=[named, secret], help="add a user").set_defaults(run=_add)
     actions.add_parser("passwd", parents=[named, secret], help="change a user's password").set_defaults(run=_passwd)
-    actions.add_parser("remove", parents=[named], help="remove a user, who is out at once").set_defaults(run=_remove)
+    actions.add_parser("remove", parents=[named], help="remove a user, which ends their sessions at once").set_defaults(
+        run=_remove
+    )
     actions.add_parser("list", help="list the users").set_defaults(run=list_users)
 
 

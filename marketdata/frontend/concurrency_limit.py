@@ -1,4 +1,4 @@
-"""A bound on how many requests do one kind of work, so that workers are left for all others."""
+"""Limits how many requests do one kind of work, so that workers stay free for other requests."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from marketdata.frontend.failures import Busy
+from marketdata.frontend.problems import Busy
 
 
-class Slots:
-    """At most ``running`` hold a slot and at most ``waiting`` wait for one, each for at most ``seconds``."""
+class ConcurrencyLimit:
+    """At most ``running`` requests work, and at most ``waiting`` wait, each for at most ``seconds``."""
 
     def __init__(self, running: int, waiting: int, seconds: float) -> None:
         self._entered = threading.Semaphore(running + waiting)
@@ -19,7 +19,7 @@ class Slots:
 
     @contextmanager
     def entered(self) -> Iterator[None]:
-        """Be among those who run or wait; :class:`Busy` when there are too many."""
+        """Enter the queue. :class:`Busy` when it is full."""
         if not self._entered.acquire(blocking=False):
             raise _busy()
         try:
@@ -29,7 +29,7 @@ class Slots:
 
     @contextmanager
     def running(self) -> Iterator[None]:
-        """Inside of ``entered``: hold a slot; :class:`Busy` when none became free in time."""
+        """Within ``entered``: work. :class:`Busy` when the wait was too long."""
         if not self._running.acquire(timeout=self._seconds):
             raise _busy()
         try:

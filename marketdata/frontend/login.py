@@ -1,8 +1,10 @@
 """HTTP Basic authentication (RFC 7617) against the users of ``frontend.json``.
 
-bcrypt is slow on purpose. A verified login is therefore remembered for a minute, by a keyed digest of name and password
-and together with the hash that it was verified against: a user who was removed or got another password is out at once.
-The digest itself is kept after that minute: wrong tries of others for the same user do not slow a login that was right.
+bcrypt is slow on purpose, so a verified login is remembered for a minute: as a keyed digest of name and password, with
+the hash that it was verified against. Removing a user, or changing the password, ends their sessions at once.
+
+Wrong tries are limited by a token bucket per address and per user. A digest is kept beyond its minute: with it, a user
+who logged in before is not slowed by others' wrong tries for the same name.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ import ipaddress
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from hashlib import blake2b
 from hmac import compare_digest
 from time import monotonic
@@ -21,21 +23,26 @@ from time import monotonic
 import bcrypt
 
 from marketdata.errors import MarketError
-from marketdata.frontend.concurrency_limit import Slots
-from marketdata.frontend.failures import LoginRequired, LoginUnavailable, TooManyTries, log
-from marketdata.frontend.throttle import Throttle
-from marketdata.frontend.users import PASSWORD_BYTES
+from marketdata.frontend.concurrency_limit import ConcurrencyLimit
+from marketdata.frontend.problems import LoginRequired, LoginUnavailable, TooManyTries, log
+from marketdata.frontend.users import MAX_PASSWORD_BYTES
 
 REMEMBERED_SECONDS = 60.0
-REMEMBERED_MAX = 1000
-RUNNING = max(2, len(os.sched_getaffinity(0)))
-"""Passwords that are checked at once: each keeps a core busy."""
-WAITING = 60
+MAX_REMEMBERED = 1000
+MAX_RUNNING = max(2, len(os.sched_getaffinity(0)))
+"""Passwords that are checked at the same time. Each check keeps a core busy."""
+MAX_WAITING = 60
 _WAIT_SECONDS = 10.0
+
+BURST = 10
+"""The size of a token bucket: wrong tries that are not slowed."""
+SECONDS_EACH = 6.0
+"""Seconds until a bucket gains one token."""
+MAX_KEYS = 10_000
 
 
 class Login:
-    """``user`` says who sent a request. ``users`` gives the hash of each user as it is now."""
+    """Identifies the user of a request. ``users`` returns the current hash of each user."""
 
     def __init__(self, users: Callable[[], Mapping[str, bytes]], clock: Callable[[], float] = monotonic) -> None:
         self._users = users
@@ -45,19 +52,19 @@ class Login:
         self._remembered: OrderedDict[bytes, tuple[str, bytes, float]] = OrderedDict()
         self._checking: dict[bytes, threading.Lock] = {}
         self._throttle = Throttle(clock)
-        self._slots = Slots(RUNNING, WAITING, _WAIT_SECONDS)
+        self._checks = ConcurrencyLimit(MAX_RUNNING, MAX_WAITING, _WAIT_SECONDS)
 
     def user(self, authorization: str | None, address: str) -> str:
-        """The user whom the header proves; LoginRequired, TooManyTries, Busy or LoginUnavailable otherwise."""
+        """The user that the header authenticates. LoginRequired, TooManyTries, Busy or LoginUnavailable otherwise."""
         users, digest = self._current(), self._digest(authorization)
         return self._known(users, digest) or self._verified(authorization, digest, address)
 
     def user_from_memory(self, authorization: str | None) -> str | None:
-        """The user who was verified a short while ago; None when the password has to be checked."""
+        """The user if the login is remembered; None when the password must be checked."""
         return self._known(self._current(), self._digest(authorization))
 
     def standing(self, name: str) -> Callable[[], bool]:
-        """Tells from now on whether the user is still there, with the password of this moment."""
+        """A function that tells whether the user still exists with the current password."""
         hashed = self._current().get(name)
 
         def stands() -> bool:
@@ -85,18 +92,18 @@ class Login:
         return name if self._clock() < until else None
 
     def _once_verified(self, users: Mapping[str, bytes], digest: bytes) -> tuple[str | None, float]:
-        """The user whom a login proved before, with the password of this moment, and until when that is enough."""
+        """The user of a digest that was verified against the current hash, and until when it counts as verified."""
         with self._lock:
             name, hashed, until = self._remembered.get(digest, ("", b"", 0.0))
         return (name, until) if hashed and users.get(name) == hashed else (None, 0.0)
 
     def _verified(self, authorization: str | None, digest: bytes, address: str) -> str:
         name, password = _credentials(authorization or "")
-        # A browser sends several requests at once: the first one checks the password for all.
+        # A browser sends several requests at once. The first one checks the password for all.
         with self._lock:
             turn = self._checking.setdefault(digest, threading.Lock())
         try:
-            with self._slots.entered(), turn:
+            with self._checks.entered(), turn:
                 users = self._current()
                 if known := self._known(users, digest):
                     return known
@@ -105,7 +112,7 @@ class Login:
                     del keys[1]
                 if wait := self._throttle.take(*keys):
                     raise TooManyTries(wait)
-                with self._slots.running():
+                with self._checks.running():
                     is_right = self._matches(users, name, password)
                 if not is_right:
                     log.warning("wrong user name or password from %s", address)
@@ -118,14 +125,15 @@ class Login:
                 self._checking.pop(digest, None)
 
     def _matches(self, users: Mapping[str, bytes], name: str, password: bytes) -> bool:
-        """Takes the same time for an unknown user: the hash of another one is used, always the same for a name."""
+        """Whether the password is right. An unknown name takes the same time: another user's hash is computed, always
+        the same one for a name."""
         hashed = users.get(name)
         if hashed is None:
             if not users:
                 return False
             of_name = int.from_bytes(self._keyed(name.encode())[:8])
             hashed = sorted(users.values())[of_name % len(users)]
-        is_usable = len(password) <= PASSWORD_BYTES and b"\0" not in password
+        is_usable = len(password) <= MAX_PASSWORD_BYTES and b"\0" not in password
         is_right = compare_digest(bcrypt.hashpw(password if is_usable else b"-", hashed), hashed)
         return is_right and is_usable and name in users
 
@@ -136,17 +144,17 @@ class Login:
         with self._lock:
             self._remembered.pop(digest, None)
             self._remembered[digest] = (name, hashed, self._clock() + REMEMBERED_SECONDS)
-            while len(self._remembered) > REMEMBERED_MAX:
+            while len(self._remembered) > MAX_REMEMBERED:
                 self._remembered.popitem(last=False)
 
 
 def _network(address: str) -> str:
-    """An IPv6 client has a whole /64 to choose addresses from."""
+    """The key of an address. An IPv6 client can use any address of its /64, so the network is the key."""
     return address if ":" not in address else str(ipaddress.ip_network(f"{address.partition('%')[0]}/64", strict=False))
 
 
 def _credentials(authorization: str) -> tuple[str, bytes]:
-    """Name and password of a header ``Basic …``; LoginRequired when it is another one or malformed."""
+    """Name and password of a header ``Basic …``. LoginRequired for any other header."""
     scheme, _, encoded = authorization.partition(" ")
     try:
         if scheme.lower() != "basic":
@@ -157,3 +165,36 @@ def _credentials(authorization: str) -> tuple[str, bytes]:
         return name.decode("utf-8"), password
     except (ValueError, binascii.Error) as error:
         raise LoginRequired("log in with user name and password (HTTP Basic authentication)") from error
+
+
+# -- wrong tries ------------------------------------------------------------------------------------------------------
+
+
+class Throttle:
+    """A token bucket for each key. Above ``MAX_KEYS``, the least recently used bucket is forgotten."""
+
+    def __init__(self, clock: Callable[[], float] = monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        # The time at which the bucket of a key is full. Each try moves it by SECONDS_EACH.
+        self._full_at: OrderedDict[Hashable, float] = OrderedDict()
+
+    def take(self, *keys: Hashable) -> float:
+        """Take a token of every key and return 0. If a bucket is empty, take none and return the seconds to wait."""
+        with self._lock:
+            now = self._clock()
+            wait = max(self._full_at.get(key, now) for key in keys) - now - (BURST - 1) * SECONDS_EACH
+            if wait > 0:
+                return wait
+            for key in keys:
+                self._full_at[key] = max(self._full_at.pop(key, now), now) + SECONDS_EACH
+            while len(self._full_at) > MAX_KEYS:
+                self._full_at.popitem(last=False)
+            return 0.0
+
+    def give_back(self, *keys: Hashable) -> None:
+        """Give the tokens back after a right try."""
+        with self._lock:
+            for key in keys:
+                if key in self._full_at:
+                    self._full_at[key] -= SECONDS_EACH

@@ -1,4 +1,4 @@
-"""The page and its files: ``static/index.html`` at ``/``, the others under ``/static/``."""
+"""The page and its files: ``static/index.html`` at ``/``, the other files under ``/static/``."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ HTML = "text/html; charset=utf-8"
 
 _MESSAGE = Template((FOLDER / "message.html").read_text(encoding="utf-8"))
 
-_NAME_CHARACTERS = 200
-"""Longer names than the file system takes would be an error of the system."""
+_MAX_NAME_CHARACTERS = 200
+"""The file system refuses longer names with an error."""
 _SEGMENT = re.compile(r"[A-Za-z0-9_@-][A-Za-z0-9._@-]*")
 _TYPES = {
     ".css": "text/css; charset=utf-8",
@@ -35,17 +35,17 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
     ".woff2": "font/woff2",
 }
-"""A file of another type is not served."""
+"""Files of other types are not served."""
 
 
 def message(title: str, text: str, action: str) -> bytes:
-    """A page that only says something; ``action`` is the text of its link to the chart."""
+    """A page with a message. ``action`` is the text of its link to the chart."""
     shown = {"title": title, "text": text, "action": action}
     return _MESSAGE.substitute({name: html.escape(content) for name, content in shown.items()}).encode()
 
 
 class Pages:
-    """Files are kept in memory and read again when they have changed."""
+    """Keeps files in memory, and reads them again after a change."""
 
     def __init__(self, folder: Path = FOLDER) -> None:
         self._folder = folder
@@ -53,10 +53,10 @@ class Pages:
         self._held: dict[Path, tuple[tuple[int, int], Reply]] = {}
 
     def reply(self, path: str) -> Reply:
-        """The file at a path of the URL, with its entity tag; :class:`NotFound`."""
+        """The file at a URL path, with its entity tag. :class:`NotFound` without a file."""
         name = "index.html" if path == INDEX else path.removeprefix(PREFIX)
         file = self._folder / name
-        is_name = len(name) <= _NAME_CHARACTERS and all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
+        is_name = len(name) <= _MAX_NAME_CHARACTERS and all(_SEGMENT.fullmatch(segment) for segment in name.split("/"))
         if not is_name or file.suffix not in _TYPES or not file.is_file():
             raise NotFound("there is nothing at this path")
         status = file.stat()

@@ -1,4 +1,4 @@
-"""A request of a client as a request to the data API, with the read token, and the answer on its way back."""
+"""Passes requests on to the data API with the read token, and the responses back. WebSockets become tunnels."""
 
 from __future__ import annotations
 
@@ -7,38 +7,56 @@ from contextlib import ExitStack, suppress
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
-from marketdata.frontend import headers
-from marketdata.frontend.concurrency_limit import Slots
-from marketdata.frontend.failures import UpstreamFailed, log
-from marketdata.frontend.response import Body, Head, MalformedResponse, body_of
-from marketdata.frontend.target import Target, for_api
+from marketdata.frontend.concurrency_limit import ConcurrencyLimit
+from marketdata.frontend.problems import UpstreamFailed, log
+from marketdata.frontend.request_target import Target, for_api
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
+from marketdata.frontend.upstream_response import Body, Fields, Head, MalformedResponse, body_of
 from marketdata.http.failures import MethodNotAllowed, StartResponse
 from marketdata.http.hand_over import HandOver
 from marketdata.http.request_log import VARIABLE, with_id
 
-RUNNING = 32
-"""Requests that the API answers at a time, each over a connection of its own."""
-WAITING = 32
+MAX_RUNNING = 32
+"""Requests to the API at the same time, each over its own connection."""
+MAX_WAITING = 32
 _WAIT_SECONDS = 10.0
 
-BODY_BYTES = 8 * 1024 * 1024
-"""As much as the API takes of JSON, from those who may write."""
-WHOLE_BYTES = 256 * 1024
-"""An answer up to this size is read whole, and its connection is free for the next request at once."""
+MAX_BODY_BYTES = 8 * 1024 * 1024
+"""The API's own limit for JSON bodies."""
+MAX_WHOLE_BYTES = 256 * 1024
+"""A response up to this size is read whole, so its connection is free for the next request at once."""
 
 _PART_BYTES = 64 * 1024
 _REFLECTING = frozenset({"TRACE", "CONNECT"})
 _TO_WEBSOCKET = [("Connection", "Upgrade"), ("Upgrade", "websocket")]
 _PASSED_ON = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS"
 
+_HOP_BY_HOP = frozenset({
+    "connection", "keep-alive", "proxy-authenticate", "proxy-authorization", "proxy-authentication-info",
+    "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade", "http2-settings",
+})  # fmt: skip
+"""RFC 9110, section 7.6.1, and fields of older programs."""
 
-class Answer(NamedTuple):
-    """What the client gets: a status line, header fields, and the body in parts."""
+_DROPPED_TO_API = _HOP_BY_HOP | {
+    "host",
+    "authorization",
+    "cookie",
+    "content-length",
+    "expect",
+    "forwarded",
+    "x-remote-user",
+}
+_DROPPED_PREFIX_TO_API = "x-forwarded-"
+_DROPPED_TO_CLIENT = _HOP_BY_HOP | {"www-authenticate", "set-cookie", "server", "date", "content-security-policy"}
+"""The API's demand for a token concerns only the frontend. The listener adds its own Date."""
+
+
+class Response(NamedTuple):
+    """The response to the client: a status line, header fields, and the body in parts."""
 
     status: str
-    fields: headers.Fields
+    fields: Fields
     body: Iterable[bytes]
 
     def send(self, start_response: StartResponse) -> Iterable[bytes]:
@@ -47,42 +65,43 @@ class Answer(NamedTuple):
 
 
 class Proxy:
-    """``token`` is asked for every request, so that a rotated one is used at once."""
+    """``token`` is called for each request, so a rotated token is used at once."""
 
     def __init__(self, upstream: Upstream, token: Callable[[], str], tunnels: Tunnels) -> None:
         self._upstream = upstream
         self._tunnels = tunnels
         self._token = token
-        self._slots = Slots(RUNNING, WAITING, _WAIT_SECONDS)
+        self._requests = ConcurrencyLimit(MAX_RUNNING, MAX_WAITING, _WAIT_SECONDS)
 
-    def answer(self, environ: Mapping[str, Any], target: Target, may_stay: Callable[[], bool]) -> Answer:
-        """The API's answer; Busy, UpstreamFailed or UpstreamSlow without one.
+    def response(self, environ: Mapping[str, Any], target: Target, may_stay: Callable[[], bool]) -> Response:
+        """The API's response. Busy, UpstreamFailed or UpstreamSlow without one.
 
-        When the API opens a WebSocket, HandOver is raised: the connection becomes a tunnel while ``may_stay`` says so.
+        When the API opens a WebSocket, HandOver is raised. The connection becomes a tunnel, which is closed when
+        ``may_stay`` returns False.
         """
         method, path = environ["REQUEST_METHOD"], for_api(target)
-        if method in _REFLECTING:  # an answer to TRACE repeats the request, and with it the token
+        if method in _REFLECTING:  # a TRACE response repeats the request with its token
             raise MethodNotAllowed(f"{method} is not passed on", _PASSED_ON)
-        fields = headers.to_upstream(environ)
-        is_upgrade = headers.asks_for_websocket(environ)
+        fields = to_upstream(environ)
+        is_upgrade = asks_for_websocket(environ)
         if is_upgrade:
             self._tunnels.check_room()
             fields += _TO_WEBSOCKET
         with ExitStack() as held:
-            held.enter_context(self._slots.entered())
-            held.enter_context(self._slots.running())
+            held.enter_context(self._requests.entered())
+            held.enter_context(self._requests.running())
             connection, head, body = self._asked(environ, self._head(method, path, fields), is_upgrade=is_upgrade)
             if head.status == 101:
                 raise self._handed_over(connection, head, may_stay, environ.get(VARIABLE, ""))
             held.callback(self._finished, connection, head, body)
-            status, fields = _status_line(head), headers.to_client(head.fields)
-            if body.length is not None and body.length <= WHOLE_BYTES:
+            status, fields = _status_line(head), to_client(head.fields)
+            if body.length is not None and body.length <= MAX_WHOLE_BYTES:
                 whole = b"".join(connection.parts(body))
-                return Answer(status, fields, [whole] if whole else [])
-            return Answer(status, fields, _Stream(connection.parts(body), held.pop_all()))
+                return Response(status, fields, [whole] if whole else [])
+            return Response(status, fields, _Stream(connection.parts(body), held.pop_all()))
 
     def _handed_over(self, connection: Connection, head: Head, may_stay: Callable[[], bool], identity: str) -> HandOver:
-        fields = [*headers.to_client(head.fields), *_TO_WEBSOCKET]
+        fields = [*to_client(head.fields), *_TO_WEBSOCKET]
         if identity:
             fields = with_id(fields, identity)
         lines = [f"{name}: {value}\r\n" for name, value in fields]
@@ -90,8 +109,8 @@ class Proxy:
         self._tunnels.expect(connection)
         return HandOver(lambda client: self._tunnels.adopt(client, answer, connection, may_stay))
 
-    def _head(self, method: str, path: str, fields: headers.Fields) -> bytes:
-        """The head of a request to the API, without the empty line at its end."""
+    def _head(self, method: str, path: str, fields: Fields) -> bytes:
+        """The head of the request to the API, without the empty line at its end."""
         lines = (
             f"{method} {self._upstream.base}{path} HTTP/1.1",
             f"Host: {self._upstream.authority}",
@@ -101,8 +120,10 @@ class Proxy:
         return "".join(f"{line}\r\n" for line in lines).encode("latin-1")
 
     def _asked(self, environ: Mapping[str, Any], head: bytes, *, is_upgrade: bool) -> tuple[Connection, Head, Body]:
-        """A connection on which the answer has begun. The API may close a kept one at any moment; when that happens
-        before anything of the answer has come, a fresh one is tried, which is safe as the read token changes nothing.
+        """Send the request; returns the connection when the head of the response has come.
+
+        The API may close a kept connection at any moment. Before the first byte of the response, the request is then
+        repeated on a fresh connection. That is safe, since requests with the read token change nothing.
         """
         length = int(environ.get("CONTENT_LENGTH") or 0)
         connection = self._upstream.connection(fresh=is_upgrade or length > 0)
@@ -122,12 +143,12 @@ class Proxy:
         has_length = length > 0 or method in ("POST", "PUT", "PATCH")
         try:
             connection.send(head + (b"Content-Length: %d\r\n\r\n" % length if has_length else b"\r\n"))
-            with suppress(UpstreamFailed):  # it may refuse a request before it has read the body
+            with suppress(UpstreamFailed):  # the API may refuse a request before it has read the body
                 while length and (part := environ["wsgi.input"].read(min(length, _PART_BYTES))):
                     connection.send(part)
                     length -= len(part)
             answered = connection.head()
-            if answered.status == 101 and not headers.asks_for_websocket(environ):
+            if answered.status == 101 and not asks_for_websocket(environ):
                 raise UpstreamFailed("the data API switched protocols unasked")
             return connection, answered, _usable(answered, method)
         except BaseException:
@@ -142,7 +163,7 @@ class Proxy:
 
 
 class _Stream:
-    """A body in parts. ``close`` gives back what the request held, also when the client went away."""
+    """A body in parts. ``close`` releases the request's resources, even after the client went away."""
 
     def __init__(self, parts: Iterator[bytes], held: ExitStack) -> None:
         self._parts = parts
@@ -156,7 +177,7 @@ class _Stream:
 
 
 def _usable(head: Head, method: str) -> Body:
-    """The framing of an answer that can be passed on."""
+    """The body's decoder. UpstreamFailed when the response cannot be passed on."""
     if head.status == 401:
         log.error("the data API refuses the read token")
         raise UpstreamFailed("the data API refuses the read token of the frontend", code="upstream_refused")
@@ -171,3 +192,41 @@ def _status_line(head: Head) -> str:
         return f"{head.status} {HTTPStatus(head.status).phrase}"
     except ValueError:
         return f"{head.status} Unknown"
+
+
+# -- header fields ----------------------------------------------------------------------------------------------------
+
+
+def to_upstream(environ: Mapping[str, Any]) -> Fields:
+    """The client's header fields that the API gets, from a WSGI environment."""
+    named = _listed(environ.get("HTTP_CONNECTION", ""))
+    sent = [
+        (key.removeprefix("HTTP_").replace("_", "-").lower(), value)
+        for key, value in environ.items()
+        if key.startswith("HTTP_") or (key == "CONTENT_TYPE" and value)
+    ]
+    return [
+        (name, value)
+        for name, value in sent
+        if name not in _DROPPED_TO_API and name not in named and not name.startswith(_DROPPED_PREFIX_TO_API)
+    ]
+
+
+def to_client(fields: Iterable[tuple[str, str]]) -> Fields:
+    """The API's header fields that the client gets."""
+    kept = list(fields)
+    named = {name for key, value in kept if key.lower() == "connection" for name in _listed(value)}
+    return [
+        (name, value) for name, value in kept if name.lower() not in _DROPPED_TO_CLIENT and name.lower() not in named
+    ]
+
+
+def asks_for_websocket(environ: Mapping[str, Any]) -> bool:
+    """Whether the request is a WebSocket handshake (RFC 6455, section 4.1)."""
+    named = _listed(environ.get("HTTP_CONNECTION", ""))
+    is_asked = environ.get("HTTP_UPGRADE", "").strip().lower() == "websocket" and "upgrade" in named
+    return is_asked and environ["REQUEST_METHOD"] == "GET"
+
+
+def _listed(connection: str) -> set[str]:
+    return {name.strip().lower() for name in connection.split(",")}

@@ -1,4 +1,4 @@
-"""The content of a file, read again when the file has changed."""
+"""The content of a file, which is read again after a change."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from marketdata.errors import MissingRequirement, StateError
 Content = TypeVar("Content")
 
 
-class Reloaded(Generic[Content]):
-    """Call it for what ``load`` makes of the file as it is now; it raises what ``load`` raises. Thread-safe."""
+class ReloadingFile(Generic[Content]):
+    """A call returns the current content as ``load`` parses it, or raises the error of ``load``. Thread-safe."""
 
     def __init__(self, path: Path, load: Callable[[Path], Content]) -> None:
         self._path = path

@@ -1,4 +1,4 @@
-"""The composition root of the frontend: builds its parts, starts them in order and stops them in reverse order."""
+"""The composition root of the frontend: builds its parts, starts them in order, and stops them in reverse order."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from marketdata import secretfile
 from marketdata.errors import StateError
 from marketdata.frontend import login, proxy, users
 from marketdata.frontend.app import SECURITY_HEADERS, Access, Frontend
-from marketdata.frontend.failures import refusal
 from marketdata.frontend.pages import Pages
-from marketdata.frontend.reloading_file import Reloaded
+from marketdata.frontend.problems import refusal
+from marketdata.frontend.reloading_file import ReloadingFile
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.http import request_log
@@ -25,31 +25,32 @@ from marketdata.http.listener.loop import CONNECTIONS
 from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-WORKERS = proxy.RUNNING + proxy.WAITING + login.RUNNING + login.WAITING + 8
-"""Whatever waits for the API or for a password, workers are left for all other requests. Most of them only wait."""
+WORKERS = proxy.MAX_RUNNING + proxy.MAX_WAITING + login.MAX_RUNNING + login.MAX_WAITING + 8
+"""Even when all requests to the API and all logins wait, workers are free for other requests. Most of them only
+wait."""
 
-TUNNELS_MAX = 4000
-DESCRIPTORS = 16384
+MAX_TUNNELS = 4000
+WANTED_DESCRIPTORS = 16384
 
 _TOKEN = re.compile(r"[!-~]+")
 _log = logging.getLogger("marketdata.frontend")
 
 
 class Service:
-    """The frontend in one process. Call ``start`` once; ``stop`` may be called repeatedly."""
+    """The frontend in one process. Call ``start`` once; ``stop`` is idempotent."""
 
     def __init__(self, settings: Settings) -> None:
-        """MissingRequirement or StateError for a file of users, or of the read token, that cannot be used."""
-        token = Reloaded(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
+        """MissingRequirement or StateError when the users' file or the read token's file cannot be used."""
+        token = ReloadingFile(settings.secrets_dir / secretfile.READ_TOKEN, _read_token)
         token()
         checked = None
         if settings.basic_auth:
-            known = Reloaded(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
+            known = ReloadingFile(settings.secrets_dir / secretfile.FRONTEND_USERS, _users)
             known()
             checked = login.Login(known)
-        self._upstream = Upstream(settings.api_upstream, proxy.RUNNING)
+        self._upstream = Upstream(settings.api_upstream, proxy.MAX_RUNNING)
         descriptors = _descriptors()
-        self.tunnels = Tunnels(min(TUNNELS_MAX, descriptors // 4))  # each has two
+        self.tunnels = Tunnels(min(MAX_TUNNELS, descriptors // 4))  # a tunnel has two descriptors
         access = Access(checked, frozenset(settings.frontend_origins), settings.trusted_proxies)
         app = Frontend(access, proxy.Proxy(self._upstream, token, self.tunnels), Pages())
         self._listener = Listener(
@@ -57,7 +58,7 @@ class Service:
             settings.frontend_host,
             settings.frontend_port,
             admit=app.admit,
-            body_bytes=proxy.BODY_BYTES,
+            body_bytes=proxy.MAX_BODY_BYTES,
             workers=WORKERS,
             refusal=refusal,
             refusal_headers=SECURITY_HEADERS,
@@ -85,9 +86,9 @@ class Service:
 
 
 def _descriptors() -> int:
-    """The maximum number of open descriptors of this process, raised as far as it may be and is of use."""
+    """The limit of open descriptors, raised to ``WANTED_DESCRIPTORS`` or as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, DESCRIPTORS)
+    wanted = WANTED_DESCRIPTORS if hard == resource.RLIM_INFINITY else min(hard, WANTED_DESCRIPTORS)
     if soft != resource.RLIM_INFINITY and soft < wanted:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     return wanted

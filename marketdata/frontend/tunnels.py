@@ -1,7 +1,7 @@
-"""WebSockets that are passed through: bytes between a client and the data API, in both directions.
+"""Tunnels for WebSockets: they pass bytes between a client and the data API, in both directions.
 
-One thread with a selector serves all tunnels. A tunnel keeps at most ``BUFFER_BYTES`` for each side. While a side does
-not read, nothing is read from the other one: it is the API that decides what a slow client gets.
+One thread with a selector serves all tunnels. A tunnel buffers at most ``BUFFER_BYTES`` for each side. While one side
+does not read, nothing is read from the other side. So the API notices a slow client, and decides what it gets.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from collections.abc import Callable
 from contextlib import suppress
 from time import monotonic
 
-from marketdata.frontend.failures import Busy
+from marketdata.frontend.problems import Busy
 from marketdata.frontend.upstream import Connection
 
 BUFFER_BYTES = 64 * 1024
 EXPECTED_SECONDS = 10.0
-"""A connection to the API whose client is not there any more is closed after this long."""
+"""An expected tunnel whose client does not come is closed after this long."""
 IDLE_SECONDS = 90.0
-"""A tunnel without any traffic for this long is closed. The API sends a ping more often than that."""
+"""A tunnel without traffic for this long is closed. The API sends pings more often."""
 SWEEP_SECONDS = 1.0
 
 _WOULD_BLOCK = (BlockingIOError, InterruptedError, ssl.SSLWantReadError, ssl.SSLWantWriteError)
@@ -31,7 +31,7 @@ _log = logging.getLogger("marketdata.frontend")
 
 
 class _Side:
-    """One socket of a tunnel, and what is still to be written to it."""
+    """One socket of a tunnel, with the bytes that wait to be written to it."""
 
     def __init__(self, opened: socket.socket, unwritten: bytes) -> None:
         opened.setblocking(False)
@@ -40,17 +40,17 @@ class _Side:
         self.has_ended = False
         self.events = 0
 
-    def read(self, most: int) -> bytes:
-        """What has arrived; nothing when that is nothing, or at the end."""
+    def read(self, limit: int) -> bytes:
+        """The bytes that have arrived. Empty without any, and at the end."""
         try:
-            data = self.socket.recv(most)
+            data = self.socket.recv(limit)
         except _WOULD_BLOCK:
             return b""
         self.has_ended = not data
         return data
 
     def write(self) -> bool:
-        """Write what the kernel takes; whether that was anything."""
+        """Write as much as the kernel accepts. False when it accepts nothing."""
         try:
             sent = self.socket.send(self.unwritten) if self.unwritten else 0
         except _WOULD_BLOCK:
@@ -60,7 +60,7 @@ class _Side:
 
 
 class Tunnel:
-    """``may_stay`` is asked about once a second; when it says no, the tunnel is closed."""
+    """``may_stay`` is called about once a second. The tunnel is closed when it returns False."""
 
     def __init__(self, client: _Side, upstream: _Side, may_stay: Callable[[], bool]) -> None:
         self.sides = client, upstream
@@ -68,10 +68,10 @@ class Tunnel:
         self.moved_at = monotonic()
 
     def move(self) -> bool:
-        """Read and write what is possible; whether the tunnel goes on."""
+        """Read and write as much as possible. False when a side has ended."""
         client, upstream = self.sides
         has_moved = True
-        while has_moved:  # a TLS socket may hold more than the selector knows of
+        while has_moved:  # a TLS socket may buffer bytes that the selector does not see
             has_moved = self._passed(client, upstream) | self._passed(upstream, client)
             if has_moved:
                 self.moved_at = monotonic()
@@ -85,7 +85,7 @@ class Tunnel:
 
 
 class Tunnels:
-    """Call ``start`` once; ``stop`` may be called repeatedly."""
+    """Call ``start`` once; ``stop`` is idempotent."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
@@ -112,27 +112,28 @@ class Tunnels:
         self._thread.start()
 
     def check_room(self) -> None:
-        """:class:`Busy` when there are as many tunnels as there may be."""
+        """:class:`Busy` when the maximum of tunnels is open."""
         if len(self) >= self.limit:
             raise Busy("too many live connections are open: close one of them, or try again later")
 
     def expect(self, upstream: Connection) -> None:
-        """``adopt`` will follow, unless the client goes away before."""
+        """Announce that ``adopt`` will follow. It does not follow if the client goes away before."""
         with self._lock:
             self._expected[upstream] = monotonic() + EXPECTED_SECONDS
 
-    def adopt(self, client: socket.socket, answer: bytes, upstream: Connection, may_stay: Callable[[], bool]) -> None:
-        """Take over both connections. The client gets ``answer``, and then what the API has sent already."""
+    def adopt(self, client: socket.socket, response: bytes, upstream: Connection, may_stay: Callable[[], bool]) -> None:
+        """Take over both connections. The client gets ``response``, and then the bytes that the API has sent
+        already."""
         with self._lock:
             is_expected = self._expected.pop(upstream, None) is not None
         if not is_expected:
             client.close()
             return
-        # The API replaces old states by new ones for a client that is slow; it cannot replace what a kernel holds.
+        # For a slow client, the API replaces old states by new ones. It cannot replace what a kernel buffers.
         client.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BUFFER_BYTES)
         upstream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         early, upstream.received = upstream.received, b""
-        self._new.append(Tunnel(_Side(client, answer + early), _Side(upstream.socket, b""), may_stay))
+        self._new.append(Tunnel(_Side(client, response + early), _Side(upstream.socket, b""), may_stay))
         self._wake()
 
     def stop(self, timeout: float = 5.0) -> None:
@@ -145,7 +146,7 @@ class Tunnels:
             each.close()
 
     def _wake(self) -> None:
-        with suppress(OSError):  # it is woken already, or has ended
+        with suppress(OSError):  # the thread is awake already, or has ended
             self._waker.send(b"w")
 
     def _run(self) -> None:
@@ -199,7 +200,7 @@ class Tunnels:
             self._close(tunnel)
 
     def _watch(self, tunnel: Tunnel) -> None:
-        """Wait for what can move the tunnel: room or data, at each side."""
+        """Wait for data or room at each side."""
         for side, other in (tunnel.sides, tunnel.sides[::-1]):
             events = selectors.EVENT_READ if len(other.unwritten) < BUFFER_BYTES else 0
             events |= selectors.EVENT_WRITE if side.unwritten else 0

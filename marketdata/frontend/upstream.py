@@ -11,21 +11,21 @@ from time import monotonic
 from typing import TypeVar
 from urllib.parse import urlsplit
 
-from marketdata.frontend.failures import UpstreamFailed, UpstreamSlow
-from marketdata.frontend.response import HEAD_BYTES, Body, Head, MalformedResponse, parse_head
+from marketdata.frontend.problems import UpstreamFailed, UpstreamSlow
+from marketdata.frontend.upstream_response import MAX_HEAD_BYTES, Body, Head, MalformedResponse, parse_head
 
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 30.0
-"""Longest silence of the API during a request. Its own statements end sooner."""
+RESPONSE_SECONDS = 30.0
+"""The longest silence of the API during a request. Its own statements have shorter limits."""
 _KEPT_SECONDS = 30.0
-"""The API closes a connection after 60 seconds without traffic."""
+"""How long an idle connection is kept. The API closes it after 60 seconds."""
 _RECEIVE_BYTES = 64 * 1024
 
 Result = TypeVar("Result")
 
 
 class Connection:
-    """One connection; its errors are UpstreamFailed and UpstreamSlow."""
+    """One connection. Its errors are UpstreamFailed and UpstreamSlow."""
 
     def __init__(self, opened: socket.socket) -> None:
         self.socket = opened
@@ -33,16 +33,16 @@ class Connection:
         self.used_at = monotonic()
         self.is_fresh = True
         self.is_answered = False
-        """Whether anything of the answer to the current request has come."""
+        """Whether the response to the current request has begun."""
 
     def send(self, data: bytes) -> None:
         self._translated(lambda: self.socket.sendall(data))
 
     def head(self) -> Head:
-        """The head of the final answer; interim ones (1xx) are skipped, but for 101."""
+        """The head of the final response. Interim responses (1xx) are skipped, except 101."""
         while True:
             while (end := self.received.find(b"\r\n\r\n")) < 0:
-                if len(self.received) > HEAD_BYTES:
+                if len(self.received) > MAX_HEAD_BYTES:
                     raise UpstreamFailed("the data API sent a header that is too large")
                 data = self.receive()
                 if not data:
@@ -79,7 +79,8 @@ class Connection:
         return data
 
     def is_usable(self) -> bool:
-        """Whether it can be used again: it is not old, and the API neither closed it nor sent anything."""
+        """Whether another request can be sent: the connection is not old, and the API neither closed it nor sent
+        anything."""
         if self.received or monotonic() - self.used_at > _KEPT_SECONDS:
             return False
         poll = select.poll()
@@ -93,13 +94,13 @@ class Connection:
         try:
             return call()
         except TimeoutError as error:
-            raise UpstreamSlow(f"the data API did not answer within {ANSWER_SECONDS:.0f} s") from error
+            raise UpstreamSlow(f"the data API did not answer within {RESPONSE_SECONDS:.0f} s") from error
         except OSError as error:
             raise UpstreamFailed(f"the connection to the data API broke: {error.strerror or error}") from error
 
 
 class Upstream:
-    """The API at ``url``. ``limit`` connections are kept at most; the caller bounds those in use."""
+    """The API at ``url``. At most ``limit`` idle connections are kept. The caller limits the connections in use."""
 
     def __init__(self, url: str, limit: int) -> None:
         parts = urlsplit(url)
@@ -115,7 +116,7 @@ class Upstream:
         self.authority = parts.netloc.rpartition("@")[2]
 
     def connection(self, *, fresh: bool = False) -> Connection:
-        """A connection for one request; hand it back with ``keep``, or close it."""
+        """A connection for one request. The caller returns it with ``keep``, or closes it."""
         while not fresh:
             with self._lock:
                 if not self._kept:
@@ -127,7 +128,7 @@ class Upstream:
         return self._opened()
 
     def keep(self, connection: Connection) -> None:
-        """The request is over and its answer was read to the end."""
+        """Keep a connection whose response was read to the end."""
         connection.used_at, connection.is_fresh, connection.is_answered = monotonic(), False, False
         with self._lock:
             if len(self._kept) < self._limit and not self._is_closed:
@@ -147,7 +148,7 @@ class Upstream:
             plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if self._tls is not None:
                 plain = self._tls.wrap_socket(plain, server_hostname=self._host)
-            plain.settimeout(ANSWER_SECONDS)
+            plain.settimeout(RESPONSE_SECONDS)
         except TimeoutError as error:
             raise UpstreamSlow("the data API cannot be reached: no answer to the connection") from error
         except ssl.SSLCertVerificationError as error:

@@ -18,12 +18,12 @@ from marketdata.errors import StateError, UsageError
 from marketdata.settings import Warn
 
 COST = 10
-"""Each check takes 2**10 rounds, some 60 ms; it is paid once per user and minute."""
+"""Each check takes 2**10 rounds, about 60 ms. A user pays it once a minute."""
 
-PASSWORD_BYTES = 72
-"""bcrypt reads no more."""
-PASSWORD_MIN = 10
-_DISTINCT_MIN = 5
+MAX_PASSWORD_BYTES = 72
+"""bcrypt ignores further bytes."""
+MIN_PASSWORD_CHARACTERS = 10
+_MIN_DISTINCT = 5
 FIRST_USER = "trader"
 
 _NAME = re.compile(r"[A-Za-z0-9._@-]{1,64}")
@@ -48,7 +48,7 @@ def load(path: Path, *, warn: Warn = lambda _text: None) -> dict[str, bytes]:
 
 @contextmanager
 def changed(folder: Path) -> Iterator[dict[str, str]]:
-    """The users as a dictionary; what the block leaves in it replaces the file. One process at a time."""
+    """The users as a dictionary. At the end of the block, its content replaces the file. One process at a time."""
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     path = folder / secretfile.FRONTEND_USERS
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -71,21 +71,21 @@ def check_name(name: str) -> None:
 
 
 def check_password(name: str, password: str) -> None:
-    """UsageError says why a password is not accepted."""
+    """UsageError with the reason when the password is not accepted."""
     if not password.isprintable():
         raise UsageError("the password has a character that cannot be typed: use letters, digits, signs and spaces")
-    if len(password) < PASSWORD_MIN:
-        raise UsageError(f"the password is too short: use at least {PASSWORD_MIN} characters")
-    if len(password.encode()) > PASSWORD_BYTES:
-        raise UsageError(f"the password is longer than {PASSWORD_BYTES} bytes, more than bcrypt reads")
-    if len(set(password)) < _DISTINCT_MIN:
-        raise UsageError(f"the password is too simple: use at least {_DISTINCT_MIN} different characters")
-    if name.lower() in password.lower() and len(password) - len(name) < PASSWORD_MIN:
+    if len(password) < MIN_PASSWORD_CHARACTERS:
+        raise UsageError(f"the password is too short: use at least {MIN_PASSWORD_CHARACTERS} characters")
+    if len(password.encode()) > MAX_PASSWORD_BYTES:
+        raise UsageError(f"the password is longer than {MAX_PASSWORD_BYTES} bytes, more than bcrypt reads")
+    if len(set(password)) < _MIN_DISTINCT:
+        raise UsageError(f"the password is too simple: use at least {_MIN_DISTINCT} different characters")
+    if name.lower() in password.lower() and len(password) - len(name) < MIN_PASSWORD_CHARACTERS:
         raise UsageError("the password is little more than the name of the user")
 
 
 def make_first(folder: Path) -> tuple[str, str] | None:
-    """Where there is no file of users yet: make one user; returns name and password."""
+    """Make a user when there is no users' file. Returns the name and the password, or None."""
     path = folder / secretfile.FRONTEND_USERS
     if path.exists():
         return None

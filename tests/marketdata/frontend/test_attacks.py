@@ -9,16 +9,16 @@ import socket
 from contextlib import closing, suppress
 
 import pytest
+from tests.marketdata.frontend.test_target import HIDDEN, TRICKS
 
 from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.frontend.app import SECURITY_HEADERS
-from marketdata.frontend.failures import refusal
-from marketdata.frontend.proxy import BODY_BYTES
+from marketdata.frontend.problems import refusal
+from marketdata.frontend.proxy import MAX_BODY_BYTES
 from marketdata.http.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
-from tests.marketdata.frontend.test_target import HIDDEN, TRICKS
 
 LOGIN = f"Host: a\r\nAuthorization: {basic()}\r\n"
 WHO = f"Connection: close\r\n{LOGIN}"
@@ -100,7 +100,7 @@ def test_no_header_is_injected(frontend: Frontend, upstream: ScriptedApi, lines:
         assert "x-remote-user" not in [name.lower() for name, _ in request.fields]
 
 
-def test_a_connection_header_takes_nothing_away_that_matters(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_a_connection_header_cannot_remove_the_token_or_the_host(frontend: Frontend, upstream: ScriptedApi) -> None:
     named = "Connection: authorization, host, content-length\r\n"
     ask(frontend.port, f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}{named}Content-Length: 3\r\n\r\nabc".encode())
     (request,) = upstream.received
@@ -109,7 +109,7 @@ def test_a_connection_header_takes_nothing_away_that_matters(frontend: Frontend,
     assert len(request.all("host")) == len(request.all("content-length")) == 1
 
 
-def test_every_path_trick_over_the_wire(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_path_tricks_never_reach_the_api(frontend: Frontend, upstream: ScriptedApi) -> None:
     for raw in (*TRICKS, *HIDDEN):
         found = said(frontend.port, f"GET {raw} HTTP/1.1\r\n{WHO}\r\n".encode())
         assert statuses(found)[0] in (400, 404), (raw, found)
@@ -123,7 +123,7 @@ def test_a_foreign_absolute_target_is_refused(frontend: Frontend, upstream: Scri
 
 
 @pytest.mark.parametrize("kind", [BadRequest, HeadersTooLarge, UnknownCoding, InternalError, TooLarge, Saturated])
-def test_what_the_listener_refuses_has_the_status_that_it_has_at_the_api(kind: type[MarketError]) -> None:
+def test_the_listeners_refusals_have_the_same_status_as_at_the_api(kind: type[MarketError]) -> None:
     """Both have a table of their own; one of them may lack a row."""
     ours, of_the_api = refusal(kind("why")), problem(kind("why"))
     assert ours.status == of_the_api.status
@@ -138,7 +138,7 @@ def test_what_the_listener_refuses_has_the_status_that_it_has_at_the_api(kind: t
     ("GET / HTTP/1.1\r\n\r\n", 400),
     (f"GET / HTTP/1.1\r\n{LOGIN}X : y\r\n\r\n", 400),
     (f"GET /whoami HTTP/1.1\r\n{LOGIN}X: {'x' * 20_000}\r\n\r\n", 431),
-    (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Content-Length: {BODY_BYTES + 1}\r\n\r\n", 413),
+    (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Content-Length: {MAX_BODY_BYTES + 1}\r\n\r\n", 413),
     (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Transfer-Encoding: x\r\n\r\n", 501),
     ("POST /api/v1/x HTTP/1.1\r\nHost: a\r\nContent-Length: 100000\r\n\r\n", 401),
     (f"POST /api/v1/x HTTP/1.1\r\n{LOGIN}Origin: https://evil.example\r\nContent-Length: 100000\r\n\r\n", 403),
@@ -157,7 +157,7 @@ def test_every_refusal_has_the_security_headers(frontend: Frontend, raw: str, st
         assert headers[name.lower()] == value
 
 
-def test_the_token_is_in_no_answer_log_or_error(
+def test_no_response_log_or_error_shows_the_token(
     frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
 ) -> None:
     caplog.set_level(logging.DEBUG)

@@ -117,7 +117,7 @@ def live(port: int, monkeypatch: pytest.MonkeyPatch, **fields: str) -> LiveClien
 # -- the frontend alone ----------------------------------------------------------------------------------------------
 
 
-def test_candles_reach_whoever_is_logged_in(market: Market, state_dir: Path) -> None:
+def test_a_logged_in_user_gets_candles(market: Market, state_dir: Path) -> None:
     with running(state_dir, market.url, market.read) as frontend:
         answer = frontend.get(CHART)
         assert (answer.status, answer.json["candles"][0]["o"]) == (200, "1.5")
@@ -128,13 +128,13 @@ def test_candles_reach_whoever_is_logged_in(market: Market, state_dir: Path) -> 
         assert json.loads(lines[0])["id"] == "a"
 
 
-def test_the_read_token_writes_nothing(open_frontend: Frontend) -> None:
+def test_the_frontend_cannot_write(open_frontend: Frontend) -> None:
     for method, path in (("POST", "/api/v1/ingest/tick"), ("PUT", "/api/v1/coverage"), ("DELETE", "/api/v1/lease/x")):
         answer = open_frontend.ask(method, path, b"{}", Content_Type="application/json")
         assert (answer.status, answer.json["code"]) == (403, "insufficient_scope")
 
 
-def test_dialects_that_have_an_api_of_their_own(open_frontend: Frontend) -> None:
+def test_the_dialects_are_reachable_through_the_frontend(open_frontend: Frontend) -> None:
     assert open_frontend.ask("GET", "/api/v1/udf/config").status == 200
     assert open_frontend.ask("GET", "/api/openapi.json").status == 200
     assert open_frontend.ask("GET", "/api/nothing").json["code"] == "not_found"
@@ -186,7 +186,7 @@ def test_many_users_log_in_at_nginx(ingress: Nginx, loops: Callable[..., int]) -
 
 
 @needs_nginx
-def test_nobody_chooses_who_they_are(ingress: Nginx, market: Market) -> None:
+def test_a_client_cannot_name_its_own_user(ingress: Nginx, market: Market) -> None:
     fields = {"Authorization": ANN, "Host": "charts.example.org", "X_Remote_User": "root", "Origin": ORIGIN}
     assert asked(ingress.port, "GET", "/whoami", **fields).json == {"user": "ann", "auth": "proxy"}
     assert asked(ingress.port, "POST", "/api/v1/x", b"", **fields).status == 404
@@ -202,12 +202,12 @@ def test_nobody_chooses_who_they_are(ingress: Nginx, market: Market) -> None:
     "path", ["/api/metrics", "/api/v1/admin/tokens", "/api/v1/../metrics", "/api/%2e%2e/api/metrics", "/api//metrics",
              "/graphql/../api/metrics", "/api/v1/%61dmin/tokens", "/api%2fmetrics"],
 )  # fmt: skip
-def test_path_tricks_behind_nginx(ingress: Nginx, path: str) -> None:
+def test_path_tricks_fail_behind_nginx(ingress: Nginx, path: str) -> None:
     assert asked(ingress.port, "GET", path, Authorization=ANN, Host="charts.example.org").status in (400, 404)
 
 
 @needs_nginx
-def test_logout_behind_nginx(ingress: Nginx) -> None:
+def test_logout_works_behind_nginx(ingress: Nginx) -> None:
     answer = asked(ingress.port, "GET", "/logout", Authorization=ANN, Host="charts.example.org")
     assert answer.status == 401
     assert answer.headers["WWW-Authenticate"] == 'X-Basic realm="marketdata"'
@@ -274,7 +274,7 @@ def test_ticks_are_pushed_through_nginx(market: Market, ingress: Nginx, monkeypa
 
 
 @needs_nginx
-def test_one_address_is_slowed(ingress: Nginx) -> None:
+def test_nginx_slows_one_address(ingress: Nginx) -> None:
     with closing(http.client.HTTPConnection("127.0.0.1", ingress.port, source_address=("127.0.2.1", 0))) as client:
         found = []
         for _ in range(600):
@@ -287,7 +287,7 @@ def test_one_address_is_slowed(ingress: Nginx) -> None:
 
 
 @needs_nginx
-def test_with_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
+def test_nginx_serves_over_tls(open_frontend: Frontend, console: ScriptedApi, tmp_path: Path) -> None:
     """The lines for TLS, as they are when the marks before them are taken away."""
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "1", "-subj", "/CN=charts.example.org",

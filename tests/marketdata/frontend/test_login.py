@@ -10,10 +10,9 @@ import bcrypt
 import pytest
 
 from marketdata.errors import StateError
-from marketdata.frontend import throttle
-from marketdata.frontend.failures import LoginRequired, LoginUnavailable, TooManyTries
-from marketdata.frontend.login import REMEMBERED_SECONDS, Login
-from marketdata.frontend.throttle import BURST, SECONDS_EACH, Throttle
+from marketdata.frontend import login as login_module
+from marketdata.frontend.login import BURST, REMEMBERED_SECONDS, SECONDS_EACH, Login, Throttle
+from marketdata.frontend.problems import LoginRequired, LoginUnavailable, TooManyTries
 from tests.marketdata.frontend.conftest import PASSWORD, USER, Frontend, basic, quick_hash
 from tests.marketdata.frontend.scripted_api import ScriptedApi
 
@@ -58,7 +57,7 @@ def login(users: dict[str, bytes], clock: Clock) -> Login:
     return Login(lambda: users, clock)
 
 
-def test_bcrypt_is_paid_once_a_minute(login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_password_is_checked_once_a_minute(login: Login, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     checks = Checks(monkeypatch)
     for _ in range(20):
         assert login.user(basic(), "a") == USER
@@ -70,7 +69,7 @@ def test_bcrypt_is_paid_once_a_minute(login: Login, clock: Clock, monkeypatch: p
     assert checks.count == 2
 
 
-def test_requests_at_once_share_one_check(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_simultaneous_requests_share_one_check(login: Login, monkeypatch: pytest.MonkeyPatch) -> None:
     checks, found = Checks(monkeypatch), []
     threads = [threading.Thread(target=lambda: found.append(login.user(basic(), "a"))) for _ in range(20)]
     for thread in threads:
@@ -80,7 +79,7 @@ def test_requests_at_once_share_one_check(login: Login, monkeypatch: pytest.Monk
     assert (found, checks.count) == ([USER] * 20, 1)
 
 
-def test_who_is_removed_or_gets_another_password_is_out_at_once(login: Login, users: dict[str, bytes]) -> None:
+def test_removing_a_user_or_changing_the_password_ends_the_login_at_once(login: Login, users: dict[str, bytes]) -> None:
     login.user(basic(), "a")
     users[USER] = quick_hash("another password").encode()
     with pytest.raises(LoginRequired):
@@ -100,19 +99,19 @@ def test_who_is_removed_or_gets_another_password_is_out_at_once(login: Login, us
      basic(USER, ""), basic(USER, PASSWORD + " "), basic(USER, PASSWORD[:-1]), basic(USER.upper(), PASSWORD),
      basic("", PASSWORD), basic(USER, "\0"), basic(USER, "x" * 73), basic("bob", PASSWORD), "Basic " + "A" * 9000],
 )  # fmt: skip
-def test_what_is_no_login(login: Login, header: str | None) -> None:
+def test_a_malformed_authorization_is_refused(login: Login, header: str | None) -> None:
     with pytest.raises(LoginRequired):
         login.user(header, "a")
 
 
-def test_no_more_of_a_password_than_bcrypt_reads(users: dict[str, bytes], login: Login) -> None:
+def test_a_password_beyond_bcrypts_limit_is_wrong(users: dict[str, bytes], login: Login) -> None:
     users["long"] = quick_hash("é" * 36).encode()
     assert login.user(basic("long", "é" * 36), "a") == "long"
     with pytest.raises(LoginRequired):
         login.user(basic("long", "é" * 36 + "x"), "a")
 
 
-def test_the_same_work_for_an_unknown_user(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_user_costs_the_same_work(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
     """Users of different costs, as htpasswd makes them: the time of a wrong try does not say whether a user exists."""
     users = {f"user{cost}": bcrypt.hashpw(b"right", bcrypt.gensalt(cost)) for cost in (4, 5, 6)}
     login, checks = Login(lambda: users, clock), Checks(monkeypatch)
@@ -170,7 +169,7 @@ def test_wrong_tries_for_a_user_are_slowed(login: Login, clock: Clock, name: str
     assert login.user(basic(), "home") == USER  # who is in stays in
 
 
-def test_only_the_password_of_this_moment_is_not_slowed(login: Login, users: dict[str, bytes], clock: Clock) -> None:
+def test_only_the_current_password_escapes_the_throttle(login: Login, users: dict[str, bytes], clock: Clock) -> None:
     login.user(basic(), "home")
     users[USER] = quick_hash("another password").encode()
     for n in range(BURST):
@@ -188,21 +187,21 @@ def test_the_addresses_of_one_ipv6_network_count_as_one(login: Login) -> None:
         login.user(basic("x", "wrong"), "2001:db8::ffff:1")
 
 
-def test_right_tries_use_none_up(login: Login, users: dict[str, bytes], clock: Clock) -> None:
+def test_right_tries_take_no_tokens(login: Login, users: dict[str, bytes], clock: Clock) -> None:
     for _ in range(3 * BURST):
         clock.now += REMEMBERED_SECONDS + 1
         assert login.user(basic(), "a") == USER
 
 
-def test_the_table_of_tries_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(throttle, "KEYS_MAX", 10)
+def test_the_number_of_buckets_is_bounded(clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(login_module, "MAX_KEYS", 10)
     table = Throttle(clock)
     for n in range(100):
         assert table.take(n) == 0
-    assert len(table._whole_at) == 10
+    assert len(table._full_at) == 10
 
 
-def test_a_file_that_cannot_be_used_lets_nobody_in(clock: Clock) -> None:
+def test_with_an_unusable_users_file_nobody_can_log_in(clock: Clock) -> None:
     def broken() -> dict[str, bytes]:
         raise StateError("broken")
 
@@ -210,7 +209,7 @@ def test_a_file_that_cannot_be_used_lets_nobody_in(clock: Clock) -> None:
         Login(broken, clock).user(basic(), "a")
 
 
-def test_over_http(fresh: tuple[Frontend, ScriptedApi]) -> None:
+def test_the_login_works_over_http(fresh: tuple[Frontend, ScriptedApi]) -> None:
     frontend, _ = fresh
     for authorization in ({}, {"Authorization": basic(USER, "wrong")}, {"Authorization": "Bearer x"}):
         answer = frontend.ask("GET", "/api/v1/chart", **authorization)
@@ -220,13 +219,13 @@ def test_over_http(fresh: tuple[Frontend, ScriptedApi]) -> None:
     assert frontend.get("/api/v1/chart").status == 200
 
 
-def test_the_pages_requests_get_no_challenge_that_a_browser_prompts_for(fresh: tuple[Frontend, ScriptedApi]) -> None:
+def test_requests_of_the_page_get_a_challenge_without_a_prompt(fresh: tuple[Frontend, ScriptedApi]) -> None:
     frontend, _ = fresh
     answer = frontend.ask("GET", "/api/v1/chart", **{"X-Login-Prompt": "none"})
     assert (answer.status, answer.headers["WWW-Authenticate"]) == (401, 'X-Basic realm="marketdata"')
 
 
-def test_the_files_changes_are_seen_at_once(fresh: tuple[Frontend, ScriptedApi]) -> None:
+def test_changes_of_the_users_file_take_effect_at_once(fresh: tuple[Frontend, ScriptedApi]) -> None:
     frontend, _ = fresh
     assert frontend.get("/whoami").status == 200
     frontend.set_users(bob="the password of bob")
@@ -238,7 +237,7 @@ def test_the_files_changes_are_seen_at_once(fresh: tuple[Frontend, ScriptedApi])
     assert (answer.status, answer.json["code"], answer.headers["Retry-After"]) == (503, "login_unavailable", "5")
 
 
-def test_each_address_has_its_own_tries_for_requests_with_a_body(fresh: tuple[Frontend, ScriptedApi]) -> None:
+def test_requests_with_a_body_are_limited_per_address(fresh: tuple[Frontend, ScriptedApi]) -> None:
     frontend, _ = fresh
 
     def tried(name: str, source: str) -> int:

@@ -29,7 +29,7 @@ def test_the_page_needs_the_login_and_is_revalidated(frontend: Frontend) -> None
     assert (head.status, head.body, head.headers["Content-Length"]) == (200, b"", str(len(page.body)))
 
 
-def test_files_as_they_are_now(tmp_path: Path) -> None:
+def test_a_changed_file_is_served_at_once(tmp_path: Path) -> None:
     pages = Pages(tmp_path)
     (tmp_path / "vendor").mkdir()
     file = tmp_path / "vendor" / "chart.min.js"
@@ -48,7 +48,7 @@ def test_files_as_they_are_now(tmp_path: Path) -> None:
     ["", "a/", ".hidden.js", "sub/.git/x.js", "../x.js", "x.py", "none.js", "a//x.js", "x", "x" * 300 + ".js",
      "a/" * 3000 + "x.js"],
 )  # fmt: skip
-def test_what_is_not_served(tmp_path: Path, name: str) -> None:
+def test_other_names_and_types_are_not_found(tmp_path: Path, name: str) -> None:
     folder = tmp_path / "static"
     for each in ("a", "sub/.git"):
         (folder / each).mkdir(parents=True)
@@ -72,7 +72,7 @@ def test_health_needs_no_login(frontend: Frontend) -> None:
     assert (answer.status, answer.json) == (200, {"status": "ok"})
 
 
-def test_who_is_logged_in(frontend: Frontend) -> None:
+def test_whoami_names_the_user(frontend: Frontend) -> None:
     answer = frontend.get("/whoami")
     assert (answer.status, answer.json) == (200, {"user": "alice", "auth": "basic"})
     assert answer.headers["Cache-Control"] == "no-store"
@@ -85,7 +85,7 @@ def test_logout_refuses_every_password_without_a_prompt(frontend: Frontend) -> N
     assert frontend.get("/whoami").status == 200  # it depends on the browser alone
 
 
-def test_a_person_reads_no_json(frontend: Frontend) -> None:
+def test_a_browsers_navigation_gets_errors_as_pages(frontend: Frontend) -> None:
     browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
     for answer, status, said in (
         (frontend.ask("GET", "/", **browser), 401, b"Log in to see this page."),
@@ -99,7 +99,7 @@ def test_a_person_reads_no_json(frontend: Frontend) -> None:
     assert frontend.get("/nosuch").headers["Content-Type"] == "application/problem+json"
 
 
-def test_the_frontends_own_paths_take_no_other_method(frontend: Frontend) -> None:
+def test_the_frontends_own_paths_refuse_other_methods(frontend: Frontend) -> None:
     for path in ("/", "/healthz", "/whoami", "/logout"):
         answer = frontend.ask("POST", path, **LOGIN)
         assert (answer.status, answer.headers["Allow"]) == (405, "GET, HEAD")

@@ -49,7 +49,7 @@ def ended(process: subprocess.Popen[str], number: int) -> None:
     assert (process.returncode, said) == (0, "")
 
 
-def test_the_first_start_makes_a_user_and_says_so_once(environment: dict[str, str]) -> None:
+def test_the_first_start_makes_a_user_and_prints_the_password_once(environment: dict[str, str]) -> None:
     with frontend(environment) as process:
         address, login = printed(process)
         found = re.match(r"Log in as (\S+) with the password (\S+) ", login)
@@ -71,7 +71,7 @@ def test_without_a_login_no_user_is_made(environment: dict[str, str], state_dir:
     assert not (state_dir / "secrets" / secretfile.FRONTEND_USERS).exists()
 
 
-def test_what_keeps_it_from_starting(environment: dict[str, str], state_dir: Path) -> None:
+def test_a_taken_port_and_an_unusable_token_file_fail_the_start(environment: dict[str, str], state_dir: Path) -> None:
     secrets = state_dir / "secrets"
 
     def said(**more: str) -> tuple[int, str]:

@@ -33,12 +33,14 @@ def test_every_method_passes(frontend: Frontend, upstream: ScriptedApi, method: 
 
 
 @pytest.mark.parametrize("method", ["TRACE", "CONNECT"])
-def test_what_would_reflect_the_token_does_not(frontend: Frontend, upstream: ScriptedApi, method: str) -> None:
+def test_methods_that_would_reflect_the_token_are_refused(
+    frontend: Frontend, upstream: ScriptedApi, method: str
+) -> None:
     assert frontend.ask(method, "/api/v1/x", **LOGIN).status == 405
     assert upstream.received == []
 
 
-def test_what_the_api_gets(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_the_api_gets_only_safe_header_fields(frontend: Frontend, upstream: ScriptedApi) -> None:
     client = {
         **LOGIN,
         "Connection": "keep-alive, X-Gone, authorization",
@@ -64,7 +66,7 @@ def test_what_the_api_gets(frontend: Frontend, upstream: ScriptedApi) -> None:
     assert len(request.fields) == len(found)
 
 
-def test_what_the_client_gets(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_the_client_gets_only_safe_header_fields(frontend: Frontend, upstream: ScriptedApi) -> None:
     upstream.script = always(
         answered(
             "418 I'm a teapot", "Content-Type: text/plain", "ETag: W/\"x\"", "Connection: keep-alive, X-Gone",
@@ -82,7 +84,7 @@ def test_what_the_client_gets(frontend: Frontend, upstream: ScriptedApi) -> None
 
 
 @pytest.mark.parametrize("status", ["204 No Content", "304 Not Modified"])
-def test_an_answer_without_a_body(fresh: tuple[Frontend, ScriptedApi], status: str) -> None:
+def test_a_response_without_a_body_passes(fresh: tuple[Frontend, ScriptedApi], status: str) -> None:
     frontend, upstream = fresh
     upstream.script = always(answered(status, 'ETag: "x"'))
     for _ in range(2):
@@ -109,7 +111,7 @@ def test_connections_are_kept_and_replaced(fresh: tuple[Frontend, ScriptedApi]) 
 
 
 @pytest.mark.parametrize("raw", [b"nonsense\r\n\r\n", b"HTTP/1.1 200", answered("401 No", "Content-Length: 0")])
-def test_an_answer_that_cannot_be_used_is_not_asked_for_again(fresh: tuple[Frontend, ScriptedApi], raw: bytes) -> None:
+def test_a_malformed_response_is_not_requested_again(fresh: tuple[Frontend, ScriptedApi], raw: bytes) -> None:
     frontend, upstream = fresh
     assert frontend.get("/api/v1/x").status == 200
 
@@ -121,7 +123,7 @@ def test_an_answer_that_cannot_be_used_is_not_asked_for_again(fresh: tuple[Front
     assert (upstream.connections, len(upstream.received)) == (1, 2)
 
 
-def test_a_body_goes_through_whole(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_a_body_passes_whole(frontend: Frontend, upstream: ScriptedApi) -> None:
     body = bytes(range(256)) * 12_000
     assert frontend.ask("POST", "/api/v1/x", body, **LOGIN).status == 200
     assert upstream.received[0].body == body
@@ -133,16 +135,16 @@ def test_a_body_goes_through_whole(frontend: Frontend, upstream: ScriptedApi) ->
     assert upstream.received[1].all("content-length") == [str(len(body))]
 
 
-def test_a_body_needs_the_login_before_it_is_kept(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_a_body_without_a_login_is_refused_before_it_is_read(frontend: Frontend, upstream: ScriptedApi) -> None:
     for authorization, status in (({}, 401), ({"Authorization": basic(USER, "wrong")}, 401)):
         assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **authorization).status == status
     assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **LOGIN, Origin="https://evil.example").status == 403
-    assert frontend.ask("POST", "/api/v1/x", b"x" * (proxy.BODY_BYTES + 1), **LOGIN).status == 413
+    assert frontend.ask("POST", "/api/v1/x", b"x" * (proxy.MAX_BODY_BYTES + 1), **LOGIN).status == 413
     assert upstream.received == []
 
 
 @pytest.mark.parametrize("framing", ["length", "chunked", "close"])
-def test_a_large_answer_is_passed_on_while_it_arrives(frontend: Frontend, upstream: ScriptedApi, framing: str) -> None:
+def test_a_large_response_is_streamed(frontend: Frontend, upstream: ScriptedApi, framing: str) -> None:
     part, count, go_on = b"0123456789abcdef" * 4096, 40, threading.Event()
     frame = {
         "length": (f"Content-Length: {len(part) * count}", part, b""),
@@ -168,7 +170,7 @@ def test_a_large_answer_is_passed_on_while_it_arrives(frontend: Frontend, upstre
 
 
 @pytest.mark.parametrize("framing", ["Content-Length: 1000000", "Transfer-Encoding: chunked"])
-def test_an_answer_that_breaks_off_does_not_look_whole(
+def test_a_truncated_response_does_not_look_complete(
     frontend: Frontend, upstream: ScriptedApi, framing: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     def script(_request: Received, connection: socket.socket) -> None:
@@ -182,7 +184,7 @@ def test_an_answer_that_breaks_off_does_not_look_whole(
     assert TOKEN not in caplog.text
 
 
-def test_no_api(frontend_with: Callable[..., Frontend]) -> None:
+def test_without_an_api_the_frontend_answers_502(frontend_with: Callable[..., Frontend]) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     answer = frontend_with(API_UPSTREAM=f"http://127.0.0.1:{port}").get("/api/v1/x")
@@ -201,7 +203,7 @@ MALFORMED = (
 )  # fmt: skip
 
 
-def test_an_answer_that_cannot_be_used(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_a_malformed_response_becomes_502(frontend: Frontend, upstream: ScriptedApi) -> None:
     for raw in MALFORMED:
 
         def script(_request: Received, connection: socket.socket, raw: bytes = raw) -> None:
@@ -214,12 +216,12 @@ def test_an_answer_that_cannot_be_used(frontend: Frontend, upstream: ScriptedApi
     assert frontend.get("/api/v1/x").body == b"{}"
 
 
-def test_interim_answers_are_skipped(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_interim_responses_are_skipped(frontend: Frontend, upstream: ScriptedApi) -> None:
     upstream.script = always(b"HTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n" + OK)
     assert frontend.get("/api/v1/x").body == b"{}"
 
 
-def test_the_apis_401_is_not_the_clients(
+def test_a_401_of_the_api_becomes_502(
     frontend: Frontend, upstream: ScriptedApi, caplog: pytest.LogCaptureFixture
 ) -> None:
     upstream.script = always(answered("401 Unauthorized", "WWW-Authenticate: Bearer", "Content-Length: 0"))
@@ -238,7 +240,7 @@ def test_a_rotated_token_is_used_at_once(frontend: Frontend, upstream: ScriptedA
     ]  # fmt: skip
 
 
-def test_a_stalled_api_stalls_nothing_else(
+def test_a_stalled_api_does_not_stall_the_page(
     frontend: Frontend, upstream: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """More clients than there are workers wait for an API that does not answer."""
@@ -254,7 +256,11 @@ def test_a_stalled_api_stalls_nothing_else(
     frontend.get("/whoami")
     for each in crowd:
         each.start()
-    until(lambda: len(upstream.received) == proxy.RUNNING and len(found) == 160 - proxy.RUNNING - proxy.WAITING)
+    until(
+        lambda: (
+            len(upstream.received) == proxy.MAX_RUNNING and len(found) == 160 - proxy.MAX_RUNNING - proxy.MAX_WAITING
+        )
+    )
     assert set(found) == {503}
     for _ in range(5):
         began = time.monotonic()
@@ -266,12 +272,14 @@ def test_a_stalled_api_stalls_nothing_else(
     go_on.set()
     for each in crowd:
         each.join(30)
-    assert sorted(found) == [200] * (proxy.RUNNING + proxy.WAITING) + [503] * (160 - proxy.RUNNING - proxy.WAITING)
+    assert sorted(found) == [200] * (proxy.MAX_RUNNING + proxy.MAX_WAITING) + [503] * (
+        160 - proxy.MAX_RUNNING - proxy.MAX_WAITING
+    )
 
 
-def test_an_api_that_takes_too_long(fresh: tuple[Frontend, ScriptedApi], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_api_becomes_504(fresh: tuple[Frontend, ScriptedApi], monkeypatch: pytest.MonkeyPatch) -> None:
     frontend, upstream = fresh
-    monkeypatch.setattr(upstream_module, "ANSWER_SECONDS", 0.2)
+    monkeypatch.setattr(upstream_module, "RESPONSE_SECONDS", 0.2)
     silent = threading.Event()
 
     def script(_request: Received, _connection: socket.socket) -> None:
@@ -293,7 +301,7 @@ def test_a_client_that_goes_away_frees_its_slot(frontend: Frontend, upstream: Sc
             connection.sendall(part)
 
     upstream.script = script
-    for _ in range(proxy.RUNNING + proxy.WAITING + 1):
+    for _ in range(proxy.MAX_RUNNING + proxy.MAX_WAITING + 1):
         with closing(socket.create_connection(("127.0.0.1", frontend.port), timeout=30)) as client:
             head = f"GET /api/v1/x HTTP/1.1\r\nHost: a\r\nAuthorization: {basic()}\r\n\r\n"
             client.sendall(head.encode())

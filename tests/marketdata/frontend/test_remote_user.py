@@ -1,4 +1,4 @@
-"""Whose X-Remote-User and X-Forwarded-For are believed."""
+"""Which peers are trusted with X-Remote-User and X-Forwarded-For."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ import ipaddress
 
 import pytest
 
-from marketdata.frontend.gate import client_address, remote_user
+from marketdata.frontend.request_origin import client_address, remote_user
 
 TRUSTED = (ipaddress.ip_network("10.0.0.0/8"), ipaddress.ip_network("fd00::/8"))
 
 
 @pytest.mark.parametrize("peer", ["127.0.0.1", "127.9.9.9", "::1", "10.1.2.3", "::ffff:10.1.2.3", "fd00::1"])
-def test_a_trusted_peer(peer: str) -> None:
+def test_a_trusted_peer_names_the_user(peer: str) -> None:
     assert remote_user({"HTTP_X_REMOTE_USER": "bob", "REMOTE_ADDR": peer}, TRUSTED) == "bob"
 
 
 @pytest.mark.parametrize("peer", ["11.0.0.1", "192.168.0.1", "::ffff:11.0.0.1", "fe80::1", "", "localhost"])
-def test_another_peer(peer: str) -> None:
+def test_another_peer_names_no_user(peer: str) -> None:
     assert remote_user({"HTTP_X_REMOTE_USER": "bob", "REMOTE_ADDR": peer}, TRUSTED) is None
 
 
@@ -35,11 +35,11 @@ def test_another_peer(peer: str) -> None:
     ("192.168.0.1", "127.0.0.1", "192.168.0.1"),
     ("", "203.0.113.9", ""),
 ])  # fmt: skip
-def test_where_a_request_comes_from(peer: str, forwarded: str, address: str) -> None:
+def test_the_client_is_the_last_untrusted_address(peer: str, forwarded: str, address: str) -> None:
     assert client_address({"HTTP_X_FORWARDED_FOR": forwarded, "REMOTE_ADDR": peer}, TRUSTED) == address
     assert client_address({"REMOTE_ADDR": peer}, TRUSTED) == peer.removeprefix("::ffff:")
 
 
-def test_clients_of_a_socket_for_both_families_are_told_apart() -> None:
+def test_an_ipv4_client_of_a_socket_for_both_families_has_its_ipv4_address() -> None:
     """All of IPv4 would be one network of IPv6, whose clients slow each other."""
     assert client_address({"REMOTE_ADDR": "::ffff:203.0.113.9"}, TRUSTED) == "203.0.113.9"

@@ -61,7 +61,7 @@ def test_a_trusted_api_answers_over_one_connection(api: ScriptedApi, state_dir: 
 
 
 @pytest.mark.usefixtures("trusted")
-def test_a_websocket_over_tls(api: ScriptedApi, state_dir: Path) -> None:
+def test_a_websocket_works_over_tls(api: ScriptedApi, state_dir: Path) -> None:
     """All that TLS has read already is passed on, though its socket has nothing more to read."""
     data = bytes(range(256)) * 20_000
     found = bytearray()
@@ -98,7 +98,7 @@ def test_an_untrusted_api_gets_nothing(
     assert api.received == []
 
 
-def test_a_peer_without_tls(state_dir: Path) -> None:
+def test_a_peer_without_tls_becomes_502(state_dir: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
 
         def refuse() -> None:
@@ -114,7 +114,9 @@ def test_a_peer_without_tls(state_dir: Path) -> None:
     assert "no TLS connection to API_UPSTREAM" in answer.json["detail"]
 
 
-def test_a_peer_that_waits_for_http(state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_is_silent_during_the_tls_handshake_becomes_504(
+    state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As the API itself does, which has no TLS."""
     monkeypatch.setattr(upstream, "CONNECT_SECONDS", 0.2)
     with scripted_api() as plain, running(state_dir, f"https://localhost:{plain.port}") as frontend:

@@ -118,7 +118,7 @@ def test_the_end_of_one_side_ends_the_other(frontend: Frontend, peers: list[sock
         until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_an_answer_that_opens_nothing_is_passed_on(frontend: Frontend, upstream: ScriptedApi) -> None:
+def test_a_refused_handshake_is_passed_on(frontend: Frontend, upstream: ScriptedApi) -> None:
     upstream.script = lambda _request, _connection: answered("426 Upgrade Required", "Content-Length: 2", body=b"no")
     client, head = opened(frontend.port)
     with closing(client):
@@ -131,7 +131,7 @@ def test_an_answer_that_opens_nothing_is_passed_on(frontend: Frontend, upstream:
     (basic("alice", "wrong"), "/api/v1/live", 401), (None, "/api/v1/../metrics", 400), (None, "/api/metrics", 404),
     (None, "/whoami", 200),
 ])  # fmt: skip
-def test_the_gate_comes_first(
+def test_origin_and_login_are_checked_before_a_tunnel(
     frontend: Frontend, upstream: ScriptedApi, authorization: str | None, path: str, status: int
 ) -> None:
     client, head = opened(frontend.port, authorization, path)
@@ -140,7 +140,7 @@ def test_the_gate_comes_first(
     assert upstream.received == []
 
 
-def test_who_is_removed_loses_the_tunnel(frontend: Frontend, peers: list[socket.socket]) -> None:
+def test_removing_a_user_closes_their_tunnels(frontend: Frontend, peers: list[socket.socket]) -> None:
     client, _ = opened(frontend.port)
     with closing(client):
         received(client, 5)
@@ -148,7 +148,9 @@ def test_who_is_removed_loses_the_tunnel(frontend: Frontend, peers: list[socket.
         assert client.recv(1) == b""  # within the 20 s of the socket; about one
 
 
-def test_a_silent_tunnel_ends(frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_idle_tunnel_is_closed(
+    frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tunnels, "IDLE_SECONDS", 0.1)
     client, _ = opened(frontend.port)
     with closing(client):
@@ -156,7 +158,7 @@ def test_a_silent_tunnel_ends(frontend: Frontend, peers: list[socket.socket], mo
         assert client.recv(1) == b""
 
 
-def test_more_tunnels_than_there_may_be(
+def test_tunnels_above_the_maximum_are_refused(
     frontend: Frontend, peers: list[socket.socket], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(frontend.service.tunnels, "limit", 2)
@@ -167,7 +169,7 @@ def test_more_tunnels_than_there_may_be(
     until(lambda: len(frontend.service.tunnels) == 0)
 
 
-def test_an_upgrade_behind_an_answer_that_is_not_read_loses_none_of_it(
+def test_a_pipelined_upgrade_loses_nothing_of_the_response_before(
     frontend: Frontend, upstream: ScriptedApi, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client asks for the tunnel before it reads a large answer: it gets the answer, and then the end."""
@@ -220,7 +222,7 @@ def many(frontend: Frontend, peers: list[socket.socket], loops: Callable[..., in
     until(lambda: len(frontend.service.tunnels) == 0, seconds=60)
 
 
-def test_slow_clients_hold_little_and_nobody_up(
+def test_slow_clients_use_little_memory_and_delay_nobody(
     frontend: Frontend, peers: list[socket.socket], many: list[socket.socket]
 ) -> None:
     """Half of the clients read nothing. What the frontend keeps for each is bounded, and the others go on."""

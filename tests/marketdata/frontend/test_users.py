@@ -34,7 +34,9 @@ def run(monkeypatch: pytest.MonkeyPatch, *arguments: str, typed: str = "") -> in
     return cli.main(["user", *arguments])
 
 
-def test_the_life_of_a_user(file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_user_can_be_added_changed_listed_and_removed(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(monkeypatch, "list") == 0
     said = capsys.readouterr()
     assert (said.out, said.err) == ("", f"no users in {file}: bin/marketdata-user add NAME makes one\n")
@@ -71,7 +73,7 @@ def test_the_life_of_a_user(file: Path, monkeypatch: pytest.MonkeyPatch, capsys:
         (("remove", "ann"), "", "no user 'ann'"),
     ],
 )
-def test_what_is_refused(
+def test_bad_names_and_passwords_are_refused(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
     arguments: tuple[str, ...], typed: str, says: str,
 ) -> None:  # fmt: skip
@@ -85,7 +87,7 @@ def test_what_is_refused(
 @pytest.mark.parametrize(
     "content", ["[]", "{}", '{"users": []}', '{"users": {"a": "plain"}}', '{"users": {"a:b": 1}}', "{"]
 )
-def test_a_file_that_cannot_be_used_is_named_and_left(
+def test_an_unusable_file_is_named_and_left_as_it_is(
     file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], content: str
 ) -> None:
     file.parent.mkdir(0o700)
@@ -139,7 +141,7 @@ def typed(answers: list[str], *arguments: str, environment: dict[str, str]) -> t
         return process.wait(20), screen
 
 
-def test_a_terminal_shows_no_password(file: Path) -> None:
+def test_the_terminal_does_not_show_the_password(file: Path) -> None:
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     code, screen = typed([GOOD, GOOD], "add", "ann", environment=environment)
     assert code == 0

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.errors import NotFound
-from marketdata.frontend.target import for_api, is_for_api, parsed
+from marketdata.frontend.request_target import for_api, is_for_api, parsed
 from marketdata.http.failures import BadRequest
 
 
@@ -26,14 +26,14 @@ from marketdata.http.failures import BadRequest
         ("/api/openapi.json?", "/openapi.json"),
     ],
 )
-def test_what_the_api_is_asked_for(raw: str, sent: str) -> None:
+def test_the_api_gets_the_normal_form_of_a_path(raw: str, sent: str) -> None:
     target = parsed(raw)
     assert is_for_api(target)
     assert for_api(target) == sent
 
 
 @pytest.mark.parametrize("path", ["/", "/static/a.js", "/apiv1", "/API/v1/chart", "/x/api/v1"])
-def test_what_is_not_for_the_api(path: str) -> None:
+def test_other_paths_are_not_for_the_api(path: str) -> None:
     assert not is_for_api(parsed(path))
 
 
@@ -49,7 +49,7 @@ TRICKS = (
 
 
 @pytest.mark.parametrize("raw", TRICKS)
-def test_what_could_be_read_in_two_ways_is_refused(raw: str) -> None:
+def test_an_ambiguous_target_is_refused(raw: str) -> None:
     with pytest.raises(BadRequest):
         parsed(raw)
 
@@ -68,7 +68,7 @@ def test_admin_and_metrics_are_hidden(raw: str) -> None:
 
 
 @given(st.text(st.sampled_from("/.%2eEfF5cC;\\?ametricsdn v1"), max_size=40))
-def test_no_path_leads_elsewhere(text: str) -> None:
+def test_no_path_leads_outside_the_api(text: str) -> None:
     try:
         path = for_api(parsed(f"/api/{text}")).partition("?")[0]
     except (BadRequest, NotFound):

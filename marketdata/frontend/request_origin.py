@@ -1,8 +1,8 @@
-"""Which requests are refused because of where they come from: the rules on Origin and Host; pure.
+"""Where a request comes from: the rules on Origin and Host, the client's address, and a proxy's user; pure.
 
-A browser sends the credentials of this frontend with the requests that a page of any site makes. Such a page may not
-change anything, nor open a WebSocket, whose messages it could read. Without a login, Host is checked, too: after DNS
-rebinding a browser sends the attacker's name.
+A browser sends the credentials of this frontend with the requests of any site's page. So a foreign page may neither
+change anything nor open a WebSocket, whose messages it could read. Without a login, the Host is checked as well: after
+DNS rebinding, a browser sends the attacker's host name.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import ipaddress
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from marketdata.frontend.failures import ForeignOrigin, WrongHost
+from marketdata.frontend.problems import ForeignOrigin, WrongHost
 from marketdata.settings import Network
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -20,7 +20,7 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 
 
 def check(head: Mapping[str, Any], origins: Collection[str], *, checks_host: bool) -> None:
-    """Raise :class:`WrongHost` or :class:`ForeignOrigin`. ``origins`` are the further ones that are the frontend's."""
+    """Raise :class:`WrongHost` or :class:`ForeignOrigin`. ``origins`` are further addresses of the frontend."""
     host = head.get("HTTP_HOST", "").lower()
     if checks_host and not (_is_loopback(host) or host in {origin.partition("://")[2] for origin in origins}):
         raise WrongHost("this frontend is not at that host; MARKET_FRONTEND_ORIGINS lists where it is, beside loopback")
@@ -40,16 +40,17 @@ def _is_loopback(host: str) -> bool:
 
 
 def remote_user(head: Mapping[str, Any], trusted: Collection[Network]) -> str | None:
-    """Whom a trusted proxy names in X-Remote-User; None when there is no such proxy or it names nobody."""
+    """The user that a trusted proxy names in X-Remote-User; None without such a proxy or user."""
     name: str = head.get("HTTP_X_REMOTE_USER", "").strip()
     return name if name and _is_trusted(_parsed(head.get("REMOTE_ADDR", "")), trusted) else None
 
 
 def client_address(head: Mapping[str, Any], trusted: Collection[Network]) -> str:
-    """Where a request comes from: the peer, or whom a trusted proxy names in X-Forwarded-For.
+    """The client's address: the peer, or the address that a trusted proxy names in X-Forwarded-For.
 
-    A proxy adds the address of its own peer at the end. Whatever stands before the first one that is not trusted was
-    written by a client. An address of IPv4 is returned as such, also where a socket for both families has it as IPv6.
+    Each proxy appends its peer. Read from the end, the first address that is not trusted is the client; the client may
+    have invented the addresses before it. An IPv4 address that a socket for both families reports as IPv6 is returned
+    as IPv4.
     """
     peer: str = head["REMOTE_ADDR"]
     found = _parsed(peer)

@@ -1,14 +1,16 @@
-"""The answer of the data API as HTTP/1.1 frames it (RFC 9112); pure. What is ambiguous is refused."""
+"""Parses the HTTP/1.1 responses of the data API (RFC 9112); pure. Ambiguous framing is refused."""
 
 from __future__ import annotations
 
 import re
 from typing import NamedTuple
 
-from marketdata.frontend.headers import Fields
 from marketdata.http.chunked_coding import ChunkedDecoder, MalformedChunk
 
-HEAD_BYTES = 64 * 1024
+MAX_HEAD_BYTES = 64 * 1024
+
+Fields = list[tuple[str, str]]
+"""Header fields as (name, value), in their order."""
 
 _STATUS = re.compile(rb"HTTP/1\.([01]) ([1-5][0-9]{2})(?: ([\t \x21-\x7e\x80-\xff]*))?")
 _FIELD = re.compile(rb"([!#$%&'*+\-.^_`|~0-9A-Za-z]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[\t \x21-\x7e\x80-\xff]*"
@@ -17,11 +19,11 @@ _LENGTH = re.compile(r"[0-9]{1,18}")
 
 
 class MalformedResponse(Exception):
-    """The text says what is wrong with it."""
+    """The response does not follow the grammar; the message says how."""
 
 
 class Head(NamedTuple):
-    """``stays`` is whether the connection can be used again after the answer."""
+    """``stays``: the connection can be used again after the response."""
 
     status: int
     reason: str
@@ -34,8 +36,7 @@ class Head(NamedTuple):
 
 
 class Body:
-    """Decodes a body. ``length`` is the number of bytes that are to come, None when the end of the connection ends it;
-    a chunked one ends itself."""
+    """Decodes a body. ``length`` is its number of bytes; None: it ends with the connection, or is chunked."""
 
     def __init__(self, length: int | None, *, chunked: bool = False) -> None:
         self.length = None if chunked else length
@@ -45,7 +46,7 @@ class Body:
         self.is_complete = length == 0 and not chunked
 
     def feed(self, data: bytes) -> tuple[bytes, bytes]:
-        """What ``data`` has of the body, and what comes after the body."""
+        """The part of ``data`` that belongs to the body, decoded, and the bytes after the body."""
         if self._decoder is not None:
             return self._decoded(self._decoder, data)
         if self._left is None:
@@ -56,7 +57,7 @@ class Body:
         return part, rest
 
     def end(self) -> None:
-        """The connection has ended."""
+        """Note that the connection has ended. :class:`MalformedResponse` when the body is not complete."""
         if not self.is_complete and (self._left is not None or self._decoder is not None):
             raise MalformedResponse("the connection was closed before its end")
         self.is_complete = True
@@ -73,7 +74,7 @@ class Body:
 
 
 def parse_head(block: bytes) -> Head:
-    """A head without its empty line. :class:`MalformedResponse` for one that does not follow the grammar."""
+    """Parse a head, given without the empty line at its end. :class:`MalformedResponse` for a malformed head."""
     first, *lines = block.split(b"\r\n")
     status = _STATUS.fullmatch(first)
     if status is None:
@@ -90,7 +91,7 @@ def parse_head(block: bytes) -> Head:
 
 
 def body_of(head: Head, method: str) -> Body:
-    """The framing of the answer's body. :class:`MalformedResponse` when two programs could read it differently."""
+    """The decoder of the response's body. :class:`MalformedResponse` when two programs could read it differently."""
     lengths, codings = head.all("content-length"), head.all("transfer-encoding")
     if len(lengths) + len(codings) > 1 or (lengths and not _LENGTH.fullmatch(lengths[0])):
         raise MalformedResponse("its length is ambiguous")

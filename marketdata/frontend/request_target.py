@@ -1,7 +1,7 @@
-"""The target of a request: which forms are accepted, and which path of the data API it stands for; pure.
+"""The target of a request: the accepted forms, and the path of the data API that it stands for; pure.
 
-Path tricks need two programs that read one path differently. A target that could be read in two ways is
-therefore refused, and what is left goes to the API in one normal form.
+A path trick needs two programs that read the same path differently. So a target with two possible readings is refused,
+and any other target goes to the API in one normal form.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from marketdata.http.failures import BadRequest
 
 API = "/api"
 HIDDEN = frozenset({"admin", "metrics"})
-"""A path of the API with one of these segments does not exist here: neither is for those who look at charts."""
+"""The frontend hides paths of the API with one of these segments, since users of charts do not need them."""
 
 _TARGET = re.compile(r"/[\x21-\x7e]*")
 _NEVER = re.compile(r"[\\#]")
@@ -25,14 +25,14 @@ _LITERAL = "/:@!$&'()*+,;=~"
 
 
 class Target(NamedTuple):
-    """``path`` is decoded; ``query`` is as it was sent."""
+    """``path`` is decoded. ``query`` is not."""
 
     path: str
     query: str
 
 
 def parsed(raw: str) -> Target:
-    """The target of a request line. :class:`BadRequest` for one that another program could read differently."""
+    """Parse the target of a request line. :class:`BadRequest` when another program could read it differently."""
     if not _TARGET.fullmatch(raw) or _NEVER.search(raw):
         raise BadRequest("the request target must be a path of printable ASCII characters, without \\ and #")
     path, _, query = raw.partition("?")
@@ -58,7 +58,7 @@ def is_for_api(target: Target) -> bool:
 
 
 def for_api(target: Target) -> str:
-    """The target that the API is asked for, without ``/api``; :class:`NotFound` for what is hidden."""
+    """The target of the request to the API, without ``/api``. :class:`NotFound` for a hidden path."""
     path = target.path.removeprefix(API) or "/"
     if any(segment.partition(";")[0].strip().lower() in HIDDEN for segment in path.split("/")):
         raise NotFound("there is nothing at this path")

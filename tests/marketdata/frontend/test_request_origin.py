@@ -35,11 +35,13 @@ def test_a_websocket_of_another_origin_is_refused(frontend: Frontend, upstream: 
     assert upstream.received == []
 
 
-def test_so_is_any_other_upgrade(frontend: Frontend) -> None:
+def test_any_other_upgrade_of_another_origin_is_refused(frontend: Frontend) -> None:
     assert frontend.get("/api/v1/x", Upgrade="h2c", Origin="https://evil.example").status == 403
 
 
-def test_hosts_without_login(frontend_with: Callable[..., Frontend], upstream: ScriptedApi) -> None:
+def test_without_a_login_only_known_hosts_are_served(
+    frontend_with: Callable[..., Frontend], upstream: ScriptedApi
+) -> None:
     found = frontend_with(BASIC_AUTH_MODE="off")
     for host in ("127.0.0.1", "localhost", "LOCALHOST:9", "[::1]:8081", "127.1.2.3:80", "charts.example.org"):
         assert found.ask("GET", "/whoami", Host=host).status == 200, host
@@ -56,18 +58,18 @@ def test_hosts_without_login(frontend_with: Callable[..., Frontend], upstream: S
     assert upstream.received == []
 
 
-def test_with_a_login_any_host_will_do(frontend: Frontend) -> None:
+def test_with_a_login_any_host_is_served(frontend: Frontend) -> None:
     """After DNS rebinding a browser sends no credentials, as it has none for that name."""
     assert frontend.get("/whoami", Host="charts.example.net").status == 200
 
 
-def test_the_user_of_a_trusted_proxy(frontend_with: Callable[..., Frontend]) -> None:
+def test_without_a_login_a_trusted_proxy_names_the_user(frontend_with: Callable[..., Frontend]) -> None:
     found = frontend_with(BASIC_AUTH_MODE="off")
     assert found.ask("GET", "/whoami").json == {"user": None, "auth": "none"}
     assert found.ask("GET", "/whoami", X_Remote_User="bob").json == {"user": "bob", "auth": "proxy"}
     assert found.ask("GET", "/whoami", X_Remote_User=" ").json == {"user": None, "auth": "none"}
 
 
-def test_with_a_login_the_proxys_user_counts_for_nothing(frontend: Frontend) -> None:
+def test_with_a_login_the_proxys_user_is_ignored(frontend: Frontend) -> None:
     assert frontend.get("/whoami", X_Remote_User="bob").json == {"user": "alice", "auth": "basic"}
     assert frontend.ask("GET", "/whoami", X_Remote_User="bob").status == 401

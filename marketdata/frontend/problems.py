@@ -1,4 +1,4 @@
-"""Errors of the frontend as answers: one table from exception class to status, one body (RFC 9457) for every error."""
+"""The errors of the frontend and their responses: one table of statuses, and one body (RFC 9457) for all."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ log = logging.getLogger("marketdata.frontend")
 
 CHALLENGE = ("WWW-Authenticate", 'Basic realm="marketdata", charset="UTF-8"')
 CHALLENGE_WITHOUT_PROMPT = ("WWW-Authenticate", 'X-Basic realm="marketdata"')
-"""No browser knows this scheme, so none shows its own prompt over the page, which asks for the login itself."""
+"""No browser knows this scheme, so none shows a prompt. The page shows its own login form."""
 
 
 class LoginRequired(e.MarketError):
@@ -47,13 +47,13 @@ class WrongHost(e.MarketError):
 
 
 class UpstreamFailed(e.MarketError):
-    """The data API cannot be reached, or its answer cannot be used."""
+    """The data API cannot be reached, or its response cannot be used."""
 
     code = "upstream_failed"
 
 
 class UpstreamSlow(e.MarketError):
-    """The data API did not answer in time."""
+    """The data API did not respond in time."""
 
     code = "upstream_slow"
 
@@ -66,7 +66,7 @@ class Busy(e.MarketError):
 
 
 class LoginUnavailable(e.MarketError):
-    """The file of the users cannot be used."""
+    """The users' file cannot be used, so nobody can log in."""
 
     code = "login_unavailable"
     retry_after = 5
@@ -90,12 +90,15 @@ STATUS: dict[type[e.MarketError], int] = {
     LoginUnavailable: 503,
     UpstreamSlow: 504,
 }
-"""The nearest base class in the table decides."""
+"""An error has the status of its nearest base class in the table."""
 
 
 def problem_of(error: Exception, what: str, challenge: tuple[str, str] = CHALLENGE, *, as_page: bool = False) -> Reply:
-    """The reply to any exception; one that is no error of ours is logged under ``what``, and its text is not shown.
-    ``challenge`` is the header of a 401. ``as_page``: a page says it, instead of JSON."""
+    """The reply to any exception. ``challenge`` is the header of a 401. ``as_page``: the body is a page instead of
+    JSON.
+
+    An unexpected exception is logged as a failure of ``what``; the reply does not contain its text.
+    """
     if not isinstance(error, e.MarketError):
         log.error("%s failed", what, exc_info=error)
         error = e.MarketError("internal error: the log of the frontend has the details", code="internal_error")
