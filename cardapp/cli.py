@@ -18,8 +18,7 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
 from cardapp.console import ProgressBar, run_printing
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
-from cardapp.layout.colophon import emitters, limitations
-from cardapp.layout.template import Layout
+from cardapp.layout.layout_model import Layout
 from cardapp.publish import card_check, layouts
 from cardapp.publish.card_check import Finding
 from cardapp.settings import declared, load, unknown_names
@@ -254,10 +253,10 @@ def _check_layout(name: str) -> int:
 
 def _describe(layout: Layout) -> None:
     page = layout.page
-    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, {emitters(layout)}")
+    print(f"{layout.id} {layout.version}: {layout.name}; {page.format} {page.orientation}, {layout.emitters}")
     for warning in layout.warnings:
         print(f"  warning: {warning.pointer} {warning.message}")
-    for limitation in limitations(layout):
+    for limitation in layout.limitation_sentences():
         print(f"  {limitation}")
 
 

@@ -10,8 +10,8 @@ import jsonschema
 import pytest
 
 from cardapp.layout import layout_options
-from cardapp.layout.html.colors import contrast
-from cardapp.layout.template import Layout, Output
+from cardapp.layout.html.theme import contrast
+from cardapp.layout.layout_model import Layout, Output
 from cardapp.publish import layouts
 from cardapp.schema import pointer
 

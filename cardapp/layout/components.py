@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from cardapp.card.model import Block, Card, Identity, Phase, Snapshot, Step, Stop, Task
-from cardapp.layout.colophon import sentences
 from cardapp.layout.diagram import activity, arena, memory, states
-from cardapp.layout.diagram.model import MIN_HEIGHT, Diagram, Room
+from cardapp.layout.diagram.shapes import MIN_HEIGHT, Diagram, Room
 from cardapp.layout.escape import visible
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Kind, Machine, Note, Notes, Question, RichText, Title
-from cardapp.layout.template import Layout
 from cardapp.layout.text import Paragraph, Run, parse
 
 _ABOVE = 45.0
@@ -81,7 +80,7 @@ class ComponentBuilder:
 
     def colophon(self) -> Iterator[Group]:
         """The card's revision, the layout, and its limitations."""
-        paragraphs = sentences(self._card, self._identity, self._layout)
+        paragraphs = _colophon_paragraphs(self._card, self._identity, self._layout)
         blocks = tuple(Paragraph((Run(visible(sentence)),)) for sentence in paragraphs)
         yield from self._grouped([CardComponent("colophon", "", RichText(blocks))])
 
@@ -182,3 +181,15 @@ def _ordinal(number: int) -> str:
     if number % 100 in (11, 12, 13):
         return f"{number}th"
     return f"{number}{ {1: 'st', 2: 'nd', 3: 'rd'}.get(number % 10, 'th') }"
+
+
+def _colophon_paragraphs(card: Card, identity: Identity, layout: Layout) -> Iterator[str]:
+    """The text of the colophon: the card and its revision, the layout, and its limitations."""
+    yield (
+        f"{card.title}: card {identity.id}, version {identity.version}, {identity.uuid}. "
+        f"SHA-256 of its source: {identity.source_sha256}."
+    )
+    approved = f", approved {layout.approved}" if layout.approved else ""
+    version = f"{layout.id} {layout.version}{approved}"
+    yield f"Layout {layout.name} ({version}). {layout.description} {layout.emitters}."
+    yield from layout.limitation_sentences()

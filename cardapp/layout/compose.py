@@ -13,10 +13,10 @@ from itertools import groupby
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.components import ComponentBuilder, Sources
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
 from cardapp.layout.pagination import Paginator
 from cardapp.layout.sheets import Document, Footer, Header, Sheet
-from cardapp.layout.template import Layout
 
 _SHORT = 12
 """Hex digits of the SHA-256 in the footer."""

@@ -1,12 +1,16 @@
 """Escapes text for each output context, and replaces invisible characters by visible marks.
 
-Texts come from card authors, users and programs, so they may contain any character.
+Texts come from card authors, users and programs, so they may contain any character. The functions for LaTeX add no line
+break, so their result may be an argument, and TeX finds no command in it. ``fonts.tex`` handles characters without a
+glyph when the document is typeset.
 """
 
 from __future__ import annotations
 
 import html as _html
 import re
+import unicodedata
+from collections.abc import Collection
 
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f"  # controls but for tab and line feed
@@ -63,3 +67,62 @@ def percent_encoded(key: str) -> str:
 def position_url(base_url: str, key: str) -> str:
     """The URL that opens a position in the running application; it still needs escaping for its output."""
     return f"{base_url.rstrip('/')}/#{percent_encoded(key)}"
+
+
+# -- LaTeX ------------------------------------------------------------------------------------------------------------
+
+_TEX_SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\&",
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+}
+_TEX_TABLE = str.maketrans(_TEX_SPECIAL)
+_JOINER, _ATTACHED, _SKINS = "\u200d", ("Mn", "Me", "Mc", "Cf"), "🏻🏼🏽🏾🏿"
+"""Characters that join two emoji, or combine with the previous character."""
+_URL_CHARACTERS = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~:/?#[]@!$&'()*+,;=%")
+_URL_SPECIAL = {"%": r"\%", "#": r"\#", "&": r"\&", "$": r"\$", "_": r"\_", "~": r"\string~"}
+
+
+def tex_line(text: str) -> str:
+    """For text without line breaks: a bookmark, a document property, a text in a diagram."""
+    return " ".join(visible(text).split()).translate(_TEX_TABLE)
+
+
+def tex_text(text: str, longer: Collection[str] = ()) -> str:
+    """For running text. White space becomes one space, as in TeX. A word that is contained in one of ``longer``, the
+    words longer than their line, may be broken at any character (``\\CardBreak``)."""
+    words = re.sub(r"\s+", " ", visible(text)).split(" ")
+    return " ".join(
+        _breakable(word) if any(word in each for each in longer) else word.translate(_TEX_TABLE) for word in words
+    )
+
+
+def tex_code(text: str) -> str:
+    """For one line of code; all spaces are kept."""
+    return visible(text).expandtabs().replace("\n", " ").translate(_TEX_TABLE | {ord(" "): r"\ "})
+
+
+def tex_url(url: str) -> str:
+    """For the URL of ``\\href``: invalid characters are percent-encoded, TeX's special characters are escaped."""
+    encoded = "".join(
+        chr(byte) if byte in _URL_CHARACTERS else f"%{byte:02X}" for byte in url.encode("utf-8", "replace")
+    )
+    return "".join(_URL_SPECIAL.get(char, char) for char in encoded)
+
+
+def _breakable(word: str) -> str:
+    before = ""
+    pieces = []
+    for char in word:
+        if before and before != _JOINER and unicodedata.category(char) not in _ATTACHED and char not in _SKINS:
+            pieces.append(r"\CardBreak{}")
+        pieces.append(_TEX_SPECIAL.get(char, char))
+        before = char
+    return "".join(pieces)

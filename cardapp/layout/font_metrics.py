@@ -1,4 +1,4 @@
-"""Text widths, line breaking, and the distances that the sheet model and the emitters share.
+"""Font metrics: the width of a text, and its breaking into lines.
 
 The sheet model must know the size of a text before it is typeset. Widths are those of Noto Sans and Noto Sans Mono in
 thousandths of an em: by character for ASCII, and by class, rounded up, for other characters. So a line is never wider
@@ -21,26 +21,6 @@ Face = Literal["regular", "strong", "code"]
 
 MM_PER_POINT = 25.4 / 72
 
-PADDING = 1.6
-"""Between the frame of a part with a background and its content, on all sides, in mm."""
-RULE, RULE_GAP = 0.6, 1.8
-"""A component's rule: thickness of the line at the left edge, and its distance to the content, in mm."""
-CAPTION_GAP = 0.6
-"""Below a caption and above a mark, in mm."""
-PARAGRAPH_GAP = 0.5
-"""Between two blocks of a text, as a factor of the line height."""
-ITEM_GAP = 0.15
-"""Between two items of a tight list, as a factor of the line height."""
-INDENT, INDENTED_LEVELS = 4.0, 4
-"""Indent of a list, quotation or code block in mm, and the number of levels that are indented."""
-ANSWER_LINE = 7.5
-"""Height of an answer line in mm."""
-BLANK = 6.0
-"""Height of a box for a value in mm."""
-TABLE_SHARE = 0.6
-"""The share of a table's width for expressions; values have the rest."""
-TABLE_GAP = 1.2
-"""Between the columns of a table, and between a row's text and its rule, in mm."""
 SLACK = 0.98
 """The share of a line that words may fill, because renderers round, kern and break slightly differently."""
 TAB = 4

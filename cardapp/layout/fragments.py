@@ -7,12 +7,14 @@ from typing import NamedTuple, TypeVar
 
 from cardapp.layout import text_fitting
 from cardapp.layout.components import CardComponent
-from cardapp.layout.diagram.model import Diagram
-from cardapp.layout.font_metrics import ANSWER_LINE, BLANK, TABLE_GAP
+from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import (
+    ANSWER_LINE,
+    BLANK,
     CONTINUED,
     CONTINUES,
+    TABLE_GAP,
     Code,
     CodeLine,
     Content,

@@ -12,13 +12,12 @@ from typing import Any
 
 from cardapp.errors import InvalidLayout
 from cardapp.layout import layout_options
-from cardapp.layout.arrange import Arranger
-from cardapp.layout.diagram.model import MIN_WIDTH
-from cardapp.layout.geometry import paper
+from cardapp.layout.diagram.shapes import MIN_WIDTH
+from cardapp.layout.grid import Arranger, paper
+from cardapp.layout.layout_model import Arrangement, Component, Layout, Output, Typography
 from cardapp.layout.layout_options import Look
 from cardapp.layout.layout_warnings import LayoutWarnings, Place
 from cardapp.layout.measure import Measure
-from cardapp.layout.template import Arrangement, Component, Layout, Output, Typography
 from cardapp.schema import shown
 
 _COLOR = re.compile(r"#[0-9a-fA-F]{6}")

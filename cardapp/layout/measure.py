@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 
-from cardapp.layout import font_metrics
+from cardapp.layout import font_metrics, sheets
 from cardapp.layout.escape import visible
+from cardapp.layout.layout_model import Component, Layout
 from cardapp.layout.sheets import CodeLine, Note, Row, Title
-from cardapp.layout.template import Component, Layout
 from cardapp.layout.text_fitting import Setting
 
 _MARK, _SPACE = 1, 1
@@ -48,7 +48,7 @@ class Measure:
         return self._widths[kind]
 
     def _inner_width(self, component: Component) -> float:
-        rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
+        rule = sheets.RULE + sheets.RULE_GAP if component.rule else 0.0
         return self._layout.grid.column(component.column).width - rule - 2 * _padding(component)
 
     def setting(self, kind: str) -> Setting:
@@ -71,7 +71,7 @@ class Measure:
         if not text:
             return 0.0
         lines = self._count(text, self.width(kind), self.em("label"), "strong")
-        return lines * self.line("label") + font_metrics.CAPTION_GAP
+        return lines * self.line("label") + sheets.CAPTION_GAP
 
     def note_lines(self, note: Note) -> int:
         words = self._count(note.text, self.width("notes"), self.em(self.component("notes").size)) if note.text else 0
@@ -103,9 +103,9 @@ class Measure:
     def rows(self, expect: Iterable[tuple[str, str]]) -> tuple[Row, ...]:
         """The table rows of a ``machine`` component."""
         em = self.em(self.component("machine").size)
-        room = self.width("machine") - font_metrics.TABLE_GAP
-        left = font_metrics.columns(room * font_metrics.TABLE_SHARE, em)
-        right = font_metrics.columns(room * (1 - font_metrics.TABLE_SHARE), em)
+        room = self.width("machine") - sheets.TABLE_GAP
+        left = font_metrics.columns(room * sheets.TABLE_SHARE, em)
+        right = font_metrics.columns(room * (1 - sheets.TABLE_SHARE), em)
         show_values = self.component("machine").values
         return tuple(Row(_folded(each, left), _folded(value, right) if show_values else ()) for each, value in expect)
 
@@ -115,7 +115,7 @@ class Measure:
 
 
 def _padding(component: Component) -> float:
-    return font_metrics.PADDING if component.background else 0.0
+    return sheets.PADDING if component.background else 0.0
 
 
 @lru_cache(maxsize=4096)

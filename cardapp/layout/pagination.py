@@ -10,10 +10,10 @@ from cardapp.errors import InvalidLayout
 from cardapp.layout.components import CardComponent, Group
 from cardapp.layout.components import Row as ComponentRow
 from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
+from cardapp.layout.layout_model import Column, Frame, Layout
 from cardapp.layout.layout_options import ALL
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Footer, Header, Part, Sheet
-from cardapp.layout.template import Column, Frame, Layout
 
 _NO_FOOTER = Footer("", "", "", 0, 0)
 

@@ -11,14 +11,41 @@ exists once per document or sheet is a frozen dataclass.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby, pairwise
 from typing import Literal, NamedTuple
 
 from cardapp.card.model import Card, Identity, Level
-from cardapp.layout.diagram.model import Diagram
-from cardapp.layout.template import Frame, Layout
+from cardapp.layout.diagram.shapes import Diagram
+from cardapp.layout.layout_model import Column, Frame, Grid, Layout, Variant
+from cardapp.layout.layout_options import ALL
 from cardapp.layout.text import Block
+
+# -- distances that the sheet model and the emitters share -------------------------------------------------------------
+
+PADDING = 1.6
+"""Between the frame of a part with a background and its content, on all sides, in mm."""
+RULE, RULE_GAP = 0.6, 1.8
+"""A component's rule: thickness of the line at the left edge, and its distance to the content, in mm."""
+CAPTION_GAP = 0.6
+"""Below a caption and above a mark, in mm."""
+PARAGRAPH_GAP = 0.5
+"""Between two blocks of a text, as a factor of the line height."""
+ITEM_GAP = 0.15
+"""Between two items of a tight list, as a factor of the line height."""
+INDENT, INDENTED_LEVELS = 4.0, 4
+"""Indent of a list, quotation or code block in mm, and the number of levels that are indented."""
+ANSWER_LINE = 7.5
+"""Height of an answer line in mm."""
+BLANK = 6.0
+"""Height of a box for a value in mm."""
+TABLE_SHARE = 0.6
+"""The share of a table's width for expressions; values have the rest."""
+TABLE_GAP = 1.2
+"""Between the columns of a table, and between a row's text and its rule, in mm."""
+
+# -- the model ---------------------------------------------------------------------------------------------------------
 
 Kind = Literal[
     "card_title", "task_title", "block_title", "phase_title", "step_title", "intro", "overview", "goal", "activity",
@@ -176,3 +203,46 @@ class Document:
     sheets: tuple[Sheet, ...]
     page_of: Mapping[str, int]
     sheet_of: Mapping[str, int]
+
+
+# -- rows with their lines --------------------------------------------------------------------------------------------
+
+DIVIDER, BAR = 0.2, 0.5
+"""Thickness of the line in a gutter and of the bar above a column, in mm."""
+_ABOVE = 1.2
+"""Distance from the top of both to the parts, in mm."""
+
+
+@dataclass(frozen=True)
+class SheetRow:
+    """The parts of a row in reading order, the ``dividers`` in the gutters between its columns and the ``bars`` above
+    the columns. A row of one column, or one that spans the sheet, has neither."""
+
+    parts: tuple[Part, ...]
+    dividers: tuple[Frame, ...] = ()
+    bars: tuple[Frame, ...] = ()
+
+
+def rows_with_rules(parts: Sequence[Part], grid: Grid, variant: Variant) -> Iterator[SheetRow]:
+    """The rows of a sheet with their lines; ``classic`` and ``5a`` have no bars, ``classic`` no dividers."""
+    for _, group in groupby(parts, lambda part: part.row):
+        row = tuple(group)
+        names = {part.column for part in row}
+        filled = [column for column in grid.columns if column.name in names]
+        if variant == "classic" or ALL in names or len(filled) < 2:
+            yield SheetRow(row)
+            continue
+        top = min(part.frame.y for part in row) - _ABOVE
+        height = max(part.frame.y + part.frame.height for part in row) - top
+        dividers = (_divider(left, right, top, height) for left, right in pairwise(_span(filled, grid)))
+        bars = (Frame(column.x, top, column.width, BAR) for column in filled if variant == "5b")
+        yield SheetRow(row, tuple(dividers), tuple(bars))
+
+
+def _span(filled: Sequence[Column], grid: Grid) -> list[Column]:
+    return [column for column in grid.columns if filled[0].x <= column.x <= filled[-1].x]
+
+
+def _divider(left: Column, right: Column, top: float, height: float) -> Frame:
+    middle = (left.x + left.width + right.x) / 2
+    return Frame(middle - DIVIDER / 2, top, DIVIDER, height)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import accumulate, chain, islice
 from typing import NamedTuple
 
-from cardapp.layout import font_metrics
+from cardapp.layout import font_metrics, sheets
 from cardapp.layout.font_metrics import Face
 from cardapp.layout.text import Block, Bullets, CodeBlock, Heading, Paragraph, Quote, Run, Span
 
@@ -35,9 +35,9 @@ class Setting:
     strong: bool = False
     level: int = 0
 
-    def inside(self, indent: float = font_metrics.INDENT) -> Setting:
+    def inside(self, indent: float = sheets.INDENT) -> Setting:
         """The setting within a list or quotation."""
-        room = self.width - indent if self.level < font_metrics.INDENTED_LEVELS else self.width
+        room = self.width - indent if self.level < sheets.INDENTED_LEVELS else self.width
         return replace(self, width=room, level=self.level + 1)
 
 
@@ -64,7 +64,7 @@ def take(blocks: tuple[Block, ...], room: float, setting: Setting) -> Taken:
 
 def _gap_after(block: Block, setting: Setting) -> float:
     is_tight = isinstance(block, Paragraph) and block.tight
-    return (font_metrics.ITEM_GAP if is_tight else font_metrics.PARAGRAPH_GAP) * setting.line
+    return (sheets.ITEM_GAP if is_tight else sheets.PARAGRAPH_GAP) * setting.line
 
 
 def _take_block(block: Block, room: float, setting: Setting) -> Taken:
@@ -92,8 +92,8 @@ def _take_block(block: Block, room: float, setting: Setting) -> Taken:
 def indent(bullets: Bullets, em: float) -> float:
     """The indent of a list's items in mm, wide enough for its last number; ``em`` is the type size in mm."""
     if bullets.start is None:
-        return font_metrics.INDENT
-    return max(font_metrics.INDENT, font_metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
+        return sheets.INDENT
+    return max(sheets.INDENT, font_metrics.width(f"{bullets.start + len(bullets.items)}. ", em))
 
 
 def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
@@ -110,7 +110,7 @@ def _take_items(bullets: Bullets, room: float, setting: Setting) -> Taken:
             return Taken((bullets._replace(items=items),) if items else (), height, (rest,))
         # An item without blocks still has its mark.
         height += gap + max(found.height, setting.line)
-        gap = _gap_after(item[-1], setting) if item else font_metrics.ITEM_GAP * setting.line
+        gap = _gap_after(item[-1], setting) if item else sheets.ITEM_GAP * setting.line
     return Taken((bullets,), height, ())
 
 

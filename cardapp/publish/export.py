@@ -15,8 +15,8 @@ from cardapp.errors import UsageError
 from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as render_html
 from cardapp.layout.latex.document import render as render_latex
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.sheets import Document
-from cardapp.layout.template import Layout
 from cardapp.publish.lualatex import FONT_PACKAGES, typeset
 from cardapp.settings import load
 

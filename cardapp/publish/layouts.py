@@ -10,7 +10,7 @@ from jsonschema.protocols import Validator
 
 from cardapp.errors import InvalidLayout, NoLayout
 from cardapp.layout.layout_file import build
-from cardapp.layout.template import Layout
+from cardapp.layout.layout_model import Layout
 from cardapp.schema import decode, field_errors, validator
 from cardapp.settings import TEMPLATES
 

@@ -18,7 +18,7 @@ from cardapp.card.search import Match, search
 from cardapp.errors import CardAppError, NotFound
 from cardapp.layout.compose import compose
 from cardapp.layout.diagram import activity, svg
-from cardapp.layout.diagram.model import Room
+from cardapp.layout.diagram.shapes import Room
 from cardapp.layout.html import pages
 from cardapp.layout.html.pages import Pages
 from cardapp.layout.sheets import Document

@@ -17,21 +17,21 @@ from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
 from cardapp.layout.diagram import svg
 from cardapp.layout.escape import html, position_url
-from cardapp.layout.html import page_style
+from cardapp.layout.html import theme
 from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise
 from cardapp.reports.overview import overview
 from cardapp.reports.position_diagram import position_diagram
 from cardapp.state.events import Head
 
-_COLORS = page_style.COLORS
+_COLORS = theme.COLORS
 
 STYLE = "".join(
     (
-        page_style.fonts(),
-        page_style.BACKGROUND,
-        f":root{{{page_style.properties(_COLORS)}}}\n",
-        page_style.on_dark_screen(_COLORS),
+        theme.fonts(),
+        theme.BACKGROUND,
+        f":root{{{theme.properties(_COLORS)}}}\n",
+        theme.on_dark_screen(_COLORS),
         svg.style(_COLORS),
         files(__package__).joinpath("lesson.css").read_text(encoding="utf-8"),
     )

@@ -7,7 +7,7 @@ from functools import partial
 
 from cardapp.card.model import Card
 from cardapp.layout.diagram import activity, svg
-from cardapp.layout.diagram.model import Room
+from cardapp.layout.diagram.shapes import Room
 from cardapp.layout.escape import html, position_url
 from cardapp.reports.entry import CardContext
 

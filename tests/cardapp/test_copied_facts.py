@@ -7,12 +7,12 @@ import re
 from pathlib import Path
 
 import pytest
+from cardapp.layout.html.colors import dark
 
 import cardapp
 from cardapp.card.catalog import LEVELS
-from cardapp.layout.diagram.shape_styles import CURRENT
-from cardapp.layout.html.colors import dark
-from cardapp.layout.html.page_style import COLORS, theme
+from cardapp.layout.diagram.shapes import CURRENT_STYLE
+from cardapp.layout.html.theme import COLORS, style_sheet
 from cardapp.session_client import operation
 from cardapp.session_host import replay
 
@@ -37,7 +37,7 @@ def quoted(text: str, pattern: str) -> tuple[str, ...]:
 @pytest.mark.parametrize("path", [*STATIC.glob("*.js"), STATIC / "page.css"], ids=lambda path: path.name)
 def test_the_page_has_no_colour_of_its_own(path: Path) -> None:
     text = read(path)
-    colours = set(re.findall(r"(--[a-z-]+):", theme()))
+    colours = set(re.findall(r"(--[a-z-]+):", style_sheet()))
     others = {*re.findall(r"(--[a-z-]+):", read(STATIC / "page.css")), *SIZES}
     assert set(re.findall(r"var\((--[a-z-]+)\)", text)) <= colours | others
     assert not re.findall(r"[:\s,'\"(]#[0-9a-fA-F]{3,8}\b(?![\w-]*\s*\{)", text)
@@ -45,7 +45,7 @@ def test_the_page_has_no_colour_of_its_own(path: Path) -> None:
 
 def test_the_map_marks_approved_steps_with_the_line_of_the_current_one() -> None:
     assert re.findall(r"\.map-view \.approved > \.shape \{[^}]*stroke-width: ([\d.]+);", read(STATIC / "page.css")) == [
-        f"{CURRENT.width:g}".removeprefix("0")
+        f"{CURRENT_STYLE.width:g}".removeprefix("0")
     ]
 
 

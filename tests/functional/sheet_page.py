@@ -10,8 +10,8 @@ from typing import Any, Literal
 
 from playwright.sync_api import Browser, Page
 
-from cardapp.layout.html.colors import contrast
 from cardapp.layout.html.document import render
+from cardapp.layout.html.theme import contrast
 from cardapp.layout.sheets import Document
 from tests.cardapp.layout.markup import Element
 

@@ -16,7 +16,7 @@ from playwright.sync_api import Browser
 
 from cardapp.card.source import load_card
 from cardapp.layout.diagram import activity, arena, memory, states, svg, tikz
-from cardapp.layout.diagram.model import Box, Diagram, Room
+from cardapp.layout.diagram.shapes import Box, Diagram, Room
 from cardapp.layout.layout_options import COLORS
 
 pytestmark = pytest.mark.functional

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from cardapp.layout.compose import compose
-from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.sheets import Document
 from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import SHIPPED, shipped

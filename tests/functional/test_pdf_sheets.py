@@ -21,8 +21,8 @@ import pytest
 from cardapp.card.catalog import Catalog
 from cardapp.layout.compose import compose
 from cardapp.layout.latex.document import CARD, render
+from cardapp.layout.layout_model import Frame
 from cardapp.layout.sheets import Code, Document, Machine, Notes, Part, Question, RichText, Title
-from cardapp.layout.template import Frame
 from cardapp.layout.text import Block, Bullets, Quote
 from cardapp.publish import layouts
 from cardapp.publish.lualatex import PACKAGES, TypesetPdf, typeset

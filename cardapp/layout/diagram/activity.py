@@ -12,7 +12,7 @@ from cardapp.card.model import Block, Card, Step
 from cardapp.layout.diagram import column_flow, swimlanes
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes
 from cardapp.layout.diagram.flow_nodes import Lane
-from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Point, Room
+from cardapp.layout.diagram.shapes import Box, Diagram, Edge, Node, Point, Room
 from cardapp.layout.diagram.swimlanes import Cell, Swimlanes
 from cardapp.layout.diagram.text_lines import NAME, SMALL, below, broken, centred, height, plain
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from cardapp.layout.diagram.flow_nodes import CIRCLE, DISC, EDGE, LEG, Lane, final, incoming, initial, outgoing
-from cardapp.layout.diagram.model import MIN_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
+from cardapp.layout.diagram.shapes import MIN_HEIGHT, Box, Diagram, Edge, Node, Partition, Point, Room, Text
 from cardapp.layout.diagram.text_lines import NAME, below, broken, height, plain
 
 GUTTER = 7.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cardapp.layout.diagram.model import Box, Node
+from cardapp.layout.diagram.shapes import Box, Node
 from cardapp.layout.diagram.text_lines import SMALL, centred
 
 EDGE = 0.4

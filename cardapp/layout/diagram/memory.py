@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from cardapp.layout.diagram.arena import Arena, Region, regions
-from cardapp.layout.diagram.model import Box, Diagram, Mark, MarkKind, Node, Point, Room, Text
+from cardapp.layout.diagram.shapes import Box, Diagram, Mark, MarkKind, Node, Point, Room, Text
 from cardapp.layout.diagram.text_lines import NAME, SMALL, below, centred, height, one_line, plain
 from cardapp.layout.font_metrics import Face, width
 

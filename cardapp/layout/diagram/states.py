@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from cardapp.card.model import Block, Snapshot, Stop
 from cardapp.layout.diagram.column_flow import ColumnFlow, FlowItem, ItemShapes, laid_out
-from cardapp.layout.diagram.model import Box, Diagram, Node, Point, Room
+from cardapp.layout.diagram.shapes import Box, Diagram, Node, Point, Room
 from cardapp.layout.diagram.text_lines import ELLIPSIS, NAME, SMALL, below, broken, centred, height, one_line, plain
 from cardapp.layout.font_metrics import width
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import lru_cache
 
-from cardapp.layout.diagram import shape_styles
+from cardapp.layout.diagram import shapes
 from cardapp.layout.diagram.flow_nodes import BEGIN
-from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
+from cardapp.layout.diagram.shapes import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
 from cardapp.layout.escape import html, percent_encoded
 
 Address = Callable[[str], str]
@@ -70,17 +70,17 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
     yield ".diagram .strong{font-weight:var(--strong,700)}"
     yield '.diagram .code{font-family:var(--code,"Noto Sans Mono",monospace)}\n'
     yield ".diagram .start{text-anchor:start}.diagram .middle{text-anchor:middle}.diagram .end{text-anchor:end}\n"
-    yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in shape_styles.TONES.items()) + "\n"
-    for shape, look in shape_styles.SHAPES.items():
+    yield "".join(f".diagram .{tone}{{fill:{_color(name)}}}" for tone, name in shapes.TONE_COLORS.items()) + "\n"
+    for shape, look in shapes.SHAPE_STYLES.items():
         yield f".diagram .{shape}>.shape{{{_css(look)}}}\n"
     yield f".diagram .final>.dot{{fill:{_color('ink')}}}\n"
-    yield f".diagram .lane{{{_css(shape_styles.LANE)}}}.diagram .head{{{_css(shape_styles.HEAD)}}}\n"
-    yield f".diagram .edge path{{{_css(shape_styles.EDGE)};stroke-linejoin:round;stroke-linecap:round}}\n"
-    yield f".diagram .stroke{{{_css(shape_styles.STROKE)}}}\n"
-    for kind, look in shape_styles.MARKS.items():
+    yield f".diagram .lane{{{_css(shapes.LANE_STYLE)}}}.diagram .head{{{_css(shapes.LANE_HEAD_STYLE)}}}\n"
+    yield f".diagram .edge path{{{_css(shapes.EDGE_STYLE)};stroke-linejoin:round;stroke-linecap:round}}\n"
+    yield f".diagram .stroke{{{_css(shapes.STROKE_STYLE)}}}\n"
+    for kind, look in shapes.MARK_STYLES.items():
         yield f".diagram .{kind} path{{{_css(look)}}}\n"
     linked = ":is(.shape,.head)"
-    yield f".diagram .current>{linked}{{{_css(shape_styles.CURRENT)}}}"
+    yield f".diagram .current>{linked}{{{_css(shapes.CURRENT_STYLE)}}}"
     yield f".diagram .initial.current>.shape{{fill:{_color('current')}}}\n"
     yield f".diagram a{{cursor:pointer;text-decoration:none}}.diagram a:hover>{linked}{{stroke:{_color('accent')}}}\n"
     yield f".diagram a:focus-visible{{outline:none}}.diagram a:focus-visible>{linked}{{stroke:{_color('current')};"
@@ -88,7 +88,7 @@ def _rules(colors: Mapping[str, str]) -> Iterator[str]:
 
 
 def _properties(colors: Mapping[str, str]) -> str:
-    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in shape_styles.USED)
+    named = ((name.replace("_", "-"), value) for name, value in colors.items() if name in shapes.USED_COLORS)
     return "".join(f"--diagram-{name}:var(--{name},{value});" for name, value in named)
 
 
@@ -96,7 +96,7 @@ def _color(name: str | None) -> str:
     return "none" if name is None else f"var(--diagram-{name.replace('_', '-')})"
 
 
-def _css(look: shape_styles.ShapeStyle) -> str:
+def _css(look: shapes.ShapeStyle) -> str:
     rules = f"fill:{_color(look.fill)};stroke:{_color(look.stroke)};stroke-width:{look.width:.5g}"
     return rules + (f";stroke-dasharray:{look.dashes[0]:.5g} {look.dashes[1]:.5g}" if look.dashes else "")
 
@@ -110,8 +110,8 @@ def _nearest(diagram: Diagram, current: str | None) -> str | None:
 
 def _partition(partition: Partition, address: Address, current: str | None) -> str:
     lane, head = (
-        _rectangle(partition.box, "lane", shape_styles.LANE.radius),
-        _rectangle(partition.head, "head", shape_styles.HEAD.radius),
+        _rectangle(partition.box, "lane", shapes.LANE_STYLE.radius),
+        _rectangle(partition.head, "head", shapes.LANE_HEAD_STYLE.radius),
     )
     name = f"<title>{html(partition.title)}</title>{head}{''.join(_texts(partition.lines))}"
     attributes = f' class="current"{HERE}' if current and partition.href == current else ""
@@ -137,13 +137,13 @@ def _shape(node: Node) -> str:
     box, centre = node.box, node.box.centre
     if node.shape in _ROUND:
         circle = f'<circle class="shape" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(box.width / 2)}"/>'
-        radius = shape_styles.DOT * box.width / 2
+        radius = shapes.FINAL_DISC * box.width / 2
         dot = f'<circle class="dot" cx="{_mm(centre.x)}" cy="{_mm(centre.y)}" r="{_mm(radius)}"/>'
         return circle + dot if node.shape == "final" else circle
     if node.shape == "decision":
         corners = ((centre.x, box.y), (box.right, centre.y), (centre.x, box.bottom), (box.x, centre.y))
         return f'<polygon class="shape" points="{" ".join(f"{_mm(x)},{_mm(y)}" for x, y in corners)}"/>'
-    return _rectangle(box, "shape", shape_styles.SHAPES[node.shape].radius)
+    return _rectangle(box, "shape", shapes.SHAPE_STYLES[node.shape].radius)
 
 
 def _rectangle(box: Box, name: str, radius: float) -> str:
@@ -153,7 +153,7 @@ def _rectangle(box: Box, name: str, radius: float) -> str:
 
 
 def _edge(edge: Edge, *, guarded: bool) -> str:
-    line, head = _path(edge.points, shape_styles.EDGE.radius), _path(edge.head, 0)
+    line, head = _path(edge.points, shapes.EDGE_STYLE.radius), _path(edge.head, 0)
     english = _ENGLISH if guarded else ""
     return f'<g class="edge"{english}><path d="{line}"/><path d="{head}"/>{"".join(_texts(edge.lines))}</g>'
 

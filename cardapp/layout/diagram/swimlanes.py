@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cardapp.layout.diagram.flow_nodes import CIRCLE, EDGE, LEG, Lane, final, incoming, initial, outgoing
-from cardapp.layout.diagram.model import Box, Diagram, Edge, Node, Partition, Point, Room
+from cardapp.layout.diagram.shapes import Box, Diagram, Edge, Node, Partition, Point, Room
 from cardapp.layout.diagram.text_lines import NAME, broken, centred, height, plain
 
 MIN_WIDTH = 100.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from cardapp.layout.diagram.model import Anchor, Text, Tone
+from cardapp.layout.diagram.shapes import Anchor, Text, Tone
 from cardapp.layout.escape import visible
 from cardapp.layout.font_metrics import Face, width, wrap
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
-from cardapp.layout.diagram import shape_styles
-from cardapp.layout.diagram.model import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
-from cardapp.layout.tex_escape import line as escaped
+from cardapp.layout.diagram import shapes
+from cardapp.layout.diagram.shapes import Box, Diagram, Edge, Mark, Node, Partition, Point, Text
+from cardapp.layout.escape import tex_line as escaped
 
 _POINTS = 72 / 25.4
 _ANCHORS = {"start": "left,", "middle": "", "end": "right,"}
@@ -27,17 +27,17 @@ def preamble(colors: Mapping[str, str]) -> str:
     and so on from ``colors`` (``#rrggbb`` by name), and styles ``diagram/action`` and so on."""
     named = (f"\\definecolor{{{_color(name)}}}{{HTML}}{{{value[1:].upper()}}}\n" for name, value in colors.items())
     looks = {
-        **shape_styles.SHAPES,
-        **shape_styles.MARKS,
-        "lane": shape_styles.LANE,
-        "head": shape_styles.HEAD,
-        "edge": shape_styles.EDGE,
-        "stroke": shape_styles.STROKE,
+        **shapes.SHAPE_STYLES,
+        **shapes.MARK_STYLES,
+        "lane": shapes.LANE_STYLE,
+        "head": shapes.LANE_HEAD_STYLE,
+        "edge": shapes.EDGE_STYLE,
+        "stroke": shapes.STROKE_STYLE,
     }
     styles = (f"  diagram/{name}/.style={{{_style(look)}}},\n" for name, look in looks.items())
     return "".join(
         (
-            *(line for name, line in zip(colors, named, strict=True) if name in shape_styles.USED),
+            *(line for name, line in zip(colors, named, strict=True) if name in shapes.USED_COLORS),
             "\\tikzset{\n",
             *styles,
             "}\n",
@@ -66,7 +66,7 @@ def _color(name: str) -> str:
     return f"diagram-{name.replace('_', '-')}"
 
 
-def _style(look: shape_styles.ShapeStyle) -> str:
+def _style(look: shapes.ShapeStyle) -> str:
     options = [f"line width={_n(look.width)}mm"]
     options += [f"fill={_color(look.fill)}"] if look.fill else []
     options += [f"draw={_color(look.stroke)}"] if look.stroke else []
@@ -89,7 +89,7 @@ def _node(node: Node) -> Iterator[str]:
     if node.shape in ("initial", "final", "connector"):
         yield f"\\path[diagram/{node.shape}] {_point(centre)} circle[radius={_n(node.box.width / 2)}mm];"
         if node.shape == "final":
-            radius = shape_styles.DOT * node.box.width / 2
+            radius = shapes.FINAL_DISC * node.box.width / 2
             yield f"\\path[diagram/initial] {_point(centre)} circle[radius={_n(radius)}mm];"
     elif node.shape == "decision":
         corners = (
@@ -121,7 +121,7 @@ def _texts(lines: Iterable[Text]) -> Iterator[str]:
     for line in lines:
         points = _n(line.em * _POINTS)
         font = f"\\normalfont{_FACES[line.face]}\\fontsize{{{points}bp}}{{{points}bp}}"
-        look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(shape_styles.TONES[line.tone])}}}{{{font}}}"
+        look = f"{{{_ANCHORS[line.anchor]}}}{_at(line.x, line.y)}{{{_color(shapes.TONE_COLORS[line.tone])}}}{{{font}}}"
         yield f"\\DiagramText{look}{{{escaped(line.text)}}}"
 
 

@@ -7,13 +7,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 
 from cardapp.card.catalog import Catalog
-from cardapp.layout.column_rules import SheetRow, rows_with_rules
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.html.parts import Parts
-from cardapp.layout.html.style import style
+from cardapp.layout.html.sheet_style import style
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import ALL
-from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet
-from cardapp.layout.template import Layout
+from cardapp.layout.sheets import Document, Footer, Header, Part, Sheet, SheetRow, rows_with_rules
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; style-src 'unsafe-inline'; font-src data:; base-uri 'none'; form-action 'none'"

@@ -10,11 +10,11 @@ from functools import cache
 from importlib.resources import files
 
 from cardapp.layout.diagram import svg
-from cardapp.layout.html import page_style
+from cardapp.layout.html import theme
 from cardapp.layout.html.document import SheetWriter
-from cardapp.layout.html.style import components, tokens
+from cardapp.layout.html.sheet_style import components, tokens
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.sheets import Document
-from cardapp.layout.template import Layout
 
 _SHEET_RULES = "/* -- a sheet -- */"
 _PRINT_RULES = "@media print"
@@ -57,16 +57,16 @@ def style(layout: Layout) -> str:
             svg.style(layout.colors),
             _sheet_rules(),
             *components(layout),
-            page_style.on_dark_screen(layout.colors).replace(":root{", ":host{"),
+            theme.on_dark_screen(layout.colors).replace(":root{", ":host{"),
             _flowing(),
         )
     )
 
 
-def theme(fonts: str) -> str:
+def page_style(fonts: str) -> str:
     """The style sheet of the page around the sheets: colours, diagrams, and the sheets' fonts, whose files lie below
     ``fonts`` (a shadow root cannot declare any)."""
-    return "".join((*page_style.font_faces(fonts), page_style.theme(), svg.style(page_style.COLORS)))
+    return "".join((*theme.font_faces(fonts), theme.style_sheet(), svg.style(theme.COLORS)))
 
 
 @cache

@@ -6,14 +6,14 @@ from collections.abc import Iterable, Mapping
 
 from cardapp.card.model import LEVELS, Level
 from cardapp.layout.diagram import svg
-from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.escape import html, percent_encoded
 from cardapp.layout.font_metrics import longer_than_a_line
 from cardapp.layout.html.text_blocks import TextWriter, words
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.layout_options import COMPONENTS
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import CONTINUED, Code, CodeLine, Machine, Note, Notes, Part, Question, RichText, Title
-from cardapp.layout.template import Layout
 
 
 class Parts:

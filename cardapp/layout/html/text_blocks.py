@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cardapp.layout.escape import html
-from cardapp.layout.font_metrics import INDENTED_LEVELS, longer_than_a_line
+from cardapp.layout.font_metrics import longer_than_a_line
+from cardapp.layout.sheets import INDENTED_LEVELS
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 from cardapp.layout.text_fitting import Setting, indent
 

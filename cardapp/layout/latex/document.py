@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from cardapp.card.catalog import Catalog, depth
-from cardapp.layout.column_rules import rows_with_rules
+from cardapp.layout.escape import tex_line
 from cardapp.layout.latex.parts import MARK, Parts, fill, numbers
 from cardapp.layout.latex.preamble import named_where_missing, preamble
-from cardapp.layout.sheets import Document, Footer, Header, Sheet
-from cardapp.layout.template import Component, Frame
-from cardapp.layout.tex_escape import line
+from cardapp.layout.layout_model import Component, Frame
+from cardapp.layout.sheets import Document, Footer, Header, Sheet, rows_with_rules
 
 CARD = "card"
 """The name of the anchor of the card itself, whose key is empty."""
@@ -71,7 +70,7 @@ def _bookmarks(catalog: Catalog) -> Iterator[str]:
         deep = depth(item.level)
         numbers[deep - 1 :] = [numbers[deep - 1] + 1 if len(numbers) >= deep else 1]
         number = ".".join(map(str, numbers))
-        yield rf"\bookmark[level={deep - 1},dest={item.key}]{{{number} {line(item.title)}}}"
+        yield rf"\bookmark[level={deep - 1},dest={item.key}]{{{number} {tex_line(item.title)}}}"
 
 
 # -- header and footer ---------------------------------------------------------------------------------------------
@@ -102,13 +101,13 @@ def _edge_line(kind: str, frame: Frame, component: Component, parts: Parts, text
 
 
 def _header(header: Header) -> str:
-    trail = r" \CardTrail{} ".join(line(title) for title in (header.task, header.block) if title)
+    trail = r" \CardTrail{} ".join(tex_line(title) for title in (header.task, header.block) if title)
     where = " · ".join(filter(None, [trail, "continued" if header.continued else ""]))
-    return rf"\CardHeader{{{line(header.card)}}}{{{where}}}"
+    return rf"\CardHeader{{{tex_line(header.card)}}}{{{where}}}"
 
 
 def _footer(footer: Footer) -> str:
     return (
-        rf"\CardFooter{{{line(f'{footer.id} {footer.version}')}}}{{source \CardCode{{{footer.sha256}}}}}"
+        rf"\CardFooter{{{tex_line(f'{footer.id} {footer.version}')}}}{{source \CardCode{{{footer.sha256}}}}}"
         rf"{{sheet {footer.number} of {footer.count}}}"
     )

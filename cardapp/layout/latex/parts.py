@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterator
 
-from cardapp.layout import font_metrics
+from cardapp.layout import font_metrics, sheets
 from cardapp.layout.diagram import tikz
-from cardapp.layout.diagram.model import Diagram
+from cardapp.layout.diagram.shapes import Diagram
+from cardapp.layout.escape import tex_code, tex_text
 from cardapp.layout.latex.text_blocks import TextWriter, paragraph
+from cardapp.layout.layout_model import Frame, Layout
 from cardapp.layout.measure import TICK_BOX, Measure
 from cardapp.layout.sheets import Code, CodeLine, Machine, Notes, Part, Question, RichText, Title
-from cardapp.layout.template import Frame, Layout
-from cardapp.layout.tex_escape import code, text
 
 
 class Parts:
@@ -36,7 +36,7 @@ class Parts:
         locate errors."""
         component = self._layout.components[part.kind]
         frame, padding = part.frame, self._measure.padding(part.kind)
-        rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
+        rule = sheets.RULE + sheets.RULE_GAP if component.rule else 0.0
         width, height = self._measure.width(part.kind), frame.height - 2 * padding
         if part.kind == "colophon":  # its last sentence depends on the installed fonts
             height = self._layout.grid.body.y + self._layout.grid.body.height - frame.y
@@ -44,7 +44,7 @@ class Parts:
         if component.background:
             yield fill(component.background, frame)
         if component.rule:
-            yield fill(component.rule, Frame(frame.x, frame.y, font_metrics.RULE, frame.height))
+            yield fill(component.rule, Frame(frame.x, frame.y, sheets.RULE, frame.height))
         inner = Frame(frame.x + rule + padding, frame.y + padding, width, height)
         yield rf"\begin{{CardPart}}{{{part.kind} {part.key}}}{numbers(inner)}{{{component.color}}}"
         if part.caption:
@@ -59,11 +59,11 @@ class Parts:
 
     def _label(self, part: Part, plain: str) -> str:
         words = self._words(plain, self._measure.width(part.kind), "label")
-        return rf"{{{self.type('label')}}}{{{words}}}{{{font_metrics.CAPTION_GAP:g}}}"
+        return rf"{{{self.type('label')}}}{{{words}}}{{{sheets.CAPTION_GAP:g}}}"
 
     def _words(self, plain: str, room: float, size: str) -> str:
         """Plain text in lines of ``room`` mm."""
-        return text(plain, font_metrics.longer_than_a_line(plain, room, self._measure.em(size)))
+        return tex_text(plain, font_metrics.longer_than_a_line(plain, room, self._measure.em(size)))
 
     def _content(self, part: Part) -> Iterator[str]:
         content = part.content
@@ -74,7 +74,7 @@ class Parts:
                 yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
             case Question(blocks, answer_lines):
                 yield from self._text_writer.blocks(blocks, self._measure.setting(part.kind))
-                yield from [rf"\CardAnswer{{{font_metrics.ANSWER_LINE:g}}}"] * answer_lines
+                yield from [rf"\CardAnswer{{{sheets.ANSWER_LINE:g}}}"] * answer_lines
             case Code():
                 yield from self._code(content)
             case Diagram():
@@ -99,7 +99,7 @@ class Parts:
             yield from self._code_line(line, source.gutter)
         if source.missing:
             words = self._words(source.missing, self._measure.width("code"), "label")
-            gap = font_metrics.CAPTION_GAP if source.lines else 0
+            gap = sheets.CAPTION_GAP if source.lines else 0
             yield rf"\CardMissingSource{{{self.type('label')}}}{{{words}}}{{{gap:g}}}"
 
     def _code_line(self, line: CodeLine, gutter: int) -> Iterator[str]:
@@ -109,19 +109,19 @@ class Parts:
             shown = number if place == 0 else r"\CardContinuationMark"
             if line.stops:
                 sign = rf"\CardSign{{{line.stops[0]}}}" if place == 0 else ""
-                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{code(segment)}}}{{{sign}}}"
+                yield rf"\CardStopLine{{{room}}}{{{shown}}}{{{tex_code(segment)}}}{{{sign}}}"
             else:
-                yield rf"\CardLine{{{room}}}{{{shown}}}{{{code(segment)}}}"
+                yield rf"\CardLine{{{room}}}{{{shown}}}{{{tex_code(segment)}}}"
 
     def _machine(self, machine: Machine) -> Iterator[str]:
-        room = self._measure.width("machine") - font_metrics.TABLE_GAP
-        left, right = room * font_metrics.TABLE_SHARE, room * (1 - font_metrics.TABLE_SHARE)
+        room = self._measure.width("machine") - sheets.TABLE_GAP
+        left, right = room * sheets.TABLE_SHARE, room * (1 - sheets.TABLE_SHARE)
         for place, row in enumerate(machine.rows):
             expression, value = ("".join(map(_code_line, segments)) for segments in (row.expression, row.value))
-            value = value or rf"\CardBlank{{{font_metrics.BLANK:g}}}"
+            value = value or rf"\CardBlank{{{sheets.BLANK:g}}}"
             if place:
                 yield r"\CardRowRule"
-            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{font_metrics.TABLE_GAP / 2:g}}}"
+            yield rf"\CardRow{{{left:.3f}}}{{{expression}}}{{{right:.3f}}}{{{value}}}{{{sheets.TABLE_GAP / 2:g}}}"
 
     def _notes(self, notes: Notes) -> Iterator[str]:
         size = self._layout.components["notes"].size
@@ -129,8 +129,8 @@ class Parts:
             if note.text:
                 words = self._words(note.text, self._measure.width("notes"), size)
                 yield rf"\CardParagraph{{{words}}}"
-            yield from (rf"\CardNoteLine{{{code(segment)}}}" for segment in note.code)
-            yield rf"\CardSkip{{{font_metrics.TABLE_GAP:g}}}"
+            yield from (rf"\CardNoteLine{{{tex_code(segment)}}}" for segment in note.code)
+            yield rf"\CardSkip{{{sheets.TABLE_GAP:g}}}"
 
 
 MARK = "% part: "
@@ -148,4 +148,4 @@ def fill(color: str, frame: Frame) -> str:
 
 
 def _code_line(segment: str) -> str:
-    return rf"\CardCodeLine{{{code(segment)}}}"
+    return rf"\CardCodeLine{{{tex_code(segment)}}}"

@@ -10,8 +10,8 @@ from collections.abc import Collection, Container, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from cardapp.layout import font_metrics
-from cardapp.layout.tex_escape import code, text, url
+from cardapp.layout import font_metrics, sheets
+from cardapp.layout.escape import tex_code, tex_text, tex_url
 from cardapp.layout.text import Block, Break, Bullets, CodeBlock, Heading, Link, Paragraph, Quote, Span
 from cardapp.layout.text_fitting import Setting, indent
 
@@ -49,10 +49,10 @@ class TextWriter:
             case Heading(_, spans):
                 yield paragraph(rf"\bfseries {self.spans(spans, setting)}", _plain(spans))
             case CodeBlock(lines):
-                yield from self._indented(font_metrics.INDENT, setting, self._code(lines, setting.inside()))
+                yield from self._indented(sheets.INDENT, setting, self._code(lines, setting.inside()))
             case Quote(inner):
                 yield r"\begin{CardQuote}"
-                yield from self._indented(font_metrics.INDENT, setting, self.blocks(inner, setting.inside()))
+                yield from self._indented(sheets.INDENT, setting, self.blocks(inner, setting.inside()))
                 yield r"\end{CardQuote}"
             case Bullets():
                 yield from self._items(block, setting)
@@ -64,7 +64,7 @@ class TextWriter:
         yield rf"{self.code_type}"
         for line in lines.split("\n"):
             for piece in font_metrics.chop(line, columns):
-                yield rf"\CardCodeLine{{{code(piece)}}}"
+                yield rf"\CardCodeLine{{{tex_code(piece)}}}"
 
     def _items(self, bullets: Bullets, setting: Setting) -> Iterator[str]:
         deep = indent(bullets, setting.em)
@@ -75,16 +75,16 @@ class TextWriter:
                 yield gap
             yield rf"\CardMark{{{deep:.3g}}}{{{mark}}}" + ("" if item else r"\CardParagraph{}")
             yield from self._indented(deep, setting, self.blocks(item, setting.inside(deep)))
-            gap = gap_after(item[-1]) if item else rf"\CardGap{{{font_metrics.ITEM_GAP:g}}}"
+            gap = gap_after(item[-1]) if item else rf"\CardGap{{{sheets.ITEM_GAP:g}}}"
 
     def _indented(self, deep: float, setting: Setting, lines: Iterable[str]) -> Iterator[str]:
-        yield "{" if setting.level >= font_metrics.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"
+        yield "{" if setting.level >= sheets.INDENTED_LEVELS else rf"{{\CardIndent{{{deep:.3g}}}"
         yield from lines
         yield "}"
 
     def _linked(self, link: Link, inner: str) -> str:
         if not link.url.startswith("#"):
-            return rf"\CardLink{{{url(link.url)}}}{{{inner}}}"
+            return rf"\CardLink{{{tex_url(link.url)}}}{{{inner}}}"
         return rf"\CardGo{{{link.url[1:]}}}{{{inner}}}" if link.url[1:] in self.keys else inner
 
 
@@ -98,7 +98,7 @@ def paragraph(latex: str, plain: str) -> str:
 def gap_after(block: Block) -> str:
     """The gap below a block, as a factor of the line height."""
     is_tight = isinstance(block, Paragraph) and block.tight
-    return rf"\CardGap{{{font_metrics.ITEM_GAP if is_tight else font_metrics.PARAGRAPH_GAP:g}}}"
+    return rf"\CardGap{{{sheets.ITEM_GAP if is_tight else sheets.PARAGRAPH_GAP:g}}}"
 
 
 def _plain(spans: Iterable[Span]) -> str:
@@ -108,7 +108,7 @@ def _plain(spans: Iterable[Span]) -> str:
 def _styled(span: Span, longer: Collection[str]) -> str:
     if isinstance(span, Break):
         return r"\CardBreakLine{}"
-    styled = text(span.text, longer)
+    styled = tex_text(span.text, longer)
     if span.code:
         styled = rf"\CardCode{{{styled}}}"
     if span.emphasis:

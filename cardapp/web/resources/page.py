@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path
 
 from cardapp.errors import NotFound
-from cardapp.layout.html import page_style, pages
+from cardapp.layout.html import pages, theme
 from cardapp.web.http import Reply, Request, answer
 from cardapp.web.resources.service import welcome
 
@@ -34,11 +34,11 @@ def index(request: Request) -> Reply:
 def static(request: Request) -> Reply:
     """A script, style sheet or font of the page."""
     name = request.path["name"]
-    font = page_style.font_file(name)
+    font = theme.font_file(name)
     if font is not None:
         return Reply(font, 200, FONT)
     if name == "theme.css":
-        return Reply(pages.theme("/static/").encode(), 200, CSS)
+        return Reply(pages.page_style("/static/").encode(), 200, CSS)
     content = _files().get(name)
     kind = _TYPES.get(Path(name).suffix)
     if content is None or kind is None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cardapp.layout.column_rules import BAR, SheetRow, rows_with_rules
 from cardapp.layout.compose import compose
+from cardapp.layout.layout_model import Layout, Variant
 from cardapp.layout.layout_options import ALL
-from cardapp.layout.template import Layout, Variant
+from cardapp.layout.sheets import BAR, SheetRow, rows_with_rules
 from cardapp.publish import layouts
 from tests.cardapp.layout.hostile import shipped
 

@@ -17,7 +17,7 @@ from cardapp.layout.compose import compose
 from cardapp.layout.html.document import render as html
 from cardapp.layout.latex.document import render as latex
 from cardapp.layout.layout_file import build
-from cardapp.layout.template import Grid
+from cardapp.layout.layout_model import Grid
 from cardapp.publish import layouts
 from tests.cardapp.layout.cards import IDENTITY, SOURCES, card
 

@@ -19,9 +19,9 @@ from cardapp.layout import font_metrics
 from cardapp.layout.components import ComponentBuilder
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
+from cardapp.layout.layout_model import Layout, Output
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import Code, Content, Document, Machine, Notes, Part, Question, RichText, Title
-from cardapp.layout.template import Layout, Output
 from cardapp.layout.text import Block as TextBlock
 from cardapp.layout.text import Break, Bullets, CodeBlock, Heading, Paragraph, Quote, Span
 from cardapp.publish import layouts

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from cardapp.layout.font_metrics import CELL, INDENT
+from cardapp.layout.font_metrics import CELL
+from cardapp.layout.sheets import INDENT
 from cardapp.layout.text import Break, Bullets, CodeBlock, Paragraph, Run, parse
 from cardapp.layout.text_fitting import Setting, take
 

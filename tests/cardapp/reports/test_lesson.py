@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cardapp.errors import NotFound
-from cardapp.layout.html import page_style
+from cardapp.layout.html import theme
 from cardapp.layout.layout_options import COLORS
 from cardapp.reports import lesson
 from cardapp.state import events
@@ -145,7 +145,7 @@ def test_the_file_needs_nothing_else_and_says_so(parts: dict[str, Any], event: M
 
 
 def test_it_has_the_colours_and_the_fonts_of_the_sheets_and_their_head_and_foot(parts: dict[str, Any]) -> None:
-    assert page_style.fonts() in lesson.STYLE
+    assert theme.fonts() in lesson.STYLE
     for name, (_use, value) in COLORS.items():
         assert f"--{name.replace('_', '-')}:{value};" in lesson.STYLE
     text = made(parts, [])

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from cardapp.card.model import AllocatorRecipe, BlockRecipe, Snapshot, Stop
 from cardapp.layout.diagram.arena import Arena, ArenaBlock, arena_from_card, arena_from_reading, regions
 from cardapp.layout.diagram.memory import memory_map, strip
-from cardapp.layout.diagram.model import Room
+from cardapp.layout.diagram.shapes import Room
 
 RECIPE = AllocatorRecipe(
     "a.base", "a.size", "a.used", "a.high", BlockRecipe("a.n", "a.log[$i].at", "a.log[$i].n", "a.log[$i].label")

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cardapp.card.model import Block, Phase, Snapshot, Step, Stop
-from cardapp.layout.diagram import activity, shape_styles, states, svg, tikz
+from cardapp.layout.diagram import activity, shapes, states, svg, tikz
 from cardapp.layout.diagram.arena import Arena, ArenaBlock
 from cardapp.layout.diagram.memory import memory_map
-from cardapp.layout.diagram.model import Diagram, Room
+from cardapp.layout.diagram.shapes import Diagram, Room
 from cardapp.layout.layout_options import COLORS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -128,12 +128,12 @@ def test_links_lead_where_positions_are_said_to_be() -> None:
 
 def test_every_class_and_colour_of_a_picture_has_its_rule() -> None:
     style = svg.style(PALETTE)
-    for shape in shape_styles.SHAPES:
+    for shape in shapes.SHAPE_STYLES:
         assert f".{shape}>.shape{{" in style
     used = set(re.findall(r"var\((--diagram-[a-z-]+)\)", style))
     assert used <= set(re.findall(r"(--diagram-[a-z-]+):", style))
     assert all(f"--diagram-{name.replace('_', '-')}:" in style for name in PALETTE)
-    assert PALETTE.keys() == shape_styles.USED
+    assert PALETTE.keys() == shapes.USED_COLORS
 
 
 def test_tikz_names_every_style_and_colour_that_it_uses() -> None:

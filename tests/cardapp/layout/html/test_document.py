@@ -17,8 +17,8 @@ from cardapp.layout.compose import compose
 from cardapp.layout.escape import safe_url, visible
 from cardapp.layout.html.document import render
 from cardapp.layout.html.text_blocks import TextWriter
+from cardapp.layout.layout_model import Layout
 from cardapp.layout.sheets import Document
-from cardapp.layout.template import Layout
 from cardapp.layout.text import parse
 from cardapp.layout.text_fitting import Setting
 from cardapp.publish import layouts

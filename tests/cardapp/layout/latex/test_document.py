@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card
-from cardapp.layout import tex_escape as escape
+from cardapp.layout import escape
 from cardapp.layout.compose import compose
 from cardapp.layout.escape import visible
 from cardapp.layout.latex.document import CARD, place_of, render
@@ -51,25 +51,25 @@ def squeezed(text: str) -> str:
 
 @given(ANYTHING)
 def test_escaped_text_is_decoded_with_collapsed_spaces(text: str) -> None:
-    escaped = escape.text(text)
+    escaped = escape.tex_text(text)
     assert "\n" not in escaped
     assert shown(escaped).split() == visible(text).split()
 
 
 @given(ANYTHING)
 def test_an_escaped_line_is_decoded_without_outer_blanks(text: str) -> None:
-    assert shown(escape.line(text)) == " ".join(visible(text).split())
+    assert shown(escape.tex_line(text)) == " ".join(visible(text).split())
 
 
 @given(st.text(st.characters(codec=None, exclude_characters="\t\n")))
 def test_escaped_code_is_decoded_unchanged(text: str) -> None:
-    assert shown(escape.code(text)) == visible(text)
+    assert shown(escape.tex_code(text)) == visible(text)
 
 
 @given(ANYTHING)
 def test_an_escaped_address_is_decoded_percent_encoded(text: str) -> None:
     wanted = urllib.parse.quote(text.encode("utf-8", "replace"), safe="-._~:/?#[]@!$&'()*+,;=%")
-    assert address(escape.url(text)) == wanted
+    assert address(escape.tex_url(text)) == wanted
 
 
 @pytest.mark.parametrize(
@@ -83,7 +83,7 @@ def test_an_escaped_address_is_decoded_percent_encoded(text: str) -> None:
     ],
 )
 def test_escaped_text(text: str, latex: str) -> None:
-    assert escape.text(text) == latex
+    assert escape.tex_text(text) == latex
 
 
 @pytest.mark.parametrize(
@@ -97,10 +97,10 @@ def test_what_is_not_ours_is_seen(latex: str) -> None:
 
 
 def test_only_words_that_are_longer_than_their_line_can_be_broken_anywhere() -> None:
-    assert escape.text("xx yy", ["axxb"]) == r"x\CardBreak{}x yy"
-    assert escape.text("👩‍👩‍👧e\u0301👍🏽", ["👩‍👩‍👧e\u0301👍🏽"]) == r"👩‍👩‍👧\CardBreak{}é\CardBreak{}👍🏽".replace(
-        "é", "e\u0301"
-    )
+    assert escape.tex_text("xx yy", ["axxb"]) == r"x\CardBreak{}x yy"
+    assert escape.tex_text(
+        "👩‍👩‍👧e\u0301👍🏽", ["👩‍👩‍👧e\u0301👍🏽"]
+    ) == r"👩‍👩‍👧\CardBreak{}é\CardBreak{}👍🏽".replace("é", "e\u0301")
     long = r"\CardBreak{}".join("x" * 100)
     assert render(_titled(f"short {'x' * 100}")).count(f"short {long}") == 1
 
@@ -217,7 +217,7 @@ def test_hostile_texts_survive_and_command_nothing(layout: str, loops: Callable[
         tex = render(compose(card, IDENTITY, arranged, sources))
         found = read(tex)
         _everything_survives(found, card, sources[FILE], tells_values=arranged.components["machine"].values)
-        assert rf"pdftitle={{{escape.line(card.title)}}}" in tex
+        assert rf"pdftitle={{{escape.tex_line(card.title)}}}" in tex
 
     check()
 

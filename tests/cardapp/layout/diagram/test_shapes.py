@@ -14,7 +14,7 @@ from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Target,
 from cardapp.errors import InvalidValue
 from cardapp.layout.diagram import activity, memory, states
 from cardapp.layout.diagram.arena import Arena, ArenaBlock
-from cardapp.layout.diagram.model import Box, Diagram, Point, Room, Text
+from cardapp.layout.diagram.shapes import Box, Diagram, Point, Room, Text
 
 SLACK = 0.011
 """Rounding: what a renderer writes is no finer."""

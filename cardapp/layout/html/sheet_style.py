@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 
-from cardapp.layout import font_metrics, layout_options
+from cardapp.layout import font_metrics, layout_options, sheets
 from cardapp.layout.diagram import svg
-from cardapp.layout.html import page_style
+from cardapp.layout.html import theme
+from cardapp.layout.layout_model import Component, Layout, Typography
 from cardapp.layout.measure import TICK_BOX
-from cardapp.layout.template import Component, Layout, Typography
 
 _CONTENTS_PX = 340
 """The width of the table of contents beside the sheets in a wide window."""
@@ -19,14 +19,14 @@ _BACKGROUND_PX = 32
 """The minimum width of the background beside a sheet."""
 _EDGES = ("header", "footer")
 _DISTANCES = {
-    "caption-gap": font_metrics.CAPTION_GAP,
-    "paragraph-gap": font_metrics.PARAGRAPH_GAP,
-    "item-gap": font_metrics.ITEM_GAP,
-    "indent": font_metrics.INDENT,
-    "answer": font_metrics.ANSWER_LINE,
-    "blank": font_metrics.BLANK,
-    "table-share": font_metrics.TABLE_SHARE,
-    "table-gap": font_metrics.TABLE_GAP,
+    "caption-gap": sheets.CAPTION_GAP,
+    "paragraph-gap": sheets.PARAGRAPH_GAP,
+    "item-gap": sheets.ITEM_GAP,
+    "indent": sheets.INDENT,
+    "answer": sheets.ANSWER_LINE,
+    "blank": sheets.BLANK,
+    "table-share": sheets.TABLE_SHARE,
+    "table-gap": sheets.TABLE_GAP,
     "tick-box": TICK_BOX,
 }
 _GENERIC = frozenset({"serif", "sans-serif", "monospace", "system-ui", "ui-serif", "ui-sans-serif", "ui-monospace"})
@@ -37,8 +37,8 @@ def style(layout: Layout) -> str:
     """The style sheet, including fonts."""
     return "".join(
         (
-            page_style.fonts(),
-            page_style.BACKGROUND,
+            theme.fonts(),
+            theme.BACKGROUND,
             *tokens(layout),
             svg.style(layout.colors),
             _file("sheet.css"),
@@ -57,7 +57,7 @@ def tokens(layout: Layout) -> Iterator[str]:
     """The layout's tokens as custom properties; ``--u`` is the length of a millimetre of the sheet."""
     page, type_ = layout.page, layout.typography
     yield f":root{{--u:{page.width_px / page.width:.5f}px;"
-    yield f"--width:{page.width:g};--height:{page.height:g};{page_style.properties(layout.colors)}"
+    yield f"--width:{page.width:g};--height:{page.height:g};{theme.properties(layout.colors)}"
     yield f"--text:{_family(type_, 'text')};--code:{_family(type_, 'code')};"
     yield f"--regular:{type_.weights['regular']};--strong:{type_.weights['strong']};"
     for name in type_.sizes_pt:
@@ -97,14 +97,14 @@ def _look(name: str, component: Component) -> Iterator[str]:
     if name in _EDGES:
         yield f"border-color:var(--{_css(component.rule or 'paper')});"
         return
-    padding = font_metrics.PADDING if component.background else 0.0
-    rule = font_metrics.RULE + font_metrics.RULE_GAP if component.rule else 0.0
+    padding = sheets.PADDING if component.background else 0.0
+    rule = sheets.RULE + sheets.RULE_GAP if component.rule else 0.0
     yield f"--inset:{2 * padding + rule:g};padding:calc({padding:g}*var(--u));"
     if component.background:
         yield f"background:var(--{_css(component.background)});"
     if component.rule:
-        yield f"border-left:calc({font_metrics.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
-        yield f"padding-left:calc({padding + font_metrics.RULE_GAP:g}*var(--u));"
+        yield f"border-left:calc({sheets.RULE:g}*var(--u)) solid var(--{_css(component.rule)});"
+        yield f"padding-left:calc({padding + sheets.RULE_GAP:g}*var(--u));"
 
 
 def _css(name: str) -> str:
@@ -117,6 +117,6 @@ def _media(layout: Layout) -> Iterator[str]:
     # The sheet includes its margins. In page margins, the browser would print its own header and footer.
     yield f"@page{{size:{page.width:g}mm {page.height:g}mm;margin:0}}\n@media print{{:root{{--u:1mm}}}}\n"
     yield f"@media screen{{:root{{--height:{page.height_px * page.width / page.width_px:.5f}}}}}\n"
-    yield page_style.on_dark_screen(layout.colors)
+    yield theme.on_dark_screen(layout.colors)
     yield f"@media screen and (min-width:{page.width_px + _CONTENTS_PX:g}px){{{_file('beside.css')}}}\n"
     yield f"@media screen and (max-width:{page.width_px + _BACKGROUND_PX:g}px){{{_file('narrow.css')}}}\n"

@@ -1,4 +1,4 @@
-"""The diagram model: shapes, lines of text and arrows with positions, for all renderers.
+"""A diagram's shapes, lines of text and arrows with their positions, and the styles of shapes, for all renderers.
 
 All lengths are millimetres; the origin is the top left corner, y grows downward. Texts are single lines of plain text,
 already broken to fit. Ids are keys of the card (``task/block/phase/step/snapshot``), with a suffix ``:…`` if a key has
@@ -160,3 +160,61 @@ class Diagram:
     partitions: tuple[Partition, ...] = ()
     marks: tuple[Mark, ...] = ()
     notes: tuple[Text, ...] = ()
+
+
+# -- styles ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ShapeStyle:
+    """``fill`` and ``stroke`` are names of the layout's colours or None; line ``width`` and corner ``radius`` are in
+    mm."""
+
+    fill: str | None
+    stroke: str | None
+    width: float = 0.3
+    radius: float = 0.0
+    dashes: tuple[float, float] | None = None
+
+
+SHAPE_STYLES: dict[Shape, ShapeStyle] = {
+    "initial": ShapeStyle("ink", None),
+    "final": ShapeStyle("paper", "ink", 0.4),
+    "connector": ShapeStyle("paper", "ink_soft"),
+    "action": ShapeStyle("paper", "ink_soft", radius=1.6),
+    "call": ShapeStyle("paper", "ink_soft", radius=1.6),
+    "decision": ShapeStyle("accent_soft", "accent"),
+    "state": ShapeStyle("panel", "ink_soft", radius=2.2),
+    "used": ShapeStyle("arena_used", "ink_soft", 0.2),
+    "padding": ShapeStyle("arena_padding", "ink_soft", 0.2),
+    "free": ShapeStyle("arena_free", "ink_soft", 0.2),
+    "folded": ShapeStyle("paper", "ink_soft", 0.2, dashes=(0.8, 0.8)),
+}
+CURRENT_STYLE = ShapeStyle("current_soft", "current", 0.7)
+"""Replaces the style of the shape at the current position."""
+
+LANE_STYLE = ShapeStyle("panel", "rule", 0.25, 0.8)
+LANE_HEAD_STYLE = ShapeStyle("accent_soft", None, radius=0.8)
+EDGE_STYLE = ShapeStyle(None, "ink_soft", 0.3, 1.2)
+STROKE_STYLE = ShapeStyle(None, "ink_soft", 0.25)
+"""For lines inside a shape."""
+MARK_STYLES = {
+    "pointer": ShapeStyle(None, "current", 0.6),
+    "water": ShapeStyle(None, "ink_soft", 0.35, dashes=(1.2, 0.8)),
+}
+TONE_COLORS: dict[Tone, str] = {"ink": "ink", "soft": "ink_soft", "accent": "accent"}
+
+FINAL_DISC = 0.55
+"""The diameter of the disc inside a final node, as a factor of the node's."""
+
+_STYLES = (
+    *SHAPE_STYLES.values(),
+    CURRENT_STYLE,
+    LANE_STYLE,
+    LANE_HEAD_STYLE,
+    EDGE_STYLE,
+    STROKE_STYLE,
+    *MARK_STYLES.values(),
+)
+USED_COLORS = {name for style in _STYLES for name in (style.fill, style.stroke) if name} | {*TONE_COLORS.values()}
+"""The names of the colours that diagrams use."""

@@ -5,11 +5,12 @@ of components, columns, roles, colours and sizes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from cardapp.errors import FieldError
+from cardapp.layout.layout_options import LIMITATIONS
 
 Variant = Literal["classic", "5a", "5b"]
 Orientation = Literal["portrait", "landscape"]
@@ -134,6 +135,16 @@ class Layout:
     arrangements: Mapping[Output, Arrangement]
     limitations: Mapping[str, tuple[str, ...]]
     warnings: tuple[FieldError, ...]
+
+    @property
+    def emitters(self) -> str:
+        """A phrase that names the emitter of each output."""
+        return f"HTML by the emitter {self.html}, LaTeX by {self.latex}"
+
+    def limitation_sentences(self) -> Iterator[str]:
+        """The limitations, each with the output that it concerns."""
+        for name, sentences in self.limitations.items():
+            yield from (f"{LIMITATIONS[name]}: {sentence}" for sentence in sentences)
 
     def arranged(self, output: Output) -> Layout:
         """The layout with the grid and columns of ``output``."""
