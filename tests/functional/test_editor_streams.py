@@ -9,6 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -36,6 +37,16 @@ end
 vim.api.nvim_buf_set_lines(0, 0, -1, false, { "the last of it" })
 """
 """Fill a buffer and page through it, each page drawn. Neovim 0.10 sends only the cells that change: nearly all."""
+
+
+BUSY = """
+local begun, done = ...
+vim.fn.writefile({}, begun)
+for _ = 1, 6000 do
+  if vim.loop.fs_stat(done) then break end
+  vim.loop.sleep(10)
+end
+"""
 
 
 class Screen:
@@ -141,20 +152,32 @@ def test_a_client_that_reads_nothing_is_closed(stage: Stage, neovim: Neovim, mon
         until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") == uis)
 
 
+@contextlib.contextmanager
+def busy(neovim: Neovim, folder: Path) -> Iterator[None]:
+    """While the block runs, Neovim processes nothing. An input that came before Neovim is busy would not wait."""
+    begun, done = folder / "begun", folder / "done"
+    neovim.send("nvim_exec_lua", BUSY, [str(begun), str(done)])
+    try:
+        until(begun.exists)
+        yield
+    finally:
+        done.touch()
+
+
 def test_input_that_a_busy_neovim_does_not_process_is_bounded(
-    stage: Stage, neovim: Neovim, monkeypatch: pytest.MonkeyPatch
+    stage: Stage, neovim: Neovim, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(editor_stream, "REQUESTS_PENDING", 50)
     view = {"viewer": {"editor": {"sync": True, "control": True}}}
     assert stage.tcp.put("/api/viewer/state", view).status == 200
     client = connect(stage.service, EDITOR)
     assert received(client)["type"] == "hello"
-    neovim.send("nvim_exec_lua", "vim.loop.sleep(3000)", [])
-    with contextlib.suppress(ConnectionClosed):
-        for _ in range(60):
-            client.send(json.dumps({"type": "paste", "text": ""}))
-    while (frame := received(client))["type"] != "bye":
-        pass
+    with busy(neovim, tmp_path):
+        with contextlib.suppress(ConnectionClosed):
+            for _ in range(60):
+                client.send(json.dumps({"type": "paste", "text": ""}))
+        while (frame := received(client))["type"] != "bye":
+            pass
     assert (frame["code"], "is busy" in frame["reason"]) == ("timeout", True)
     until(lambda: len(stage.service.websockets) == 0)
     assert stage.tcp.put("/api/viewer/state", {"viewer": {"editor": {"control": False}}}).status == 200
@@ -170,11 +193,14 @@ def test_opening_and_closing_leaves_nothing_here_and_in_neovim(
         found: int = neovim.lua("return #vim.api.nvim_list_uis()")
         return found
 
+    # Neovim notices the end of a connection later than this process.
+    attached = 1  # the terminal's
+    until(lambda: uis() == attached)
     first = connect(stage.service, EDITOR)
     received(first)
     first.close()
-    until(lambda: len(stage.service.websockets) == 0)
-    threads, files, attached = threading.active_count(), open_files(), uis()
+    until(lambda: len(stage.service.websockets) == 0 and uis() == attached)
+    threads, files = threading.active_count(), open_files()
     for number in range(loops(quick=10, full=500)):
         client = connect(stage.service, EDITOR)
         if number % 3:

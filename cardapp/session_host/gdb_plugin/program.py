@@ -70,6 +70,7 @@ class Program:
         gdb.events.exited.connect(self._on_exit)
         gdb.events.memory_changed.connect(self._on_modification)
         gdb.events.register_changed.connect(self._on_modification)
+        gdb.events.gdb_exiting.connect(self._on_end_of_gdb)
 
     # -- in any thread -----------------------------------------------------------------------------------------------
 
@@ -148,6 +149,12 @@ class Program:
         if not self._ignoring_events:
             with self._lock:
                 self._count_change()
+
+    def _on_end_of_gdb(self, _event: Any) -> None:
+        """Report nothing of the program any more: gdb kills it now, and clients shall learn that gdb has ended."""
+        self._ignoring_events = True
+        with self._lock:
+            self._set_process(0)
 
     def _end(self, code: Any) -> None:
         end = Ended(None if code is None else int(code))
