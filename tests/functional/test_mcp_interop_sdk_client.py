@@ -1,4 +1,7 @@
-"""The reference implementation's client drives our server, over a Unix socket and over stdio, in every revision."""
+"""The reference implementation's client drives our server, over a Unix socket and over stdio, in every revision.
+
+Without ``--full`` only one test runs: an oldest and a newest client of one server.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +33,7 @@ PATIENCE = 30.0
 Transport = Callable[[], AbstractAsyncContextManager[Any]]
 
 
-@pytest.fixture(params=["socket", "stdio"])
+@pytest.fixture(params=["socket", pytest.param("stdio", marks=pytest.mark.full)])
 def transport(request: pytest.FixtureRequest, state_dir: Path) -> Iterator[Transport]:
     """Opens a fresh transport to an example server of ours."""
     if request.param == "stdio":
@@ -79,8 +82,9 @@ def text_of(result: Any) -> str:
     return "".join(part.text for part in result.content)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_opening_and_the_list_of_tools(transport: Transport, revision: str) -> None:
+def test_opening_names_the_server_and_lists_its_tools(transport: Transport, revision: str) -> None:
     async def script(opened: ClientSession) -> None:
         assert opened.server_info is not None
         assert (opened.server_info.name, opened.instructions) == ("example", "Adds and counts.")
@@ -94,8 +98,9 @@ def test_opening_and_the_list_of_tools(transport: Transport, revision: str) -> N
     in_session(transport, revision, script)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_results(transport: Transport, revision: str) -> None:
+def test_a_call_returns_text_and_since_2025_06_structure(transport: Transport, revision: str) -> None:
     async def script(opened: ClientSession) -> None:
         result = await opened.call_tool("add", {"a": 1, "b": 2})
         assert isinstance(result, types.CallToolResult)
@@ -110,8 +115,9 @@ def test_results(transport: Transport, revision: str) -> None:
     in_session(transport, revision, script)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_refusals(transport: Transport, revision: str) -> None:
+def test_what_is_wrong_is_refused_with_the_code_of_the_revision(transport: Transport, revision: str) -> None:
     async def script(opened: ClientSession) -> None:
         with pytest.raises(MCPError) as unknown:
             await opened.call_tool("nope")
@@ -134,8 +140,9 @@ def test_refusals(transport: Transport, revision: str) -> None:
     in_session(transport, revision, script)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_progress(transport: Transport, revision: str) -> None:
+def test_progress_is_reported_with_its_message(transport: Transport, revision: str) -> None:
     seen: list[tuple[float, float | None, str | None]] = []
 
     async def note(progress: float, total: float | None, message: str | None) -> None:
@@ -148,6 +155,7 @@ def test_progress(transport: Transport, revision: str) -> None:
     assert seen == [(n, 3, None if revision == "2024-11-05" else f"step {n}") for n in (1, 2, 3)]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", REVISIONS)
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_an_abandoned_call_is_cancelled(transport: Transport, revision: str, how: str) -> None:
@@ -176,8 +184,9 @@ def test_an_abandoned_call_is_cancelled(transport: Transport, revision: str, how
     in_session(transport, revision, script)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["auto", "legacy", LATEST_MODERN_VERSION])
-def test_the_client_s_own_choice_of_era(transport: Transport, mode: Any) -> None:
+def test_the_client_finds_an_era_by_itself(transport: Transport, mode: Any) -> None:
     async def run() -> None:
         with anyio.fail_after(PATIENCE):
             async with Client(transport(), mode=mode) as client:
@@ -188,7 +197,7 @@ def test_the_client_s_own_choice_of_era(transport: Transport, mode: Any) -> None
     anyio.run(run)
 
 
-def test_both_eras_share_the_server(transport: Transport) -> None:
+def test_an_old_and_a_new_client_share_the_server(transport: Transport) -> None:
     async def script(opened: ClientSession) -> None:
         await opened.call_tool("add", {"a": 2, "b": 2})
 

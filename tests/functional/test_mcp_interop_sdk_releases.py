@@ -137,7 +137,7 @@ def test_the_second_line_s_first_release(loops: Callable[..., int]) -> None:
         ours, theirs = sysconfig.get_path("purelib"), sysconfig.get_path("purelib", vars={"base": folder})
         (Path(theirs) / "others.pth").write_text(f"import site; site.addsitedir({ours!r})\n")
         tests = [Path(__file__).with_name(f"test_mcp_interop_sdk_{side}.py") for side in ("client", "server")]
-        command = [python, "-P", "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+        command = [python, "-P", "-m", "pytest", "-q", "--full", "-p", "no:cacheprovider", *tests]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=INSTALLING, check=False)
         version = "import mcp.client, importlib.metadata as of; print(of.version('mcp'), mcp.client.__file__)"
         output = subprocess.run([python, "-P", "-c", version], capture_output=True, text=True, check=True).stdout

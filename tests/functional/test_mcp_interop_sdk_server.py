@@ -1,4 +1,7 @@
-"""Our client drives servers of the reference implementation, over a Unix socket and over stdio, in every revision."""
+"""Our client drives servers of the reference implementation, over a Unix socket and over stdio, in every revision.
+
+Without ``--full`` only one of them, which uses all that a session is used for.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ pytestmark = pytest.mark.functional
 
 SERVER = Path(__file__).resolve().parents[1] / "cardapp" / "mcp" / "sdk_server.py"
 PATIENCE = 30.0
-REVISIONS = [*HANDSHAKE_PROTOCOL_VERSIONS, LATEST_MODERN_VERSION]
+REVISIONS = [
+    *(pytest.param(each, marks=pytest.mark.full) for each in HANDSHAKE_PROTOCOL_VERSIONS),
+    LATEST_MODERN_VERSION,
+]
 BOTH_ERAS = [HANDSHAKE_PROTOCOL_VERSIONS[-1], LATEST_MODERN_VERSION]
 
 Start = Callable[[str, str], McpClient]
@@ -39,7 +45,7 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
                 process.stderr.close()
 
 
-@pytest.fixture(params=["socket", "stdio"])
+@pytest.fixture(params=["socket", pytest.param("stdio", marks=pytest.mark.full)])
 def start(request: pytest.FixtureRequest, state_dir: Path, processes: list[subprocess.Popen[bytes]]) -> Iterator[Start]:
     """``start(make, revision)`` starts a server and is our client of it."""
     clients: list[McpClient] = []
@@ -79,7 +85,7 @@ def progress(client: McpClient) -> list[tuple[float, float | None, str | None]]:
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
-def test_a_server_made_by_hand(start: Start, revision: str) -> None:
+def test_a_server_made_by_hand_is_listed_called_and_its_faults_named(start: Start, revision: str) -> None:
     client = start("lowlevel", revision)
     assert client.revision == revision
     assert client.era == ("modern" if revision == LATEST_MODERN_VERSION else "handshake")
@@ -95,8 +101,9 @@ def test_a_server_made_by_hand(start: Start, revision: str) -> None:
         client._request("resources/list", {}, timeout=PATIENCE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", BOTH_ERAS)
-def test_a_server_made_by_decorators(start: Start, revision: str) -> None:
+def test_a_server_made_by_decorators_is_called(start: Start, revision: str) -> None:
     client = start("decorated", revision)
     assert client.revision == revision
     assert call(client, "add", a=1, b=2).structured == {"sum": 3}
@@ -108,6 +115,7 @@ def test_a_server_made_by_decorators(start: Start, revision: str) -> None:
     assert call(client, "add", a="one", b=2).is_error
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", BOTH_ERAS)
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
 def test_a_call_given_up_is_stopped_at_the_server(start: Start, revision: str, how: str) -> None:
@@ -125,8 +133,11 @@ def test_a_call_given_up_is_stopped_at_the_server(start: Start, revision: str, h
     assert not call(client, "stopped").is_error  # answers once the other call has been stopped
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("revision", BOTH_ERAS)
-def test_a_server_killed_during_a_call(start: Start, processes: list[subprocess.Popen[bytes]], revision: str) -> None:
+def test_a_server_killed_during_a_call_closes_the_client(
+    start: Start, processes: list[subprocess.Popen[bytes]], revision: str
+) -> None:
     client = start("lowlevel", revision)
     with pytest.raises(McpClosed):
         client.call_tool(
