@@ -9,12 +9,35 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
+from marketdata.postgres import client
+
 ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 60.0
+WITH_TEMPLATE = {"MARKET_LOG"}
+"""The only settings with which a new cluster is a copy: the others may decide about it."""
+
+
+@cache
+def _template() -> tempfile.TemporaryDirectory[str]:
+    """A state directory whose cluster was made by the product and shut down. It stays until this process ends."""
+    folder = tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True)
+    client.Client(Path(folder.name), linger=False).close()
+    with Path(folder.name, "cluster", "data", "postgresql.auto.conf").open("a") as configuration:
+        # A killed process loses nothing by it, only a machine that fails would; and every test is quicker.
+        configuration.write("fsync = off\n")
+    return folder
+
+
+def give_cluster(state_dir: Path) -> None:
+    """Give a state directory without a cluster a new one. To copy it is quicker than to make it."""
+    if not (state_dir / "cluster").exists():
+        subprocess.run(["cp", "-a", f"{_template().name}/cluster", state_dir], check=True)
 
 
 class ApiProcess:
@@ -25,12 +48,15 @@ class ApiProcess:
         self.state_dir = state_dir
         self._inside = inside
         self._environment = os.environ | {"MARKET_STATE_DIR": str(state_dir)} | settings
+        self._takes_template = not inside and settings.keys() <= WITH_TEMPLATE
         self._process: subprocess.Popen[str] | None = None
         self.port = 0
         self.log = state_dir / "api-test.log"
 
     def start(self, port: int = 0) -> None:
         """``port`` is one that it had before; 0 takes any free one."""
+        if self._takes_template:
+            give_cluster(self.state_dir)
         state = self.log.open("a")
         self._process = subprocess.Popen(
             [*self._inside, sys.executable, "-P", "-m", "marketdata", "api"],

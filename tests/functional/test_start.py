@@ -21,20 +21,27 @@ import pytest
 
 from marketdata.demo.state_directory import alone
 from marketdata.settings import load
+from tests.functional.market_process import give_cluster
 from tests.functional.session_process import eventually
 
 ROOT = Path(__file__).resolve().parents[2]
 START = str(ROOT / "bin" / "start")
 SESSION = str(ROOT / "bin" / "card-session")
 READY = "Ctrl-C here ends it.\n"
+FROM_NOTHING = "test_it_answers_and_a_signal_ends_all_of_it"
 
 pytestmark = pytest.mark.functional
 
 
 @pytest.fixture
-def card_environment(card_environment: dict[str, str]) -> Iterator[dict[str, str]]:
-    """With the market data beside: in a folder of their own, since root's PostgreSQL has to pass through it."""
+def card_environment(request: pytest.FixtureRequest, card_environment: dict[str, str]) -> Iterator[dict[str, str]]:
+    """With the market data beside: in a folder of their own, since root's PostgreSQL has to pass through it.
+
+    A cluster is there already, which saves a second, but for the test whose start makes everything.
+    """
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        if request.node.originalname != FROM_NOTHING:
+            give_cluster(Path(folder))
         yield card_environment | {
             "MARKET_STATE_DIR": folder,
             "MARKET_API_PORT": "0",
@@ -253,7 +260,13 @@ def test_the_api_acts_on_the_session_that_it_was_started_with(card_environment: 
     assert left_over(card_environment) == []
 
 
-@pytest.mark.parametrize("name", ["CARD_API_PORT", "MARKET_API_PORT", "MARKET_FRONTEND_PORT"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CARD_API_PORT",
+        *(pytest.param(name, marks=pytest.mark.full) for name in ("MARKET_API_PORT", "MARKET_FRONTEND_PORT")),
+    ],
+)
 def test_a_taken_port_is_named_and_no_session_is_started(card_environment: dict[str, str], name: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -325,6 +338,7 @@ def test_nothing_outlives_a_start_that_is_killed(card_environment: dict[str, str
     assert left_over(card_environment) == []
 
 
+@pytest.mark.full
 def test_a_session_that_ran_before_outlives_a_start_that_is_killed(card_environment: dict[str, str]) -> None:
     arena = str(ROOT / "etc" / "cards" / "arena")
     try:
