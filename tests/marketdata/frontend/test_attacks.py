@@ -9,7 +9,6 @@ import socket
 from contextlib import closing, suppress
 
 import pytest
-from tests.marketdata.frontend.test_target import HIDDEN, TRICKS
 
 from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.frontend.app import SECURITY_HEADERS
@@ -19,6 +18,7 @@ from marketdata.http.failures import BadRequest, HeadersTooLarge, InternalError,
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
+from tests.marketdata.frontend.test_request_target import HIDDEN, TRICKS
 
 LOGIN = f"Host: a\r\nAuthorization: {basic()}\r\n"
 WHO = f"Connection: close\r\n{LOGIN}"
