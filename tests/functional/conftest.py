@@ -69,9 +69,9 @@ def stage(runtime: str) -> Iterator[Stage]:
         yield stage
 
 
-@pytest.fixture(params=["tcp", "unix"])
+@pytest.fixture(params=["tcp", pytest.param("unix", marks=pytest.mark.full)])
 def api(request: pytest.FixtureRequest, stage: Stage) -> Api:
-    """A client of each listener of ``stage`` in turn."""
+    """A client of ``stage`` over TCP, and with ``--full`` of each of its listeners in turn."""
     found: Api = getattr(stage, request.param)
     return found
 

@@ -7,7 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -93,12 +93,14 @@ def test_a_restored_backup_gives_the_same_bytes(server: Server, environment: dic
     assert command(elsewhere, "verify-events").returncode == 0
 
 
-def test_a_backup_amid_writes_is_one_moment(server: Server, environment: dict[str, str], state_dir: Path) -> None:
+def test_a_backup_amid_writes_is_one_moment(
+    server: Server, environment: dict[str, str], state_dir: Path, loops: Callable[..., int]
+) -> None:
     note = Writer(lambda number: server.api.post("/api/events", {"kind": "note", "actor": "w", "text": str(number)}))
     image = Writer(lambda number: add_picture(server.api, number % 200))
     for writer in (note, image):
         writer.start()
-    for number in range(5):
+    for number in range(loops(quick=2, full=5)):
         reached = len(image.acknowledged)
         until(lambda reached=reached: len(image.acknowledged) > reached + 3)  # type: ignore[misc]
         acknowledged = len(note.acknowledged)

@@ -17,7 +17,7 @@ def test_the_description_is_true(stage: Stage, loops: Loops, caplog: pytest.LogC
     hold_true(
         f"http://127.0.0.1:{stage.service.listener.port}/api/openapi.json",
         "card_schemathesis.toml",
-        *effort(loops, quick=2, full=200),
+        *effort(loops, quick=1, full=200),
         PICTURE=stored.json["name"],
         BINDING=json.dumps(stage.tcp.get("/api/session")["binding"]),
         IDENTITY=json.dumps(stage.tcp.get("/api/identity")),

@@ -36,7 +36,7 @@ def test_random_replays_prove_what_was_recorded_on_another_release(
     tool: SessionTool, name: str, loops: Callable[..., int]
 ) -> None:
     recorded = json.loads(RECORDED.read_text())[name]
-    chosen, laps = random.Random(name), loops(quick=20, full=250)
+    chosen, laps = random.Random(name), loops(quick=10, full=250)
     fallbacks: Counter[str] = Counter()
     methods: Counter[str] = Counter()
     with card_session(tool, name) as (session, card):

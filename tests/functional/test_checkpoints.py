@@ -414,7 +414,8 @@ def test_a_sync_follows_the_greatest_generation(own: Stage) -> None:
 def test_a_target_that_ends_badly_leaves_a_usable_session(
     state_dir: Path, runtime: str, ending: str, status: int, code: str
 ) -> None:
-    stage = Stage(state_dir / "state", make_card(state_dir / "card", ending=ending), runtime, CARD_REPLAY_TIMEOUT="4")
+    card, limit = make_card(state_dir / "card", ending=ending, slow=10), "10" if ending == "crash" else "2"
+    stage = Stage(state_dir / "state", card, runtime, CARD_REPLAY_TIMEOUT=limit)
     try:
         stage.sessions.start(stage.card)
         assert_problem(stage.tcp.post("/api/checkpoint/activate", stage.activation(BEYOND)), status, code)
@@ -428,6 +429,7 @@ def test_a_target_that_ends_badly_leaves_a_usable_session(
 # -- SYNC goes off -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full  # test_sync_off has the quick form
 def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.post("/api/editor/input", {"text": ":call TermDebugSendCommand('next')<CR>"})
@@ -436,6 +438,7 @@ def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
     assert kinds(own)[-1] == "sync.off"
 
 
+@pytest.mark.full  # test_sync_off has the quick form
 def test_sync_goes_off_when_the_target_is_reset(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     assert own.tcp.post("/api/editor/reset").status == 200

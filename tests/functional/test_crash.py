@@ -98,7 +98,7 @@ def test_whatever_was_acknowledged_survives(
     dice = random.Random(20)
     written: dict[str, Writer] = {}
     seen_events = 0
-    for number in range(loops(quick=20, full=200)):
+    for number in range(loops(quick=8, full=200)):
         server = Server(environment)
         try:
             if written:

@@ -65,7 +65,7 @@ class Seen:
     words: dict[str, list[Box]]
 
 
-@pytest.fixture(scope="module", params=["arena", "calc"])
+@pytest.fixture(scope="module", params=[pytest.param("arena", marks=pytest.mark.full), "calc"])
 def diagrams(request: pytest.FixtureRequest) -> list[Diagram]:
     return list(drawn(request.param))
 

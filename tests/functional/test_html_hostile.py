@@ -32,7 +32,7 @@ def test_hostile_texts_are_shown_in_their_parts_and_do_nothing(
     arranged = layouts.find(layout).arranged("html")
 
     @settings(
-        max_examples=loops(quick=4, full=200),
+        max_examples=loops(quick=2, full=200),
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
         phases=(Phase.explicit, Phase.reuse, Phase.generate),

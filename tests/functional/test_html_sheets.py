@@ -1,5 +1,5 @@
 """The sheets that ship, in Chromium: everything in its place on the screen and on paper, and readable by everybody.
-A quick run shows each layout once, the cards taking turns; --full shows every card in every layout."""
+A quick run shows one card in one layout; --full shows every card in every layout."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import cycle, product
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -32,7 +32,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "document" in metafunc.fixturenames:
         pairs = list(product(SHIPPED, layouts.known_ids()))
         if not metafunc.config.getoption("full"):
-            pairs = list(zip(cycle(SHIPPED), layouts.known_ids()[1::2], strict=False))
+            pairs = pairs[1:2]
         metafunc.parametrize("document", pairs, indirect=True, ids="-".join, scope="module")
 
 

@@ -78,6 +78,7 @@ def ingestor(market: Market, api: ApiProcess, n: int, start_block: int = 0) -> I
         found.stop()
 
 
+@pytest.mark.full
 def test_the_ingestor_of_the_new_version_starts_before_the_other_one_stops(
     market: Market, loops: Callable[..., int]
 ) -> None:

@@ -67,11 +67,11 @@ def run(api: ApiProcess, shown: dict[str, str], *options: str) -> None:
 
 
 def test_requests_with_the_required_scope(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
-    run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=4, full=400))
+    run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=1, full=400))
 
 
 def test_the_administration_of_tokens(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
-    run(api, tokens, "--include-path-regex", "^/v1/admin/", *effort(loops, quick=4, full=400))
+    run(api, tokens, "--include-path-regex", "^/v1/admin/", *effort(loops, quick=1, full=400))
 
 
 @pytest.mark.parametrize("holder", ["read", "write", "admin", "nobody"])

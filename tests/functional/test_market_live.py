@@ -81,7 +81,7 @@ def test_two_processes_on_one_database_both_push(api: ApiProcess) -> None:
 
 def test_many_clients_half_of_them_slow(api: ApiProcess, loops: Callable[..., int]) -> None:
     """The slow ones read nothing while the candles change; then they get the newest state, and few others of it."""
-    count, candles, changes, changed = loops(quick=200, full=1000), 1000, 40, 20
+    count, candles, changes, changed = loops(quick=100, full=1000), 1000, 40, 20
     token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer, ExitStack() as stack:
         writer("POST", "/v1/ingest/tick", {"ticks": [tick(n, T + n * MINUTE) for n in range(candles)]})
@@ -198,7 +198,7 @@ def test_many_clients_through_the_frontend_half_of_them_slow(
 ) -> None:
     """The slow ones read nothing, and what waits for each is more than all buffers on its way hold. Both processes keep
     a bounded part of it, the others get every change, and then the slow ones the newest state."""
-    count, candles, changes, changed = loops(quick=200, full=1000), 3000, 40, 20
+    count, candles, changes, changed = loops(quick=100, full=1000), 3000, 40, 20
     descriptors(count)
     token = api.token("read")
     with closing(Client(api.port, api.token("alg"))) as writer, ExitStack() as stack:

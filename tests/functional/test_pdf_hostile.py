@@ -104,7 +104,7 @@ def test_any_card(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> Non
     taken = iter(LAYOUTS * 1000)
 
     @settings(
-        max_examples=loops(quick=3, full=60),
+        max_examples=loops(quick=1, full=60),
         deadline=None,
         suppress_health_check=list(HealthCheck),
         phases=(Work.explicit, Work.reuse, Work.generate),

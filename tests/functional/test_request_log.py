@@ -82,7 +82,7 @@ def start(product: str, state_dir: Path, card_environment: dict[str, str]) -> It
 PATHS = ("/openapi.json", "/api/openapi.json", "/v1/symbols?x=%0A1", "/nothing")
 
 
-@pytest.mark.parametrize("form", ["text", "json"])
+@pytest.mark.parametrize("form", ["text", pytest.param("json", marks=pytest.mark.full)])
 def test_each_answer_is_a_line_with_the_id_that_the_client_got(
     start: Callable[[str], Logged], form: str, product: str
 ) -> None:

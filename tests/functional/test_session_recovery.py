@@ -77,7 +77,7 @@ def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> No
     session.check_usable()
 
 
-@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 4, 50), *((each, 2, 50) for each in NEOVIM)])
+@pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 2, 50), *((each, 1, 50) for each in NEOVIM)])
 def test_it_survives_kills_at_any_moment(
     session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
 ) -> None:
@@ -100,7 +100,7 @@ def test_it_survives_kills_at_any_moment(
     eventually(lambda: list(session.processes().values()).count("target") <= len(STOPS) + 4)
 
 
-@pytest.mark.parametrize("way_back", ["replay", "reset"])
+@pytest.mark.parametrize("way_back", ["replay", pytest.param("reset", marks=pytest.mark.full)])
 def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSession, way_back: str) -> None:
     """A Neovim that runs an endless loop: without its terminal it can neither be interrupted nor end by itself."""
     server = session.pid("nvim")

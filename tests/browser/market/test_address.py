@@ -85,6 +85,7 @@ def test_a_link_to_a_range_without_trades_says_so(tab: Tab, stage: Stage) -> Non
     assert opened.page.locator("#legend").is_hidden(), "there is no candle to describe"
     opened.page.get_by_text("has none here").wait_for()
     stage.cover(symbol, end - 300 * HOUR, end + HOUR)
+    opened.page.reload()
     opened.page.get_by_text("was not indexed here").wait_for()
     opened.page.get_by_role("button", name="Show the newest").click()
     opened.becomes(lambda: "bars=160" in opened.url)

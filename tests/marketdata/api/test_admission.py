@@ -68,7 +68,7 @@ class Ingestion:
             self.statuses.append(ask(self._port, post(self._bearer, body))[0])
 
 
-@pytest.mark.parametrize("clients", [16, 64])
+@pytest.mark.parametrize("clients", [16, pytest.param(64, marks=pytest.mark.full)])
 @pytest.mark.parametrize(("kind", "status"), [("none", 401), ("forged", 401), ("read", 403)])
 def test_stalled_bodies_without_a_write_token_do_not_stop_ingestion(
     service: Service, read_token: str, write_token: str, kind: str, status: int, clients: int

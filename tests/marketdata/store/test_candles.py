@@ -60,7 +60,7 @@ def check(conn: Connection, version: Version, symbol: str, made: list[Candle], a
 
 
 def test_every_interval_and_bound(conn: Connection, version: Version, loops) -> None:
-    @settings(max_examples=loops(quick=30, full=600), **RELAXED)
+    @settings(max_examples=loops(quick=15, full=600), **RELAXED)
     @given(data=st.data())
     def holds(data: st.DataObject) -> None:
         symbol = new_symbol()
@@ -198,7 +198,7 @@ def dense(conn: Connection, version: Version) -> tuple[str, list[Tick]]:
     return symbol, quarters + minutes
 
 
-@pytest.mark.parametrize("shift", [0, 60, 330, -585, 1])
+@pytest.mark.parametrize("shift", [0, -585, *(pytest.param(each, marks=pytest.mark.full) for each in (60, 330, 1))])
 @pytest.mark.parametrize("interval", [each for each in WIDTHS if each != "1s"])
 def test_where_no_bucket_is_empty_so_many_rows_are_enough(
     conn: Connection, version: Version, dense: tuple[str, list[Tick]], interval: str, shift: int
