@@ -76,7 +76,7 @@ def faults(axe: str, scheme: Any) -> Check:
 
 
 @pytest.mark.usefixtures("fresh_place")
-def test_at_rest_with_the_memory_and_with_the_keyboard_table(
+def test_the_page_with_memory_and_keyboard_table_is_accessible(
     faults: Check, tab: Callable[..., OpenPage], stage: Stage
 ) -> None:
     opened = tab()
@@ -92,7 +92,9 @@ def test_at_rest_with_the_memory_and_with_the_keyboard_table(
 
 
 @pytest.mark.usefixtures("fresh_place")
-def test_a_proved_step_with_its_memory_and_the_map(faults: Check, tab: Callable[..., OpenPage], stage: Stage) -> None:
+def test_a_proved_step_with_its_memory_and_map_is_accessible(
+    faults: Check, tab: Callable[..., OpenPage], stage: Stage
+) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     opened.page.keyboard.press("Alt+6")
     opened.page.keyboard.press("Enter")
@@ -113,7 +115,7 @@ def test_a_proved_step_with_its_memory_and_the_map(faults: Check, tab: Callable[
     assert found + faults(opened) == []
 
 
-def test_a_step_that_drifted(faults: Check, context: BrowserContext, drifted: Stage) -> None:
+def test_a_drifted_step_is_accessible(faults: Check, context: BrowserContext, drifted: Stage) -> None:
     opened = OpenPage(context.new_page())
     opened.page.goto(f"http://127.0.0.1:{drifted.service.listener.port}/#/t1/b1/p1/drifted")
     opened.ready()
@@ -122,7 +124,7 @@ def test_a_step_that_drifted(faults: Check, context: BrowserContext, drifted: St
     assert faults(opened) == []
 
 
-def test_without_a_session(faults: Check, context: BrowserContext, alone: Stage) -> None:
+def test_the_page_without_a_session_is_accessible(faults: Check, context: BrowserContext, alone: Stage) -> None:
     opened = OpenPage(context.new_page())
     opened.page.goto(f"http://127.0.0.1:{alone.service.listener.port}/")
     opened.ready()

@@ -93,7 +93,7 @@ def open_step(watched: Watched, stage: Stage, step: str = "quick") -> None:
     watched.ready()
 
 
-def test_the_texts_of_a_card(watched: Watched, stage: Stage) -> None:
+def test_texts_of_a_card_are_shown_as_text(watched: Watched, stage: Stage) -> None:
     open_step(watched, stage)
     page = watched.page
     page.keyboard.press("Enter")
@@ -110,7 +110,7 @@ def test_the_texts_of_a_card(watched: Watched, stage: Stage) -> None:
     watched.unharmed()
 
 
-def test_a_refusal_notes_answers_and_events(watched: Watched, stage: Stage) -> None:
+def test_refusals_notes_answers_and_events_are_shown_as_text(watched: Watched, stage: Stage) -> None:
     events = [{"kind": kind, "text": HOSTILE, "actor": IMAGE} for kind in ("note", "x-answer")]
     for event in events:
         assert stage.tcp.post("/api/events", {**event, "key": "t1/b1/p1/drifted"}).status in {200, 201}
@@ -130,7 +130,7 @@ def test_a_refusal_notes_answers_and_events(watched: Watched, stage: Stage) -> N
     watched.unharmed()
 
 
-def test_the_labels_and_values_of_the_memory(watched: Watched, stage: Stage) -> None:
+def test_labels_and_values_of_the_memory_are_shown_as_text(watched: Watched, stage: Stage) -> None:
     def fulfill(route: Route) -> None:
         blocks = [{"label": HOSTILE, "offset": 0, "size": 8, "padding": 0}]
         difference: dict[str, Any] = {"used": 8, "high_water": 8, "added": blocks, "removed": blocks}

@@ -50,7 +50,7 @@ def forgive(opened: OpenPage) -> None:
     opened.faults[:] = [fault for fault in left if "ERR_EMPTY_RESPONSE" not in fault]
 
 
-def test_a_restart_of_the_service_under_an_open_page(tab: Tab, stage: Stage, scratch: Neovim) -> None:
+def test_an_open_page_survives_a_restart_of_the_service(tab: Tab, stage: Stage, scratch: Neovim) -> None:
     opened = tab("#/bump/requests/three-requests/first")
     page = opened.page
     page.keyboard.press("Alt+6")
@@ -100,7 +100,7 @@ def test_a_restart_that_is_over_at_once_is_hardly_seen(tab: Tab, stage: Stage) -
     forgive(opened)
 
 
-def test_neovim_is_killed_and_restored_under_an_open_page(tab: Tab, stage: Stage, neovim: Neovim) -> None:
+def test_an_open_page_survives_a_killed_neovim(tab: Tab, stage: Stage, neovim: Neovim) -> None:
     opened = tab()
     overlay = opened.page.locator("#editor .overlay")
     shows_the_screen(opened, stage)
@@ -112,7 +112,7 @@ def test_neovim_is_killed_and_restored_under_an_open_page(tab: Tab, stage: Stage
     shows_the_screen(opened, stage)
 
 
-def test_a_session_is_stopped_and_started_again_under_an_open_page(tab: Tab, stage: Stage) -> None:
+def test_an_open_page_survives_a_restart_of_the_session(tab: Tab, stage: Stage) -> None:
     opened = tab()
     overlay = opened.page.locator("#editor .overlay")
     shows_the_screen(opened, stage)

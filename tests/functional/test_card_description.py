@@ -12,7 +12,7 @@ from tests.functional.serving import Stage, picture
 pytestmark = pytest.mark.functional
 
 
-def test_the_description_is_true(stage: Stage, loops: Loops, caplog: pytest.LogCaptureFixture) -> None:
+def test_every_response_matches_the_description(stage: Stage, loops: Loops, caplog: pytest.LogCaptureFixture) -> None:
     stored = stage.tcp.request("POST", "/api/evidence", picture(0), {"Content-Type": "image/png"})
     hold_true(
         f"http://127.0.0.1:{stage.service.listener.port}/api/openapi.json",

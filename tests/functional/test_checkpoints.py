@@ -275,7 +275,7 @@ def assert_rejected(stage: Stage, running: Background, before: tuple[Any, ...], 
     assert "checkpoint.rejected" in kinds(stage)
 
 
-def test_the_source_is_edited_during_the_replay(own: Stage) -> None:
+def test_an_edit_of_the_source_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     source = own.card / "card_source.json"
     source.write_text(source.read_text() + "\n")
@@ -285,7 +285,7 @@ def test_the_source_is_edited_during_the_replay(own: Stage) -> None:
 
 
 @pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
-def test_the_session_is_restarted_during_the_replay(own: Stage) -> None:
+def test_a_restart_of_the_session_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     own.sessions.stop()
     own.sessions.start(own.card)
@@ -296,7 +296,7 @@ def test_the_session_is_restarted_during_the_replay(own: Stage) -> None:
 
 
 @pytest.mark.parametrize("own", [500], indirect=True)  # longer than the session tool takes
-def test_another_session_is_chosen_during_the_replay(own: Stage) -> None:
+def test_the_choice_of_another_session_during_the_replay_rejects_it(own: Stage) -> None:
     own.sessions.start(own.card, "other")
     try:
         running, before = start_slow(own)
@@ -339,7 +339,7 @@ class Relay:
             each.close()
 
 
-def test_the_socket_is_closed_and_rebound_at_the_same_path(own: Stage) -> None:
+def test_a_socket_rebound_at_its_path_during_the_replay_rejects_it(own: Stage) -> None:
     path = own.sessions.socket
     aside = path.with_name("aside.sock")
     running, before = start_slow(own)
@@ -353,7 +353,7 @@ def test_the_socket_is_closed_and_rebound_at_the_same_path(own: Stage) -> None:
         aside.rename(path)
 
 
-def test_the_session_server_is_killed_during_the_replay(own: Stage) -> None:
+def test_a_kill_of_the_session_server_during_the_replay_rejects_it(own: Stage) -> None:
     running, before = start_slow(own)
     os.kill(own.sessions.session().host_pid(), signal.SIGKILL)
     assert_rejected(own, running, before, "mcp_socket_changed", "container_changed")
@@ -430,7 +430,7 @@ def test_a_target_that_ends_badly_leaves_a_usable_session(
 
 
 @pytest.mark.full  # test_sync_off has the quick form
-def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
+def test_sync_is_off_after_the_target_has_run_on(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.post("/api/editor/input", {"text": ":call TermDebugSendCommand('next')<CR>"})
     control = until(lambda: (current := own.tcp.get("/api/control/state"))["sync"] == "off" and current)
@@ -439,14 +439,14 @@ def test_sync_goes_off_when_the_target_runs_on(own: Stage) -> None:
 
 
 @pytest.mark.full  # test_sync_off has the quick form
-def test_sync_goes_off_when_the_target_is_reset(own: Stage) -> None:
+def test_sync_is_off_after_the_target_was_reset(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     assert own.tcp.post("/api/editor/reset").status == 200
     assert own.tcp.get("/api/control/state")["sync"] == "off"
     assert {"editor.reset", "sync.off"} <= set(kinds(own))
 
 
-def test_sync_goes_off_when_the_session_ends_and_a_move_keeps_it_on(own: Stage) -> None:
+def test_sync_is_off_after_the_session_has_ended_and_on_after_a_move(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.put("/api/navigation/current", position("quick"))
     assert own.tcp.get("/api/control/state")["at_position"] is True

@@ -92,7 +92,7 @@ def environment(card_environment: dict[str, str], state_dir: Path) -> dict[str, 
     return {**card_environment, "CARD_STATE_DIR": str(state_dir / "state"), "CARD_SOURCE": str(card)}
 
 
-def test_whatever_was_acknowledged_survives(
+def test_acknowledged_writes_survive_a_killed_service(
     environment: dict[str, str], loops: Callable[..., int], state_dir: Path
 ) -> None:
     dice = random.Random(20)

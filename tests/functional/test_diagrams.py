@@ -83,7 +83,7 @@ def on_paper(diagrams: list[Diagram], tmp_path: Path) -> list[Seen]:
     return list(measured_in_pdf(diagrams, tmp_path))
 
 
-def test_nodes_and_words_lie_in_the_same_places(
+def test_nodes_and_words_lie_in_the_same_places_in_html_and_pdf(
     diagrams: list[Diagram], on_screen: list[Seen], on_paper: list[Seen]
 ) -> None:
     words = 0

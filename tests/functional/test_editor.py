@@ -103,7 +103,7 @@ def test_a_buffer_name_that_is_no_utf8_stays_text(editor: Editor, nvim: NeovimCo
     assert editor.state()["buffer"]["name"].encode().endswith("/a\ufffd".encode())
 
 
-def test_the_cursor_is_set(editor: Editor, nvim: NeovimConnection) -> None:
+def test_a_cursor_request_moves_the_cursor(editor: Editor, nvim: NeovimConnection) -> None:
     assert editor.set_cursor(2, 7)["cursor"] == {"row": 2, "column": 7}
     assert ask(nvim, "[line('.'), col('.')]") == [2, 8]
     # The last byte, the second byte of a character, and the column after the end, as Neovim shows them.
@@ -338,7 +338,7 @@ def test_another_neovim_at_the_path_gets_the_calls_though_the_old_one_lives(
         other.kill()
 
 
-def test_two_hundred_rapid_operations_from_eight_threads(editor: Editor) -> None:
+def test_two_hundred_rapid_operations_from_eight_threads_all_succeed(editor: Editor) -> None:
     def operate(n: int) -> bool:
         if n % 2:
             return bool(editor.set_cursor(n % 3 + 1, 0)["cursor"]["row"] == n % 3 + 1)

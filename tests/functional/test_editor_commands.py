@@ -91,7 +91,7 @@ def test_f2_leaves_the_editor_free_and_a_second_one_supersedes(stage: Stage, nvi
     assert (control["sync"], control["key"], control["at_position"]) == ("on", SLOW, True)
 
 
-def test_a_replay_is_cancelled(stage: Stage, nvim: NeovimConnection) -> None:
+def test_the_cancel_command_ends_the_replay(stage: Stage, nvim: NeovimConnection) -> None:
     stage.tcp.post("/api/editor/reset")
     press(nvim, ":CardCancel<CR>")
     says(nvim, "cancel: no replay runs")
@@ -132,7 +132,9 @@ def test_the_position_is_shown_with_numbers_and_sync(stage: Stage, nvim: NeovimC
         ("CardMove step -9", "t1/b1/p1/quick", "move: t1/b1/p1/quick (the first)"),
     ],
 )
-def test_the_position_is_moved(stage: Stage, nvim: NeovimConnection, typed: str, key: str, answer: str) -> None:
+def test_the_move_command_changes_the_position(
+    stage: Stage, nvim: NeovimConnection, typed: str, key: str, answer: str
+) -> None:
     generation = stage.tcp.get("/api/checkpoint/status")["generation"]
     press(nvim, f":{typed}{'<Tab>' if typed.endswith('/b') else ''}<CR>")
     says(nvim, f"card: {answer}")

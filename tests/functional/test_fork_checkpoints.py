@@ -111,7 +111,7 @@ def test_a_restarted_stop_has_its_values_and_its_mark(session: RunningSession) -
     assert shown(session) == ("target.c", FIRST["line"], [FIRST["line"]])
 
 
-def test_the_mark_of_a_restarted_stop_goes_when_the_program_goes_on(session: RunningSession) -> None:
+def test_the_mark_of_a_restarted_stop_is_removed_when_the_program_continues(session: RunningSession) -> None:
     """It is set here, because gdb sends no stop; termdebug must find it to remove it."""
     for stop in (FIRST, LATER, FIRST):
         replayed(session, stop)
@@ -355,7 +355,7 @@ def test_no_checkpoint_outlives_its_session(tool: SessionTool, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("name", [CARDS[0], *(pytest.param(each, marks=pytest.mark.full) for each in CARDS[1:])])
-def test_both_methods_prove_the_same(tool: SessionTool, name: str, loops: Callable[..., int]) -> None:
+def test_rerun_and_fork_prove_the_same_values(tool: SessionTool, name: str, loops: Callable[..., int]) -> None:
     with card_session(tool, name) as (session, card):
         _prove(session, card, loops(quick=1, full=10), seed=len(name))
 

@@ -114,7 +114,9 @@ def assert_verified(server: Server, environment: dict[str, str]) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
 
 
-def test_a_full_disk(server: Server, state: Path, environment: dict[str, str]) -> None:
+def test_on_a_full_disk_writes_are_refused_and_reads_answered(
+    server: Server, state: Path, environment: dict[str, str]
+) -> None:
     disk, api = Disk(server.process.pid, state), server.api
     writer = Writer(api)
     assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]
@@ -135,7 +137,7 @@ def test_a_full_disk(server: Server, state: Path, environment: dict[str, str]) -
     assert_verified(server, environment)
 
 
-def test_a_state_that_fills_its_disk_by_itself(server: Server, environment: dict[str, str]) -> None:
+def test_a_state_that_fills_its_disk_keeps_what_was_acknowledged(server: Server, environment: dict[str, str]) -> None:
     api = server.api
     writer = Writer(api)
     until(lambda: is_full(writer.event(10_000)), 60)
@@ -144,7 +146,7 @@ def test_a_state_that_fills_its_disk_by_itself(server: Server, environment: dict
     assert_verified(server, environment)
 
 
-def test_evidence_that_cannot_be_written(server: Server, state: Path) -> None:
+def test_a_read_only_evidence_folder_refuses_pictures_alone(server: Server, state: Path) -> None:
     writer = Writer(server.api)
     assert writer.picture().status == 201
     with read_only(server, state / "evidence"):
@@ -155,7 +157,7 @@ def test_evidence_that_cannot_be_written(server: Server, state: Path) -> None:
     assert_kept(server.api, writer)
 
 
-def test_a_state_directory_that_cannot_be_written_any_more(
+def test_a_state_directory_that_turned_read_only_still_serves_reads_and_open_databases(
     server: Server, state: Path, environment: dict[str, str]
 ) -> None:
     """The database is open and goes on as long as the kernel lets it; whoever opens it now can only read."""
@@ -182,7 +184,7 @@ def read_only(server: Server, folder: Path) -> Iterator[None]:
     assert within(server, "mount", "-o", "remount,bind,rw", str(folder)).returncode == 0
 
 
-def test_a_database_that_turned_read_only(stage: Stage) -> None:
+def test_a_database_that_turned_read_only_refuses_writes_and_serves_reads(stage: Stage) -> None:
     """A writer that may only query stands for the file system that the kernel no longer lets it write."""
     writer, database = Writer(stage.tcp), stage.service.services.database
     assert [answer.status for answer in writer.all()] == [201, 200, 201, 200]

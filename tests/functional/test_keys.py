@@ -195,7 +195,7 @@ def test_keys_work_in_the_other_modes_and_leave_them_alone(
     assert nvim.mode(10).name == mode
 
 
-def test_neovim_goes_on_while_an_answer_is_awaited(api: Application, nvim: NeovimConnection) -> None:
+def test_neovim_stays_usable_while_an_answer_is_awaited(api: Application, nvim: NeovimConnection) -> None:
     when_bound(nvim)
     api.held = threading.Event()
     press(nvim, "<F2>")

@@ -458,7 +458,7 @@ def test_the_space_of_bodies_is_free_again(state_dir: Path, app: App) -> None:
         listener.stop()
 
 
-def test_a_defect_tells_nothing(client: socket.socket, listener: Listener) -> None:
+def test_a_defect_is_answered_by_500_without_details(client: socket.socket, listener: Listener) -> None:
     client.sendall(head(listener, "GET /broken HTTP/1.1"))
     status, _, body = answer(client)
     assert (status, code(body)) == (500, "internal_error")

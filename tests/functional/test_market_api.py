@@ -151,6 +151,6 @@ def test_nothing_secret_is_where_others_look(api: ApiProcess) -> None:
         assert secret not in seen
 
 
-def test_it_ends_cleanly(api: ApiProcess) -> None:
+def test_a_stop_ends_it_with_0_and_no_traceback(api: ApiProcess) -> None:
     assert api.stop() == 0
     assert "Traceback" not in api.log.read_text()

@@ -165,7 +165,7 @@ def past() -> Iterator[Past]:
         found.close()
 
 
-def test_live_and_backfill_together_are_the_receipts(past: Past) -> None:
+def test_live_and_backfilled_ticks_are_those_of_the_receipts(past: Past) -> None:
     past.trade_and_bury(25)
     began = int(past.chain("eth_blockNumber"), 16) + 1
     entries = [pool.entry() for pool in past.pools]
@@ -193,7 +193,7 @@ def test_live_and_backfill_together_are_the_receipts(past: Past) -> None:
     assert re.match(rf"TEST: 3 blocks up to block {began + 2} read .*, 0 new, \d+ known, 0 refused", done.stdout)
 
 
-def test_killed_and_started_again(past: Past, loops: Callable[..., int]) -> None:
+def test_a_killed_backfill_reads_no_finished_range_again(past: Past, loops: Callable[..., int]) -> None:
     past.forget()
     past.trade_and_bury(40)
     provider = GatedProvider(past.chain)
@@ -241,7 +241,7 @@ def test_killed_and_started_again(past: Past, loops: Callable[..., int]) -> None
     assert past.finished() == [(0, past.newest_final)]
 
 
-def test_final_candles(past: Past) -> None:
+def test_only_candles_up_to_the_final_block_are_finalized(past: Past) -> None:
     """Those that end at or before the newest final block."""
     final = past.time_of(past.newest_final)
     with closing(Client(past.api.port, past.api.token("read"))) as read:
@@ -252,7 +252,7 @@ def test_final_candles(past: Past) -> None:
             assert not any(row["finalized"] for row in rows if row["T"] >= final)
 
 
-def test_what_the_api_refuses(past: Past) -> None:
+def test_a_refused_tick_becomes_a_dead_letter_and_a_final_block_is_restored(past: Past) -> None:
     """A tick that is there with another price is a dead letter; a retracted block that is final is restored."""
     past.forget()
     known = len(past.uniswap.ticks(*past.pools))
@@ -278,7 +278,7 @@ def test_what_the_api_refuses(past: Past) -> None:
 
 
 @pytest.mark.full
-def test_clear_errors(past: Past) -> None:
+def test_a_wrong_configuration_or_range_is_named(past: Past) -> None:
     past.backfill.configure(chain_id=5)
     wrong = past.backfill.run()
     assert wrong.returncode == 1

@@ -246,7 +246,7 @@ class Outgoing(threading.Thread):
                 self.sent += 20
 
 
-def test_database_and_outbox_are_one_moment(
+def test_a_backup_holds_database_and_outbox_of_one_moment(
     api: ApiProcess, state_dir: Path, elsewhere: Path, loops: Callable[..., int]
 ) -> None:
     """Whatever the ingestor read is in the restored database or in the restored outbox; and nothing that it had not

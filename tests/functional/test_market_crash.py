@@ -110,7 +110,7 @@ def restart_api(api: ApiProcess) -> None:
     api.start()
 
 
-def test_what_was_acknowledged_is_there(api: ApiProcess, loops: Callable[..., int]) -> None:
+def test_acknowledged_ticks_survive_a_killed_api_and_database(api: ApiProcess, loops: Callable[..., int]) -> None:
     writers = [Writer(api, f"w{n}", size) for n, size in enumerate((1, 1, 20, 400))]
     writers += [Writer(api, f"r{n}", size, reorganises=True) for n, size in enumerate((2, 50))]
     pause = threading.Event()

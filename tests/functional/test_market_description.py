@@ -66,16 +66,22 @@ def run(api: ApiProcess, shown: dict[str, str], *options: str) -> None:
     assert "Traceback" not in api.log.read_text()
 
 
-def test_requests_with_the_required_scope(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
+def test_responses_to_the_required_scope_match_the_description(
+    api: ApiProcess, tokens: dict[str, str], loops: Loops
+) -> None:
     run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=1, full=400))
 
 
-def test_the_administration_of_tokens(api: ApiProcess, tokens: dict[str, str], loops: Loops) -> None:
+def test_the_administration_of_tokens_matches_the_description(
+    api: ApiProcess, tokens: dict[str, str], loops: Loops
+) -> None:
     run(api, tokens, "--include-path-regex", "^/v1/admin/", *effort(loops, quick=1, full=400))
 
 
 @pytest.mark.parametrize("holder", ["read", "write", "admin", "nobody"])
-def test_one_token_for_everything(api: ApiProcess, tokens: dict[str, str], holder: str, loops: Loops) -> None:
+def test_responses_to_any_one_token_match_the_description(
+    api: ApiProcess, tokens: dict[str, str], holder: str, loops: Loops
+) -> None:
     """Half of it is refused then, or all, which is described as well."""
     if not loops(quick=0, full=1):
         pytest.skip("wrong tokens for everything only with --full; the quick run has tried each operation without any")

@@ -113,7 +113,7 @@ def assert_kept(disk: Disk, writer: Writer) -> None:
         assert stored_rollups(connection, V1, SYMBOL) == rollups(held)
 
 
-def test_a_full_disk(api: ApiProcess) -> None:
+def test_on_a_full_disk_writes_are_refused_and_nothing_acknowledged_is_lost(api: ApiProcess) -> None:
     """Tables cannot grow: writes are refused, reads go on. Then its log cannot either, which ends PostgreSQL. When
     there is room again, the same process writes again, and what was acknowledged is there."""
     disk = Disk(api)

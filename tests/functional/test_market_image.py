@@ -280,7 +280,7 @@ def test_the_search_finds_a_token_in_a_removed_file(podman: Podman, image: str) 
     assert any(PLANTED.encode() in content for _name, content in everything_of(podman, "localhost/leak"))
 
 
-def test_its_configuration(podman: Podman, image: str) -> None:
+def test_the_image_names_its_user_command_volume_and_health_check(podman: Podman, image: str) -> None:
     (found,) = json.loads(podman("image", "inspect", image))
     configuration = found["Config"]
     assert configuration["User"] == "10001:10001"

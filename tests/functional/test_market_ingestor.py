@@ -84,7 +84,7 @@ def test_check_finds_what_is_wrong(market: Market) -> None:
     ] * 3
 
 
-def test_of_two_at_the_same_instant_one_runs(market: Market, loops: Callable[..., int]) -> None:
+def test_of_two_ingestors_started_at_once_one_runs(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     # On another machine: the same table, but neither the lock nor the outbox.
     state = market.api.state_dir
@@ -108,7 +108,7 @@ def test_of_two_at_the_same_instant_one_runs(market: Market, loops: Callable[...
                 each.communicate()
 
 
-def test_what_the_chain_says_is_final(market: Market) -> None:
+def test_candles_are_finalized_up_to_the_block_that_the_chain_calls_final(market: Market) -> None:
     market.ingestor.stop()
     market.ingestor.configure(confirmations="finalized")
     try:
@@ -130,7 +130,7 @@ def test_what_the_chain_says_is_final(market: Market) -> None:
         market.ingestor.start()
 
 
-def test_the_node_is_restarted(market: Market, loops: Callable[..., int]) -> None:
+def test_a_restart_of_the_node_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     for is_noticed in (False, *(True for _ in range(loops(quick=0, full=5)))):
         before = market.ingestor.said().count("no answer")
         market.trade(2)  # perhaps while the ingestor reads
@@ -143,7 +143,7 @@ def test_the_node_is_restarted(market: Market, loops: Callable[..., int]) -> Non
 
 
 @pytest.mark.full
-def test_the_clock_jumps(market: Market, loops: Callable[..., int]) -> None:
+def test_a_clock_that_jumps_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     market.ingestor.program = CLOCK_THAT_JUMPS
     try:
@@ -161,7 +161,7 @@ def test_the_clock_jumps(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.start()
 
 
-def test_metrics(market: Market) -> None:
+def test_metrics_count_blocks_ticks_and_deliveries(market: Market) -> None:
     market.ingestor.stop()
     market.ingestor.settings = {"MARKET_INGESTOR_METRICS_PORT": "0"}
     market.ingestor.start()
@@ -175,7 +175,7 @@ def test_metrics(market: Market) -> None:
     assert found["delivered_total"] >= found["ticks_total"] > 0
 
 
-def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
+def test_reorganisations_of_any_depth_are_followed(market: Market, loops: Callable[..., int]) -> None:
     market.trade(30)
     market.assert_complete()
     before = market.ingestor.said().count("reorganisation: ")
@@ -190,7 +190,7 @@ def test_reorganisations(market: Market, loops: Callable[..., int]) -> None:
 
 
 @pytest.mark.full
-def test_a_reorganisation_while_the_ingestor_is_down(market: Market) -> None:
+def test_a_reorganisation_while_the_ingestor_is_down_is_followed_at_its_start(market: Market) -> None:
     market.trade(10)
     market.assert_complete()
     market.ingestor.kill()
@@ -252,7 +252,7 @@ class BadProvider(Provider):
 
 
 @pytest.mark.full
-def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[..., int]) -> None:
+def test_a_provider_that_often_fails_loses_nothing(market: Market, loops: Callable[..., int]) -> None:
     market.ingestor.stop()
     shutil.rmtree(market.api.state_dir / "ingestor", ignore_errors=True)  # so that all is read again, in ranges too
     provider = BadProvider(market.chain, loops(quick=1, full=3) / 10)
@@ -275,7 +275,7 @@ def test_a_provider_that_fails_all_the_time(market: Market, loops: Callable[...,
 
 
 @pytest.mark.full
-def test_a_full_disk(market: Market) -> None:
+def test_after_a_full_disk_everything_is_delivered(market: Market) -> None:
     market.ingestor.stop()
     folder = market.api.state_dir / "ingestor"
     shutil.rmtree(folder, ignore_errors=True)

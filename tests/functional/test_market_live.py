@@ -79,7 +79,7 @@ def test_two_processes_on_one_database_both_push(api: ApiProcess) -> None:
             second.stop()
 
 
-def test_many_clients_half_of_them_slow(api: ApiProcess, loops: Callable[..., int]) -> None:
+def test_slow_clients_get_the_newest_state_in_bounded_memory(api: ApiProcess, loops: Callable[..., int]) -> None:
     """The slow ones read nothing while the candles change; then they get the newest state, and few others of it."""
     count, candles, changes, changed = loops(quick=100, full=1000), 1000, 40, 20
     token = api.token("read")
@@ -193,7 +193,7 @@ def descriptors() -> Iterator[Callable[[int], None]]:
     resource.setrlimit(resource.RLIMIT_NOFILE, before)
 
 
-def test_many_clients_through_the_frontend_half_of_them_slow(
+def test_slow_clients_of_the_frontend_get_the_newest_state_in_bounded_memory(
     api: ApiProcess, frontend: FrontendProcess, descriptors: Callable[[int], None], loops: Callable[..., int]
 ) -> None:
     """The slow ones read nothing, and what waits for each is more than all buffers on its way hold. Both processes keep

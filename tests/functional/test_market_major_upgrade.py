@@ -158,7 +158,7 @@ def answers_of(old: Old) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("made", PAIRS, indirect=True, ids=lambda pair: "to".join(map(str, pair)))
-def test_everything_is_kept(old: Old) -> None:
+def test_an_upgrade_keeps_data_roles_and_settings(old: Old) -> None:
     answers = answers_of(old)
     assert old.major() == old.old  # a newer PostgreSQL that is only installed changes nothing
     roles = "SELECT rolname, rolcanlogin, rolinherit, rolpassword FROM pg_authid WHERE rolname !~ '^pg_' ORDER BY 1"

@@ -71,7 +71,9 @@ def normal_user() -> Iterator[NormalUser]:
 
 
 @pytest.mark.parametrize("major", MAJORS)
-def test_the_store_on(major: int, postgresqls: dict[int, Path], normal_user: NormalUser) -> None:
+def test_the_tests_of_the_store_pass_on_each_major(
+    major: int, postgresqls: dict[int, Path], normal_user: NormalUser
+) -> None:
     if major not in postgresqls:
         pytest.skip(f"not run: there is no PostgreSQL {major} in this system, nor in a wheel")
     python, repository, user = normal_user

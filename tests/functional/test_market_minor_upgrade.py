@@ -47,7 +47,7 @@ def eventually(ask: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
     pytest.fail(f"{found} to the end")
 
 
-def test_it_heals_and_reports_it_meanwhile(api: ApiProcess, installation: Installation) -> None:
+def test_a_minor_upgrade_is_reported_until_postgresql_is_restarted(api: ApiProcess, installation: Installation) -> None:
     watched = Watched(api.state_dir)
     first = watched.status()
     with closing(Client(api.port, api.token("alg"))) as write, closing(Client(api.port, api.token("read"))) as read:

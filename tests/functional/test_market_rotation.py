@@ -120,7 +120,9 @@ def test_a_rotation_that_was_killed_is_recovered_at_the_next_start(api: ApiProce
 @pytest.mark.parametrize(
     "point", [pytest.param(each, marks=[] if each == "after a file" else pytest.mark.full) for each in POINTS]
 )
-def test_also_of_a_database_that_is_not_the_private_one(api: ApiProcess, state_dir: Path, point: str) -> None:
+def test_a_killed_rotation_is_recovered_by_an_api_on_another_database_too(
+    api: ApiProcess, state_dir: Path, point: str
+) -> None:
     """By the start of an API that neither makes the database nor the tokens."""
     copy_token(api)
     first, folder = api.token("read"), state_dir / "secrets"

@@ -124,7 +124,7 @@ def load(api: ApiProcess) -> Iterator[Load]:
     load.stop()
 
 
-def test_every_request_ends_and_all_is_well_afterwards(api: ApiProcess, load: Load) -> None:
+def test_every_request_ends_and_nothing_acknowledged_is_lost(api: ApiProcess, load: Load) -> None:
     until(lambda: len(load.acknowledged) > 20, 60)
     stopped = Stopped(api.state_dir)
     try:
@@ -170,7 +170,7 @@ def read_ticks(api: ApiProcess) -> tuple[int, Any]:
         return client("GET", f"/v1/ticks?symbol={SYMBOL}&limit=1")
 
 
-def test_it_ends_in_time(api: ApiProcess, load: Load) -> None:
+def test_sigterm_ends_the_api_in_time(api: ApiProcess, load: Load) -> None:
     """While requests wait. Its database continues, and shuts down as always."""
     until(lambda: len(load.acknowledged) > 20, 60)
     assert_ends_in_time(api, Stopped(api.state_dir))
@@ -184,7 +184,7 @@ def test_it_ends_in_time(api: ApiProcess, load: Load) -> None:
 
 
 @pytest.mark.full
-def test_it_ends_in_time_when_the_database_is_another_one(api: ApiProcess) -> None:
+def test_sigterm_ends_the_api_in_time_when_the_database_is_another_one(api: ApiProcess) -> None:
     """And when nothing makes that one continue."""
     with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
         other = ApiProcess(

@@ -83,7 +83,7 @@ def _bar(n: int) -> Bar:
     return {"time": moment, "open": n + 1, "high": n + 2.25, "low": n + 0.5, "close": n + 0.5, "volume": 1.5}
 
 
-def test_the_configuration(heard: dict[str, Any]) -> None:
+def test_the_configuration_offers_a_search(heard: dict[str, Any]) -> None:
     assert heard["configuration"]["supports_search"]
     assert {"1", "60", "1D", "1W", "1M"} <= set(heard["configuration"]["supported_resolutions"])
 
@@ -94,7 +94,7 @@ def test_the_search_leads_to_the_symbol(heard: dict[str, Any]) -> None:
     assert (info["ticker"], info["session"], info["timezone"], info["pricescale"]) == (SYMBOL, "24x7", "Etc/UTC", 100)
 
 
-def test_the_time(heard: dict[str, Any]) -> None:
+def test_the_time_is_that_of_the_server(heard: dict[str, Any]) -> None:
     assert abs(heard["time"] - time.time()) < 2 * SECONDS
 
 
@@ -105,14 +105,14 @@ def test_a_chart_scrolls_back_to_the_first_bar(heard: dict[str, Any]) -> None:
     assert heard["minutes"]["end"]["list"] == []
 
 
-def test_days(heard: dict[str, Any]) -> None:
+def test_days_begin_at_midnight_utc(heard: dict[str, Any]) -> None:
     [days] = heard["days"]["pages"]
     assert [day["time"] % 86_400_000 for day in days] == [0] * len(days)
     assert sum(day["volume"] for day in days) == 1.5 * BARS
     assert (days[0]["open"], days[-1]["close"]) == (1, BARS - 0.5)
 
 
-def test_a_gap_says_where_to_go_on(heard: dict[str, Any]) -> None:
+def test_an_empty_range_names_the_time_of_the_bar_before_it(heard: dict[str, Any]) -> None:
     """Seconds 60 to 180 after the first bar hold the second; then the empty minute between them is asked for."""
     assert [bar["time"] for bar in heard["gap"]["list"]] == [_bar(1)["time"]]
     assert heard["empty"] == {"list": [], "meta": {"noData": True, "nextTime": _bar(0)["time"] / 1000}}
@@ -122,7 +122,7 @@ def test_an_error_reaches_the_chart_in_words(heard: dict[str, Any]) -> None:
     assert "no symbol NO:SUCH" in heard["unknown"]["error"]
 
 
-def test_it_asked_nothing_that_is_not_there(heard: dict[str, Any]) -> None:
+def test_the_client_asked_only_for_described_paths(heard: dict[str, Any]) -> None:
     assert {url.partition("/tv/")[2].partition("?")[0] for url in heard["asked"]} == {
         "config", "search", "symbols", "time", "history",
     }  # fmt: skip

@@ -67,13 +67,13 @@ def front(state_dir: Path) -> Iterator[HttpFront]:
 
 
 @pytest.mark.parametrize("revision", RUNS)
-def test_the_server(npm_programs: NpmPrograms, front: HttpFront, revision: str | None) -> None:
+def test_our_server_passes_the_suite(npm_programs: NpmPrograms, front: HttpFront, revision: str | None) -> None:
     done = npm_programs.run("conformance", *suite("server", revision), "--url", front.url)
     assert passed(done) >= SERVED[revision]
 
 
 @pytest.mark.parametrize("revision", ASKED)
-def test_the_client(npm_programs: NpmPrograms, revision: str | None) -> None:
+def test_our_client_passes_the_suite(npm_programs: NpmPrograms, revision: str | None) -> None:
     done = npm_programs.run("conformance", *suite("client", revision), "--command", CLIENT)
     assert passed(done) >= ASKED[revision]
 
@@ -105,7 +105,9 @@ def session_front() -> Iterator[HttpFront]:
         ("2026-07-28", "input-required-result-unsupported-methods"),
     ],
 )
-def test_a_session(npm_programs: NpmPrograms, session_front: HttpFront, revision: str, scenario: str) -> None:
+def test_a_real_session_passes_the_scenarios_without_tools_of_the_suite(
+    npm_programs: NpmPrograms, session_front: HttpFront, revision: str, scenario: str
+) -> None:
     """What needs no tool of the suite's own."""
     wanted = ["--scenario", scenario, "--spec-version", revision, "--expected-failures", OUT_OF_SCOPE]
     done = npm_programs.run("conformance", "server", "--url", session_front.url, *wanted)

@@ -44,7 +44,9 @@ def front(state_dir: Path) -> Iterator[HttpFront]:
 
 
 @pytest.mark.parametrize(("mode", "agreed"), [("legacy", "2025-11-25"), ("auto", "2026-07-28")])
-def test_the_reference_client_over_http(front: HttpFront, mode: Literal["legacy", "auto"], agreed: str) -> None:
+def test_the_reference_client_calls_our_server_over_http(
+    front: HttpFront, mode: Literal["legacy", "auto"], agreed: str
+) -> None:
     seen: list[float] = []
 
     async def note(progress: float, _total: float | None, _message: str | None) -> None:
@@ -62,7 +64,7 @@ def test_the_reference_client_over_http(front: HttpFront, mode: Literal["legacy"
     assert seen == [1, 2, 3]
 
 
-def test_there_and_back(front: HttpFront) -> None:
+def test_our_client_calls_our_server_through_both_bridges(front: HttpFront) -> None:
     end = HttpBack(front.url).client_end
     seen: list[float] = []
     with closing(McpClient(end, end, timeout=PATIENCE)) as client:

@@ -53,7 +53,9 @@ def call(inspect: Inspect, name: str, arguments: dict[str, Any]) -> tuple[int, d
     return inspect("tools/call", "--tool-name", name, "--tool-args-json", json.dumps(arguments))
 
 
-def test_the_opening(inspect: Inspect, request: pytest.FixtureRequest) -> None:
+def test_the_opening_names_the_server_and_its_tools_capability(
+    inspect: Inspect, request: pytest.FixtureRequest
+) -> None:
     status, opened = inspect("initialize")
     assert (status, opened["serverInfo"]["name"], opened["capabilities"]) == (0, "card-session", {"tools": {}})
     era = request.node.callspec.params["inspect"]
@@ -68,7 +70,7 @@ def test_the_tools_have_schemas_that_any_client_can_read(inspect: Inspect) -> No
     assert all(tool["outputSchema"]["type"] == "object" for tool in listed["tools"])
 
 
-def test_a_replay_and_what_it_leaves(inspect: Inspect) -> None:
+def test_a_replay_leaves_the_program_at_its_stop(inspect: Inspect) -> None:
     status, result = call(inspect, "session_binding", {})
     assert (status, result["isError"], result["structuredContent"]["target"]) == (0, False, "probe")
     binding = {name: result["structuredContent"][name] for name in ("container_id", "instance", "profile", "target")}
@@ -97,13 +99,13 @@ def test_wrong_arguments_are_reported_by_name(inspect: Inspect) -> None:
     assert "/cols" in refused["content"][0]["text"]
 
 
-def test_many_calls_at_once(inspect: Inspect) -> None:
+def test_many_calls_at_once_all_succeed(inspect: Inspect) -> None:
     load = ("--load", "--load-requests", "40", "--load-concurrency", "8")
     status, summary = inspect("tools/call", "--tool-name", "debugger_state", *load)
     assert (status, summary["ok"], summary["toolErrors"], summary["errors"]) == (0, 40, 0, 0), summary
 
 
-def test_what_a_session_has_not(inspect: Inspect) -> None:
+def test_prompts_are_empty_and_an_unknown_tool_is_named(inspect: Inspect) -> None:
     assert inspect("prompts/list") == (0, {"prompts": []})
     status, refused = inspect("tools/call", "--tool-name", "nope")
     assert (status, refused["error"]["code"]) == (FAILED, "tool_not_found")

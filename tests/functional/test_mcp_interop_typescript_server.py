@@ -43,7 +43,9 @@ def drive(client: McpClient, revision: str) -> None:
 
 @pytest.mark.parametrize("revision", KNOWN_PROTOCOL_VERSIONS)
 @pytest.mark.parametrize("transport", ["socket", "stdio"])
-def test_our_client_drives_it(npm_programs: NpmPrograms, revision: str, transport: str, state_dir: Path) -> None:
+def test_our_client_drives_the_typescript_server(
+    npm_programs: NpmPrograms, revision: str, transport: str, state_dir: Path
+) -> None:
     script = shutil.copy(SERVER, npm_programs.folder)  # its imports are looked up from where it lies
     path = [] if transport == "stdio" else [state_dir / "s"]
     command = [npm_programs.node, script, revision, *path]

@@ -82,7 +82,7 @@ def assert_sound(document: Document, typeset_pdf: TypesetPdf, folder: Path) -> s
     return text
 
 
-def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
+def test_all_hostile_texts_are_set_as_text(cache: Path, tmp_path: Path) -> None:
     lines = tuple(trick for trick in SNIPPETS if "\n" not in trick)
     made_up = small("\n\n".join(SNIPPETS), TITLE, " ".join(lines), lines)
     document, typeset_pdf = set_(*made_up, "karta-5b", cache)
@@ -92,7 +92,7 @@ def test_every_trick_at_once(cache: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
-def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
+def test_lines_of_ten_thousand_characters_are_set_whole(cache: Path, tmp_path: Path) -> None:
     word, sentence = "".join(chr(97 + at % 26) for at in range(10_000)), "all work and no play " * 500
     document, typeset_pdf = set_(*small(f"{word}\n\n{sentence}", source=(word, "%" * 10_000)), "karta-classic", cache)
     text = "".join(assert_sound(document, typeset_pdf, tmp_path).split())
@@ -100,7 +100,7 @@ def test_ten_thousand_characters(cache: Path, tmp_path: Path) -> None:
     assert text.count("allworkandnoplay") >= 500
 
 
-def test_any_card(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
+def test_any_card_is_set_within_its_sheets(cache: Path, tmp_path: Path, loops: Callable[..., int]) -> None:
     taken = iter(LAYOUTS * 1000)
 
     @settings(

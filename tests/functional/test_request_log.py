@@ -128,7 +128,7 @@ def open_and_close_websocket(service: Logged, product: str) -> tuple[str, int]:
     return identity, len(answer)
 
 
-def test_it_is_off_by_default(start: Callable[[str], Logged]) -> None:
+def test_without_the_setting_no_request_is_logged(start: Callable[[str], Logged]) -> None:
     service = start("")
     assert service.ask("/nothing")[1] is None
     service.end()

@@ -78,7 +78,7 @@ def test_a_replay_brings_back_what_died_by_itself(session: RunningSession) -> No
 
 
 @pytest.mark.parametrize(("program", "quick", "full"), [("gdb", 2, 50), *((each, 1, 50) for each in NEOVIM)])
-def test_it_survives_kills_at_any_moment(
+def test_a_session_survives_kills_at_any_moment(
     session: RunningSession, program: str, quick: int, full: int, loops: Callable[..., int]
 ) -> None:
     chosen = random.Random(program)

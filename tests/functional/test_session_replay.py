@@ -56,7 +56,7 @@ def shown(session: RunningSession) -> tuple[str, int, list[int]]:
 # -- what a replay answers -------------------------------------------------------------------------------------------
 
 
-def test_it_answers_place_and_values(session: RunningSession) -> None:
+def test_a_replay_answers_place_and_values(session: RunningSession) -> None:
     got = session.replay(at("/* after */"), "count", "word", "nothing", "letters", "colour", "arena.blocks[0]", "&zero")
     assert (got["file"], got["line"], got["function"]) == ("target.c", line_of("/* after */"), "main")
     assert got["method"] == "rerun"
@@ -252,7 +252,7 @@ def test_a_stop_without_code_is_not_reached(session: RunningSession) -> None:
     assert session.refusal({"function": "no_such_function"})["code"] == "stop_not_reached"
 
 
-def test_an_exit_before_the_stop(session: RunningSession) -> None:
+def test_an_exit_before_the_stop_is_refused_with_its_code(session: RunningSession) -> None:
     session.card.behave("exit")
     refusal = session.refusal(at("/* in the loop */"))
     assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 7, 0)
@@ -261,7 +261,7 @@ def test_an_exit_before_the_stop(session: RunningSession) -> None:
     assert (refusal["code"], refusal["exit_code"], refusal["reached"]) == ("target_exited", 0, 5)
 
 
-def test_a_crash_before_the_stop(session: RunningSession) -> None:
+def test_a_crash_before_the_stop_is_refused_with_its_signal(session: RunningSession) -> None:
     session.card.behave("crash")
     refusal = session.refusal(at("/* after */"))
     assert (refusal["code"], refusal["signal"]) == ("target_crashed", "SIGSEGV")
@@ -420,13 +420,13 @@ def test_a_second_replay_waits_for_the_first(session: RunningSession) -> None:
     assert [answer.structured["values"]["count"]["value"] for answer in answers] == ["14"] * 3
 
 
-def test_a_gdb_that_is_killed_during_a_replay(session: RunningSession) -> None:
+def test_a_gdb_killed_during_a_replay_refuses_it_as_debugger_dead(session: RunningSession) -> None:
     session.card.behave("loop")
     assert kill_when_running(session, "gdb")["code"] == "debugger_dead"
 
 
 @pytest.mark.parametrize("program", ["nvim", "nvim-terminal"])
-def test_an_editor_that_is_killed_during_a_replay(session: RunningSession, program: str) -> None:
+def test_an_editor_killed_during_a_replay_refuses_it_as_editor_dead(session: RunningSession, program: str) -> None:
     session.card.behave("loop")
     assert kill_when_running(session, program)["code"] == "editor_dead"
 

@@ -28,7 +28,7 @@ ROOT = Path(__file__).resolve().parents[2]
 START = str(ROOT / "bin" / "start")
 SESSION = str(ROOT / "bin" / "card-session")
 READY = "Ctrl-C here ends it.\n"
-FROM_NOTHING = "test_it_answers_and_a_signal_ends_all_of_it"
+FROM_NOTHING = "test_all_services_answer_and_a_signal_ends_them"
 
 pytestmark = pytest.mark.functional
 
@@ -159,7 +159,7 @@ def assert_the_tour_works_as_pasted(printed: str, environment: dict[str, str], f
     ],
     ids=lambda number: number.name,
 )
-def test_it_answers_and_a_signal_ends_all_of_it(
+def test_all_services_answer_and_a_signal_ends_them(
     card_environment: dict[str, str], number: signal.Signals, tmp_path: Path
 ) -> None:
     with started(card_environment) as (process, printed):
@@ -179,7 +179,7 @@ def test_it_answers_and_a_signal_ends_all_of_it(
     assert list(Path(card_environment["CARD_STATE_DIR"]).rglob("*.sock")) == []
 
 
-def test_it_goes_on_without_an_ingestor_where_another_one_runs(card_environment: dict[str, str]) -> None:
+def test_where_another_ingestor_runs_none_is_started(card_environment: dict[str, str]) -> None:
     with alone(load(card_environment)), started(card_environment) as (process, printed):
         assert "Another ingestor stores trades there; none was started here.\n" in printed
         assert "DEMO:ACORN-USD" not in printed

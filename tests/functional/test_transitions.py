@@ -56,7 +56,7 @@ def test_sync_is_rejected_at_card_and_task(api: Api, stage: Stage, body: dict[st
     assert (stage.published(), api.get("/api/checkpoint/status")["generation"]) == (before, generation)
 
 
-def test_only_ready_publishes(api: Api, stage: Stage) -> None:
+def test_only_a_ready_replay_publishes(api: Api, stage: Stage) -> None:
     api.put("/api/navigation/current", position("quick"))
     assert api.post("/api/navigation/sync").status == 200
     before = stage.published()[:2]
@@ -71,7 +71,7 @@ def test_only_ready_publishes(api: Api, stage: Stage) -> None:
 # -- progress ------------------------------------------------------------------------------------------------------
 
 
-def test_progress_goes_to_approved_and_back(api: Api) -> None:
+def test_an_item_is_approved_and_set_back_to_pending(api: Api) -> None:
     api.put(f"/api/progress/{ITEM}", {"status": "pending", "note": "", "actor": "ada"})
     for status, note in (("approved", "understood"), ("pending", "look again")):
         answer = api.put(f"/api/progress/{ITEM}", {"status": status, "note": note, "actor": "grace"})
@@ -93,7 +93,7 @@ def test_progress_goes_to_approved_and_back(api: Api) -> None:
         ({"sync": False}, {"sync": True, "control": True}, (True, True)),
     ],
 )
-def test_editor_sync_and_control(
+def test_editor_control_ends_with_editor_sync(
     api: Api, before: dict[str, bool], patch: dict[str, bool], after: tuple[bool, bool]
 ) -> None:
     assert api.put("/api/viewer/state", {"viewer": {"editor": {"sync": False}}}).status == 200

@@ -24,7 +24,9 @@ def faults(axe: str, scheme: str) -> Callable[[ChartPage], list[str]]:  # noqa: 
     return check
 
 
-def test_every_state(faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage) -> None:
+def test_every_state_of_the_page_is_accessible(
+    faults: Callable[[ChartPage], list[str]], tab: Callable[..., ChartPage], stage: Stage
+) -> None:
     opened = tab(f"?symbol={SYMBOL}&interval=7m").drawn()
     page = opened.page
     page.get_by_role("alert").wait_for()

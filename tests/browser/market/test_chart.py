@@ -199,7 +199,7 @@ def test_what_is_known_is_asked_for_again_by_its_tag(tab: Tab, stage: Stage) -> 
     assert asked() == [(200, None), (304, tag)]
 
 
-def test_the_api_goes_down_and_comes_back(tab: Tab, stage: Stage) -> None:
+def test_the_chart_recovers_when_the_api_is_back(tab: Tab, stage: Stage) -> None:
     opened = tab(f"?symbol={SYMBOL}&interval=1d").drawn()
     page = opened.page
     before = opened.legend()

@@ -213,7 +213,7 @@ def test_the_live_candle_moves_and_what_was_late_is_caught_up(tab: Tab, demo: De
     assert opened.page.evaluate("window.stayed")
 
 
-def test_the_api_goes_down_and_what_happened_meanwhile_is_drawn(tab: Tab, demo: Demo) -> None:
+def test_trades_during_an_outage_of_the_api_are_drawn_afterwards(tab: Tab, demo: Demo) -> None:
     demo.go_on()
     opened = tab(query("1d")).drawn()
     page = opened.page

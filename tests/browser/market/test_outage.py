@@ -28,7 +28,7 @@ def test_what_changed_while_the_connection_was_down_is_drawn(tab: Callable[..., 
     opened.becomes(lambda: opened.legend().get("C") == "11")
 
 
-def test_nobody_gets_in_without_a_login_and_logout_is_the_end(
+def test_the_page_needs_a_login_and_a_logout_ends_it(
     browser: Browser,
     tab: Callable[..., ChartPage],
     stage: Stage,
@@ -58,7 +58,7 @@ def test_without_a_trade_the_page_says_so_until_there_is_one(browser: Browser) -
         context.close()
 
 
-def test_a_symbol_that_does_not_exist(tab: Callable[..., ChartPage]) -> None:
+def test_a_symbol_that_does_not_exist_is_named_as_unknown(tab: Callable[..., ChartPage]) -> None:
     page = tab("?symbol=NO:SUCH&interval=1m").page
     page.get_by_role("heading", name="Unknown symbol").wait_for()
     page.get_by_role("button", name="Choose another symbol").click()
