@@ -362,7 +362,7 @@ def test_a_kill_of_the_session_server_during_the_replay_rejects_it(own: Stage) -
     assert own.tcp.post("/api/navigation/sync", {}).status == 200
 
 
-@pytest.mark.parametrize("broken", ["{", None])
+@pytest.mark.parametrize("broken", ["{", pytest.param(None, marks=pytest.mark.full)])
 def test_a_source_that_is_no_card_switches_sync_off_and_refuses(own: Stage, broken: str | None) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.put("/api/navigation/current", position("quick"))

@@ -116,7 +116,7 @@ def test_a_client_that_acknowledges_nothing_is_bounded_and_gets_a_full_grid_late
     shown = Screen()
     until(lambda: neovim.lua("return #vim.api.nvim_list_uis()") >= 3)
     before = resident()
-    neovim.send("nvim_exec_lua", FLOOD, [loops(quick=200, full=1000)])
+    neovim.send("nvim_exec_lua", FLOOD, [loops(quick=120, full=1000)])
     frames(quick, shown, lambda: "the last of it" in shown.text())
     frames(quick, shown, lambda: shown.text() == neovim.screen())
     assert resident() - before < 40 * 1024 * 1024

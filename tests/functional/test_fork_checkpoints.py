@@ -238,7 +238,7 @@ def test_beside_an_inferior_of_the_learner_nothing_is_forked(session: RunningSes
     assert replayed(session, LATER) == ("fork", reported)
 
 
-@pytest.mark.parametrize("index", range(6))
+@pytest.mark.parametrize("index", [0, 1, *(pytest.param(each, marks=pytest.mark.full) for each in range(2, 5)), 5])
 def test_a_checkpoint_that_something_else_killed_leads_to_a_rerun(session: RunningSession, index: int) -> None:
     before = [replayed(session, stop)[1] for stop in (LATER, MARKED, FIRST)]
     # The original process, the program, and the checkpoints of main and of the three stops. What a restart left is

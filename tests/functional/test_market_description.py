@@ -72,6 +72,7 @@ def test_responses_to_the_required_scope_match_the_description(
     run(api, tokens, "--exclude-operation-id", REVOKE, *effort(loops, quick=1, full=400))
 
 
+@pytest.mark.full
 def test_the_administration_of_tokens_matches_the_description(
     api: ApiProcess, tokens: dict[str, str], loops: Loops
 ) -> None:

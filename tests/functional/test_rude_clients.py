@@ -147,7 +147,7 @@ def counts() -> tuple[int, int]:
     return len(os.listdir("/proc/self/fd")), threading.active_count()
 
 
-BOTH = pytest.mark.parametrize("transport", ["tcp", "unix"])
+BOTH = pytest.mark.parametrize("transport", ["tcp", pytest.param("unix", marks=pytest.mark.full)])
 
 
 @BOTH

@@ -71,6 +71,7 @@ def test_a_parser_that_takes_two_framings_is_caught(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("impatient")
+@pytest.mark.full
 def test_lenient_chunks_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(waitress_adapter, "_StrictChunks", ChunkedReceiver)
     assert {"a bare line feed after a chunk's size", "an empty line before a chunk"} <= failed(Service)

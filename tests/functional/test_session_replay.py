@@ -288,7 +288,7 @@ def test_an_ignored_signal_does_not_end_a_replay(session: RunningSession) -> Non
     assert session.replay(at("/* after */"), "count")["values"]["count"]["value"] == "14"
 
 
-@pytest.mark.parametrize("behaviour", ["loop", "deaf", "flood", "stdin"])
+@pytest.mark.parametrize("behaviour", ["loop", "deaf", pytest.param("flood", marks=pytest.mark.full), "stdin"])
 def test_a_program_that_never_reaches_the_stop_is_ended(session: RunningSession, behaviour: str) -> None:
     session.card.behave(behaviour)
     refusal = session.refusal(at("/* after */"), timeout_ms=1000)

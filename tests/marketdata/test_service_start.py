@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from marketdata import secretfile
+from tests.functional.market_process import give_cluster
 from tests.marketdata.postgres.client_process import SECONDS, Watched, kill
 
 pytestmark = pytest.mark.functional
@@ -66,6 +67,7 @@ def test_without_configuration_it_serves_and_keeps_its_ticks(state_dir: Path) ->
 
 
 def test_the_file_of_a_revoked_token_is_made_anew_once_it_is_removed(state_dir: Path) -> None:
+    give_cluster(state_dir)
     path = state_dir / "secrets" / "read.json"
     command = [sys.executable, "-P", "-m", "marketdata", "token", "revoke", "1"]
     with serving(state_dir):
@@ -102,6 +104,7 @@ def blocked(pid: int) -> set[int]:
 
 
 def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) -> None:
+    give_cluster(state_dir)
     watched = Watched(state_dir)
     with serving(state_dir) as (process, _address):
         endings = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -125,6 +128,7 @@ def test_it_waits_for_its_signals_and_hands_no_blocked_ones_on(state_dir: Path) 
 
 
 def test_two_at_once_share_the_database(state_dir: Path) -> None:
+    give_cluster(state_dir)
     watched = Watched(state_dir)
     with serving(state_dir) as (first, _), serving(state_dir) as (second, address):
         running = watched.processes()
@@ -137,6 +141,7 @@ def test_two_at_once_share_the_database(state_dir: Path) -> None:
 
 
 def test_a_killed_one_leaves_nothing_running(state_dir: Path) -> None:
+    give_cluster(state_dir)
     watched = Watched(state_dir)
     with serving(state_dir) as (process, _address):
         running = watched.processes()

@@ -18,6 +18,7 @@ from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
 from marketdata.settings import Settings
 from marketdata.store import pool
+from tests.functional.market_process import give_cluster
 from tests.marketdata.api.conftest import Api, eventually, new_token, prepare
 from tests.marketdata.api.standby import Standby
 
@@ -30,11 +31,10 @@ TICKS = "/v1/ticks?symbol=LAG:A"
 @pytest.fixture(scope="module")
 def primary() -> Iterator[tuple[Cluster, Settings]]:
     """A private cluster of its own: a copy of the one of the whole run would hold the databases of all tests."""
-    with (
-        tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder,
-        Client(Path(folder), linger=False) as client,
-    ):
-        yield Cluster(Path(folder)), prepare(Path(folder), client.conninfo)
+    with tempfile.TemporaryDirectory(prefix="market-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        give_cluster(Path(folder))
+        with Client(Path(folder), linger=False) as client:
+            yield Cluster(Path(folder)), prepare(Path(folder), client.conninfo)
 
 
 @pytest.fixture(scope="module")
