@@ -429,7 +429,7 @@ def test_a_target_that_ends_badly_leaves_a_usable_session(
 # -- SYNC goes off -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.full  # test_sync_off has the quick form
+@pytest.mark.full  # the quick form is in test_sync_off
 def test_sync_is_off_after_the_target_has_run_on(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     own.tcp.post("/api/editor/input", {"text": ":call TermDebugSendCommand('next')<CR>"})
@@ -438,7 +438,7 @@ def test_sync_is_off_after_the_target_has_run_on(own: Stage) -> None:
     assert kinds(own)[-1] == "sync.off"
 
 
-@pytest.mark.full  # test_sync_off has the quick form
+@pytest.mark.full  # the quick form is in test_sync_off
 def test_sync_is_off_after_the_target_was_reset(own: Stage) -> None:
     assert own.tcp.post("/api/checkpoint/activate", own.activation(QUICK)).status == 200
     assert own.tcp.post("/api/editor/reset").status == 200

@@ -99,7 +99,7 @@ def cut_over(api: ApiProcess, current: int, new: int) -> None:
             copy.communicate(timeout=SECONDS)
 
 
-def test_the_api_continues_in_the_version_that_a_cutover_made_current(
+def test_the_ingestor_continues_in_the_version_that_a_cutover_made_current(
     api: ApiProcess, demo: Demo, loops: Callable[..., int]
 ) -> None:
     with closing(Client(api.port, api.token("read"))) as read:

@@ -79,6 +79,7 @@ def test_two_processes_on_one_database_both_push(api: ApiProcess) -> None:
             second.stop()
 
 
+@pytest.mark.full  # the test with the frontend goes through both
 def test_slow_clients_get_the_newest_state_in_bounded_memory(api: ApiProcess, loops: Callable[..., int]) -> None:
     """The slow ones read nothing while the candles change; then they get the newest state, and few others of it."""
     count, candles, changes, changed = loops(quick=100, full=1000), 1000, 40, 20
