@@ -24,11 +24,12 @@ from cardapp.state.database import Database
 from cardapp.web import request_log
 from cardapp.web.app import make_app
 from cardapp.web.http import WsgiApp
-from cardapp.web.listener import CONNECTIONS, Listener
+from cardapp.web.listener import Listener
 from cardapp.web.live import LiveFeed
 from cardapp.web.peer import ROOT_UID, account, only_chosen_container
 from cardapp.web.services import Services
 from cardapp.web.streams import endpoints
+from cardapp.web.waitress_adapter import Limits
 from cardapp.web.websocket import WebSockets
 
 ENDINGS = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP}
@@ -138,7 +139,7 @@ def run(settings: Settings) -> None:
 def _allow_descriptors() -> None:
     """Raise the soft limit to what the listener can use, as far as the hard limit permits."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 2 * CONNECTIONS
+    wanted = 2 * Limits.connections
     if soft != resource.RLIM_INFINITY and soft < wanted:
         most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))

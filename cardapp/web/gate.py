@@ -30,8 +30,6 @@ from cardapp.web.peer import MakeError
 
 HEADER_BYTES = 32 * 1024
 JSON_LIMIT = 64 * 1024
-BODIES_BYTES = 64 * 1024 * 1024
-"""Maximum total of request bodies that are kept at once."""
 UNCOUNTED_BYTES = 16 * 1024
 """A body up to this size does not count, so small requests are accepted while large uploads are refused."""
 
@@ -144,7 +142,7 @@ class Gate:
 class BodyBudget:
     """Limits the total size of all request bodies that are kept at once. Thread-safe."""
 
-    def __init__(self, limit: int = BODIES_BYTES) -> None:
+    def __init__(self, limit: int) -> None:
         self._free = limit
         self._lock = threading.Lock()
 

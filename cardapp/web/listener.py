@@ -23,21 +23,14 @@ from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
 from cardapp.web import request_log
 from cardapp.web.app import intakes
-from cardapp.web.gate import BODIES_BYTES, HEADER_BYTES, JSON_LIMIT, Arrival, BodyBudget, Gate, Tcp, Transport, Unix
+from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT, Arrival, BodyBudget, Gate, Tcp, Transport, Unix
 from cardapp.web.http import WsgiApp
 from cardapp.web.peer import Admit, OwnerOnly, anybody
-from cardapp.web.waitress_adapter import Channel, Loop, Timeouts
+from cardapp.web.waitress_adapter import Channel, Limits, Loop, Rules
 
 WORKERS = 32
 """Requests that run at once: those of sixteen clients, and sixteen that wait for a replay, each for up to
 ``CARD_REPLAY_TIMEOUT``."""
-
-CONNECTIONS = 4096
-"""Maximum number of connections, if the process may have as many descriptors. For each further one the connection that
-was idle longest is closed."""
-UNREAD_BYTES = 256 * 1024 * 1024
-"""Unsent bytes of one response above which its worker blocks. waitress keeps the bytes in temporary files, so below it
-workers, and the read transaction of a report, end without waiting for clients."""
 
 _OTHER_DESCRIPTORS = 256
 """Descriptors that connections leave to files, the database and the rest."""
@@ -60,27 +53,18 @@ _log = logging.getLogger(__name__)
 class Listener:
     """Serves ``app`` behind a gate on both transports. ``start`` once; ``stop`` any number of times."""
 
-    def __init__(
-        self,
-        settings: Settings,
-        app: WsgiApp,
-        *,
-        timeouts: Timeouts | None = None,
-        connections: int = CONNECTIONS,
-        unread_bytes: int = UNREAD_BYTES,
-        bodies_bytes: int = BODIES_BYTES,
-    ) -> None:
+    def __init__(self, settings: Settings, app: WsgiApp, limits: Limits | None = None) -> None:
         self._settings = settings
         self._app = app
-        self._timeouts = timeouts or Timeouts()
-        self._room = min(connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
-        self._unread_bytes = unread_bytes
+        self._limits = limits or Limits()
+        self._room = min(self._limits.connections, max(_descriptors() - _OTHER_DESCRIPTORS, 2 * WORKERS))
         # The largest picture must fit in when nothing else arrives.
-        self._bodies = BodyBudget(max(bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
+        self._bodies = BodyBudget(max(self._limits.bodies_bytes, settings.evidence_max_bytes + JSON_LIMIT))
         self._stopping = threading.Event()
         self._resources = contextlib.ExitStack()
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None
+        self._sweep_at = 0.0
         self._flush_until = 0.0
         self.port = 0
         """The bound TCP port; 0 before ``start``."""
@@ -132,11 +116,10 @@ class Listener:
         self._loop.listen(
             bound,
             request_log.logged(gate.guard(self._app)),
-            partial(Arrival, gate, self._bodies),
-            admit,
+            Rules(self._limits, admit, partial(Arrival, gate, self._bodies)),
             ident=None,
             recv_bytes=64 * 1024,
-            outbuf_high_watermark=self._unread_bytes,
+            outbuf_high_watermark=self._limits.unread_bytes,
             max_request_header_size=HEADER_BYTES,
             max_request_body_size=1 << 62,  # no limit: the gate checks the size
             connection_limit=self._room + _OTHER_DESCRIPTORS,  # reached if no connection is idle: see _make_room
@@ -147,13 +130,10 @@ class Listener:
     # -- in the thread of the loop -----------------------------------------------------------------------------------
 
     def _run(self, loop: Loop) -> None:
-        pause = min(_SWEEP_SECONDS, *self._timeouts)
-        sweep_at = 0.0
+        limits = self._limits
+        pause = min(_SWEEP_SECONDS, limits.arrival, limits.response, limits.idle, limits.linger)
         while not self._stopping.is_set():
             self._turn(loop, pause)
-            if monotonic() >= sweep_at:
-                sweep_at = monotonic() + pause
-                self._close_overdue(loop)
         while any(channel.total_outbufs_len for channel in loop.connections()) and monotonic() < self._flush_until:
             self._turn(loop, _DRAIN_SECONDS)
 
@@ -161,6 +141,9 @@ class Listener:
         try:
             loop.turn(seconds)
             self._make_room(loop.connections())
+            if monotonic() >= self._sweep_at:
+                self._sweep_at = monotonic() + seconds
+                self._close_overdue(loop)
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("internal error in the loop of the HTTP listener")
@@ -176,7 +159,7 @@ class Listener:
 
     def _close_overdue(self, loop: Loop) -> None:
         for channel in loop.connections():
-            if channel.is_overdue(self._timeouts):
+            if channel.is_overdue():
                 channel.drop()
 
 

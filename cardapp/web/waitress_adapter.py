@@ -15,10 +15,11 @@ import socket
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from queue import SimpleQueue
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 from waitress import wasyncore
 from waitress.channel import HTTPChannel
@@ -37,9 +38,6 @@ from cardapp.web.gate import Arrival, head_of, secured
 from cardapp.web.http import HandOver, WsgiApp, status_line
 from cardapp.web.peer import PEER, Admit, MakeError, pid_space_of
 
-LINGER_BYTES = 64 * 1024 * 1024
-"""Maximum of what is read and dropped after a refusal. Closing at once would make the kernel reset the connection, and
-a client that is still writing would lose the response."""
 _ACCEPTED_AT_ONCE = 64
 _log = logging.getLogger(__name__)
 
@@ -47,13 +45,12 @@ _KINDS: dict[int, type[CardAppError]] = {431: HeadersTooLarge, 500: InternalErro
 """The errors of waitress by their status; the others are :class:`BadRequest`."""
 
 
-Arrivals = Callable[[MakeError | None], Arrival]
-"""Makes the checks of one request; the argument is why the connection is refused."""
+@dataclass(frozen=True)
+class Limits:
+    """Limits of connections. Those of time are seconds until a connection is closed."""
 
-
-class Timeouts(NamedTuple):
-    """Seconds until a connection is closed."""
-
+    connections: int = 4096
+    """For each further one the connection that was idle longest is closed."""
     arrival: float = 120.0
     """For one request to arrive: enough for a picture through a slow tunnel."""
     response: float = 600.0
@@ -61,7 +58,23 @@ class Timeouts(NamedTuple):
     idle: float = 60.0
     """Without traffic, even if a response is unsent."""
     linger: float = 30.0
-    """For the rest of a request that was refused."""
+    linger_bytes: int = 64 * 1024 * 1024
+    """After a refusal the rest of the request is read and dropped up to these bounds. Closing at once would make the
+    kernel reset the connection, and a client that is still writing would lose the response."""
+    bodies_bytes: int = 64 * 1024 * 1024
+    """Total of request bodies that are kept at once."""
+    unread_bytes: int = 256 * 1024 * 1024
+    """Unsent bytes of one response above which its worker blocks. waitress keeps the bytes in temporary files, so below
+    it workers, and the read transaction of a report, end without waiting for clients."""
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The rules of one listening socket: ``admit`` for its connections, ``arrival`` makes the checks of one request."""
+
+    limits: Limits
+    admit: Admit
+    arrival: Callable[[MakeError | None], Arrival]
 
 
 class _Refusal(Error):
@@ -179,11 +192,10 @@ class Channel(HTTPChannel):
 
     task_class = _Task
 
-    def __init__(
-        self, arrivals: Arrivals, admit: Admit, server: Any, sock: socket.socket, addr: Any, *rest: Any, **more: Any
-    ) -> None:
-        foreign = admit(sock, addr)
-        self.parser_class: Any = lambda adj: Parser(arrivals(foreign), addr[0], adj)
+    def __init__(self, rules: Rules, server: Any, sock: socket.socket, addr: Any, *rest: Any, **more: Any) -> None:
+        foreign = rules.admit(sock, addr)
+        self.parser_class: Any = lambda adj: Parser(rules.arrival(foreign), addr[0], adj)
+        self._limits = rules.limits
         self.pid_space = pid_space_of(sock)
         self._is_refused = False
         self._lingering_since: float | None = None
@@ -196,7 +208,7 @@ class Channel(HTTPChannel):
         if self._lingering_since is None:
             return bool(super().received(data))
         self._dropped += len(data)
-        if self._dropped > LINGER_BYTES:
+        if self._dropped > self._limits.linger_bytes:
             self.drop()
         return False
 
@@ -210,18 +222,18 @@ class Channel(HTTPChannel):
         """Whether no request is being served, so that the connection can be closed to make room for another one."""
         return self._lingering_since is not None or not (self.requests or self.total_outbufs_len)
 
-    def is_overdue(self, timeouts: Timeouts) -> bool:
+    def is_overdue(self) -> bool:
         """Whether a timeout has expired. Call it about once a second."""
         now, idle = monotonic(), self.idle_seconds()
         if self._lingering_since is not None:
-            return now - self._lingering_since > timeouts.linger
+            return now - self._lingering_since > self._limits.linger
         arriving: Any = self.request
-        if arriving is not None and now - arriving.began > timeouts.arrival:
+        if arriving is not None and now - arriving.began > self._limits.arrival:
             return True
         if not self.total_outbufs_len:
             self._unsent_since = now
-            return idle > timeouts.idle and not self.requests
-        return idle > timeouts.idle or now - self._unsent_since > timeouts.response
+            return idle > self._limits.idle and not self.requests
+        return idle > self._limits.idle or now - self._unsent_since > self._limits.response
 
     def service(self) -> None:
         self._is_refused = self.requests[0].error is not None
@@ -271,11 +283,11 @@ class Loop:
         for worker in self._workers:
             worker.start()
 
-    def listen(self, bound: socket.socket, app: WsgiApp, arrivals: Arrivals, admit: Admit, **adjustments: Any) -> None:
+    def listen(self, bound: socket.socket, app: WsgiApp, rules: Rules, **adjustments: Any) -> None:
         """Serve ``app`` on ``bound``; ``adjustments`` are documented arguments of waitress."""
         dispatcher: Any = self  # the part of one that waitress needs
         server: Any = create_server(app, map=self._sockets, _dispatcher=dispatcher, sockets=[bound], **adjustments)
-        server.channel_class = partial(Channel, arrivals, admit)
+        server.channel_class = partial(Channel, rules)
         server.handle_accept = partial(self._accept_some, server.handle_accept)
         self._servers.append(server)
 

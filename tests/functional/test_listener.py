@@ -21,10 +21,9 @@ from cardapp import settings as settings_module
 from cardapp.errors import StateError, UsageError
 from cardapp.settings import Settings
 from cardapp.web import listener as listener_module
-from cardapp.web import waitress_adapter
 from cardapp.web.gate import HEADER_BYTES, JSON_LIMIT
 from cardapp.web.listener import WORKERS, Listener
-from cardapp.web.waitress_adapter import Timeouts
+from cardapp.web.waitress_adapter import Limits
 from tests.functional.serving import until
 
 pytestmark = pytest.mark.functional
@@ -340,18 +339,22 @@ def test_a_chunked_body_that_grows_too_large_gets_its_answer(listener: Listener)
         assert connection.getresponse().status == 413
 
 
-def test_what_follows_a_refusal_is_read_up_to_a_bound(
-    client: socket.socket, listener: Listener, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(waitress_adapter, "LINGER_BYTES", 1_000_000)
-    client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
-    assert answer(client)[0] == 413
-    with pytest.raises(ConnectionError):
-        client.sendall(b" " * 100_000_000)
+@pytest.mark.parametrize("transport", ["tcp", "unix"])
+def test_what_follows_a_refusal_is_read_up_to_a_bound(settings: Settings, app: App, transport: str) -> None:
+    listener = Listener(settings, app, Limits(linger_bytes=1_000_000))
+    listener.start()
+    try:
+        with connect(listener, settings, transport) as client:
+            client.sendall(head(listener, "POST /x HTTP/1.1", *JSON, "Content-Length: 999999999"))
+            assert answer(client)[0] == 413
+            with pytest.raises(ConnectionError):
+                client.sendall(b" " * 100_000_000)
+    finally:
+        listener.stop()
 
 
 def test_what_follows_a_refusal_is_read_for_a_limited_time(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, timeouts=Timeouts(linger=0.3))
+    listener = Listener(settings, app, Limits(linger=0.3))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:
@@ -396,10 +399,10 @@ LARGE_PICTURES = 10_000_000
 MANY = 12
 
 
-def large_uploads(state_dir: Path, app: App, host: str, **options: Any) -> tuple[int, list[int]]:
+def large_uploads(state_dir: Path, app: App, host: str, **limits: int) -> tuple[int, list[int]]:
     """``MANY`` clients send all but the end of a large picture: the bytes that are kept, and the statuses so far."""
     settings = make_settings(state_dir, CARD_EVIDENCE_MAX_BYTES=str(LARGE_PICTURES))
-    listener = Listener(settings, app, **options)
+    listener = Listener(settings, app, Limits(**limits))
     listener.start()
     try:
         with contextlib.ExitStack() as stack:
@@ -444,7 +447,7 @@ def test_all_bodies_together_have_a_bound(state_dir: Path, app: App) -> None:
 def test_the_space_of_bodies_is_free_again(state_dir: Path, app: App) -> None:
     """After many uploads that ended, were cut off or refused, one more is taken."""
     settings = make_settings(state_dir)
-    listener = Listener(settings, app, bodies_bytes=1)  # room for one picture
+    listener = Listener(settings, app, Limits(bodies_bytes=1))  # room for one picture
     listener.start()
     picture = ("Content-Type: image/png", "Content-Length: 300000")
     try:
@@ -492,7 +495,7 @@ def test_waiting_requests_leave_room_for_sixteen_clients(listener: Listener, set
 
 
 def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, timeouts=Timeouts(arrival=0.2))
+    listener = Listener(settings, app, Limits(arrival=0.2))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:
@@ -506,7 +509,7 @@ def test_a_request_that_drips_is_cut_off(settings: Settings, app: App) -> None:
 
 
 def test_a_request_that_runs_is_not_idle(settings: Settings, app: App) -> None:
-    listener = Listener(settings, app, timeouts=Timeouts(idle=0.2))
+    listener = Listener(settings, app, Limits(idle=0.2))
     listener.start()
     try:
         with connect(listener, settings, "tcp") as client:
