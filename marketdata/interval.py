@@ -23,6 +23,9 @@ WIDTHS: dict[str, int | None] = {
 }  # fmt: skip
 """Seconds of each interval; None for a month, whose length varies."""
 
+LEVELS: dict[str, int] = {"1m": 60, "15m": 900, "30m": 1800, "1h": 3600, "4h": 14_400, "1d": 86_400}
+"""The intervals whose candles are stored. The level is the width in seconds: the column ``res`` of the stored rows."""
+
 RESOLUTIONS: dict[str, str] = {
     "1S": "1s", "1": "1m", "3": "3m", "5": "5m", "15": "15m", "30": "30m",
     "60": "1h", "120": "2h", "240": "4h", "360": "6h", "480": "8h", "720": "12h",

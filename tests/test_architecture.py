@@ -69,7 +69,7 @@ CARD = Product(
 MARKET = Product(
     package="marketdata",
     order=(
-        "errors", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
+        "errors", "limits", "settings", "tick", "interval", "token", "secretfile", "source", "ingest", "postgres",
         "store", "graphql", "operations", "http", "api", "frontend", "commands", "backup", "demo", "cli", "__main__",
     ),
     separate={},
@@ -105,7 +105,7 @@ MARKET = Product(
         "wsproto": ("api.live.websocket",),
     },
     pure=(
-        "errors", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
+        "errors", "limits", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
         "http.revalidation", "http.compression", "http.reply", "http.chunked_coding", "http.response_head",
         "api.live.websocket",
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",

@@ -13,10 +13,9 @@ from marketdata.api.request import Request
 from marketdata.api.request_validation import decoded, media_type, raw_body
 from marketdata.errors import Conflict, InvalidValue, MalformedJson, TooLarge
 from marketdata.http.reply import JSON, NDJSON, Reply, answer
+from marketdata.limits import MAX_ITEMS
 from marketdata.store.ticks import Outcome
 from marketdata.tick import Item, parse_item, parse_tick
-
-ITEMS_MAX = 10_000
 
 _REFUSALS: dict[Outcome, tuple[str, str]] = {
     Outcome.CONFLICT: ("tick_conflict", "a different tick with this id is stored, and stored ticks never change"),
@@ -96,8 +95,8 @@ def _lines(raw: bytes) -> Iterable[tuple[int, bytes]]:
 
 
 def _check_count(count: int) -> None:
-    if count > ITEMS_MAX:
-        raise TooLarge(f"the batch has {count} items, at most {ITEMS_MAX} are allowed: send several batches")
+    if count > MAX_ITEMS:
+        raise TooLarge(f"the batch has {count} items, at most {MAX_ITEMS} are allowed: send several batches")
 
 
 def _line_item(line: bytes) -> Item:

@@ -15,9 +15,8 @@ from marketdata.api import schemas
 from marketdata.api.compiled_schemas import accepts
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
 from marketdata.http.reply import JSON
+from marketdata.limits import MAX_BODY_BYTES
 from marketdata.tick import JsonNumber, microseconds
-
-BODY_BYTES = 8 * 1024 * 1024
 
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
 _CHARSET = re.compile(r';\s*charset\s*=\s*"?utf-8"?\s*', re.IGNORECASE | re.ASCII)
@@ -70,10 +69,10 @@ def media_type(environ: Mapping[str, Any], allowed: Iterable[str]) -> str:
 
 
 def raw_body(environ: Mapping[str, Any]) -> bytes:
-    """The body as bytes; :class:`TooLarge` for more than :data:`BODY_BYTES`."""
+    """The body as bytes; :class:`TooLarge` for more than :data:`MAX_BODY_BYTES`."""
     length = int(environ.get("CONTENT_LENGTH") or 0)
-    if length > BODY_BYTES:
-        raise TooLarge.body(BODY_BYTES)
+    if length > MAX_BODY_BYTES:
+        raise TooLarge.body(MAX_BODY_BYTES)
     body: bytes = environ["wsgi.input"].read(length)
     return body
 

@@ -9,7 +9,7 @@ from typing import Any
 import bottle
 
 from marketdata.api.request import Request
-from marketdata.api.request_validation import BODY_BYTES, checked, media_type, query_of
+from marketdata.api.request_validation import checked, media_type, query_of
 from marketdata.api.route import Route
 from marketdata.api.services import Services
 from marketdata.api.udf import UDF, with_udf_members
@@ -19,6 +19,7 @@ from marketdata.http.failures import MethodNotAllowed, StartResponse, problem_of
 from marketdata.http.reply import Reply
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import VARY, revalidated
+from marketdata.limits import MAX_BODY_BYTES
 
 _NO_STORE = ("Cache-Control", "no-store")
 _GZIP = ("Content-Encoding", "gzip")
@@ -59,7 +60,7 @@ class Application:
             if route.body is None:
                 return 0
             media_type(head, route.body.media_types)
-            return BODY_BYTES
+            return MAX_BODY_BYTES
         except Exception as error:
             reply = self._failed(head, route, error)
         self._count(head["REQUEST_METHOD"], route, reply, perf_counter() - began)

@@ -18,7 +18,6 @@ from marketdata.api.health_state import Health
 from marketdata.api.ingestion import Ingestion
 from marketdata.api.live.server import MAX_CONNECTIONS, Live
 from marketdata.api.metrics import Metrics
-from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.response_cache import ResponseCache
 from marketdata.api.revocation_listener import RevocationListener
 from marketdata.api.served_version import ServedVersion
@@ -27,6 +26,7 @@ from marketdata.api.symbol_counters import symbol_counters
 from marketdata.errors import DatabaseUnavailable, UsageError, VersionMissing, reason
 from marketdata.http import request_log
 from marketdata.http.listener import Listener, descriptors
+from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Settings
 from marketdata.store.pool import Pool, server
 from marketdata.store.tokens import finder
@@ -90,7 +90,7 @@ class Service:
             self._settings.api_host,
             self._settings.api_port,
             admit=app.admit,
-            body_bytes=BODY_BYTES,
+            body_bytes=MAX_BODY_BYTES,
             reserved=live_connections,
             urgent=WITHOUT_WAITING,
         )

@@ -12,9 +12,8 @@ from marketdata.api.request import Request
 from marketdata.errors import InvalidValue, Saturated
 from marketdata.http.reply import CSV, JSON, NDJSON, Reply
 from marketdata.http.revalidation import tagged, weak_tag
+from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import ticks
-
-LIMIT = 500
 
 STREAMS_MAX = 3
 """A stream occupies a worker and a connection until its client has read it."""
@@ -43,7 +42,7 @@ def read(request: Request) -> Reply:
             connection,
             version,
             query["symbol"],
-            limit=query.get("limit", LIMIT),
+            limit=query.get("limit", DEFAULT_ROWS),
             cursor=query.get("cursor"),
             **arguments,
         )

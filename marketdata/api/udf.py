@@ -14,13 +14,13 @@ from marketdata.api.request import Request
 from marketdata.errors import MarketError
 from marketdata.http.reply import TEXT, Reply, answer
 from marketdata.interval import RESOLUTIONS, SECOND
+from marketdata.limits import MAX_ROWS
 from marketdata.store import candles, symbols
 from marketdata.store.candles import Chart
 
 UDF = "/v1/udf/"
 
 _OFFERED = ["1S", "1", "3", "5", "15", "30", "60", "120", "240", "360", "480", "720", "1D", "3D", "1W", "1M"]
-_BARS_MAX = 10_000
 _SCALE_DAYS = 30
 _DECIMALS_MAX = 16  # the precision of a JavaScript number
 
@@ -102,9 +102,9 @@ def history(request: Request) -> Reply:
         found = _read(request, **series, end=end, limit=query["countback"], format="udf")
     else:
         start = query["from"] * SECOND
-        found = _read(request, **series, start=start, end=end, limit=_BARS_MAX, format="udf")
+        found = _read(request, **series, start=start, end=end, limit=MAX_ROWS, format="udf")
         if found.more:
-            found = _read(request, **series, end=end, limit=_BARS_MAX, format="udf")
+            found = _read(request, **series, end=end, limit=MAX_ROWS, format="udf")
     if found.count:
         return Reply(found.body)
     nothing: dict[str, Any] = {"s": "no_data"}

@@ -22,8 +22,6 @@ MAX_RUNNING = 32
 MAX_WAITING = 32
 _WAIT_SECONDS = 10.0
 
-MAX_BODY_BYTES = 8 * 1024 * 1024
-"""The API's own limit for JSON bodies."""
 MAX_WHOLE_BYTES = 256 * 1024
 """A response up to this size is read whole, so its connection is free for the next request at once."""
 

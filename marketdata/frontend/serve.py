@@ -22,6 +22,7 @@ from marketdata.frontend.upstream import Upstream
 from marketdata.http import request_log
 from marketdata.http.listener import Listener
 from marketdata.http.listener.loop import CONNECTIONS
+from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Settings
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
@@ -58,7 +59,7 @@ class Service:
             settings.frontend_host,
             settings.frontend_port,
             admit=app.admit,
-            body_bytes=proxy.MAX_BODY_BYTES,
+            body_bytes=MAX_BODY_BYTES,
             workers=WORKERS,
             refusal=refusal,
             refusal_headers=SECURITY_HEADERS,

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from marketdata.errors import StateError
 from marketdata.graphql.engine import READER, Credential, Engine, Name, Refused, Tracked
+from marketdata.limits import MAX_ROWS
 from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
@@ -15,8 +16,6 @@ TABLES = ("ticks", "symbols", "coverage", "candle")
 """The tables with what the HTTP API shows, too. ``candle`` is empty: Hasura tracks a function only when it returns rows
 of a tracked table."""
 
-ROWS_MAX = 10_000
-"""How many rows a query of the role may return, as in the HTTP API."""
 
 _ALREADY = {
     "pg_track_table": "already-tracked",
@@ -65,7 +64,7 @@ def steps(version: Version, where: Schemas, source: str, role: str) -> list[Step
     found = [_tracking("table", {"schema": where.tables, "name": name}, source) for name in tables]
     found.append(_tracking("function", function, source))
     for name in tables:
-        permission = {"columns": "*", "filter": {}, "limit": ROWS_MAX}
+        permission = {"columns": "*", "filter": {}, "limit": MAX_ROWS}
         table = {"schema": where.tables, "name": name}
         args = {"table": table, "role": role, "permission": permission, "source": source}
         found.append(_permission("pg_create_select_permission", args, f"select on table {name}"))

@@ -16,11 +16,11 @@ from marketdata.errors import StateError
 from marketdata.ingest.api_client import NDJSON, ApiClient, ApiUnavailable, Response
 from marketdata.ingest.lease import Lease
 from marketdata.ingest.outbox import Coverage, Held, Outbox, Rejection
+from marketdata.limits import MAX_BODY_BYTES, MAX_ITEMS
 
-MAX_BATCH_ITEMS = 5_000
-"""Items of one request. The API takes up to 10 000."""
-_MAX_BATCH_BYTES = 6 << 20
-"""The API takes up to 8 MiB."""
+MAX_BATCH_ITEMS = MAX_ITEMS // 2
+"""Items of one request."""
+_MAX_BATCH_BYTES = MAX_BODY_BYTES * 3 // 4
 COVERAGE_S = 5.0
 """Seconds between two deliveries of coverage. Adjacent ranges of a symbol become one request."""
 _MAX_COVERAGE = 10_000

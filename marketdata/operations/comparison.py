@@ -10,12 +10,14 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import LiteralString, NamedTuple
 
-from marketdata.operations.version_pair import LEVELS, Day, Pair, day_chunks
+from marketdata.interval import LEVELS
+from marketdata.operations.version_pair import Day, Pair, day_chunks
 from marketdata.store.pool import Connection
 
 MAX_DIFFERENCES = 10_000
 """Differences after which a comparison ends: the rest would say nothing new."""
 
+_INTERVALS = {level: interval for interval, level in LEVELS.items()}
 _FIELDS = ("open", "high", "low", "close", "volume", "quote", "n", "vwap", "buy_volume", "buy_quote")
 
 Values = tuple[str | None, ...] | None
@@ -37,7 +39,7 @@ class Difference(NamedTuple):
 
     def described(self, source: int, target: int) -> str:
         """The candle and what differs, for versions of these numbers."""
-        name = f"{self.symbol} {LEVELS[self.level]} {self.opened:%Y-%m-%dT%H:%M:%SZ}"
+        name = f"{self.symbol} {_INTERVALS[self.level]} {self.opened:%Y-%m-%dT%H:%M:%SZ}"
         if self.source is None or self.target is None:
             there, missing = (target, source) if self.source is None else (source, target)
             return f"{name}: in version {there}, not in version {missing}"
@@ -98,7 +100,7 @@ def orphans(connection: Connection, pair: Pair, bounds: Bounds) -> list[Orphan]:
 def _compare_days(
     connection: Connection, pair: Pair, symbol: str, starts: list[datetime], bounds: Bounds
 ) -> Iterator[Difference]:
-    values = {"symbol": symbol, "days": starts, "levels": list(LEVELS), **bounds._asdict()}
+    values = {"symbol": symbol, "days": starts, "levels": list(_INTERVALS), **bounds._asdict()}
     width = len(_FIELDS)
     for level, opened, has_source, has_target, *fields in connection.execute(pair.query(_DIFFERENCES), values):
         source, target = tuple(fields[:width]), tuple(fields[width:])

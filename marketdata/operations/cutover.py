@@ -17,10 +17,11 @@ import psycopg
 from psycopg import sql
 
 from marketdata.errors import StateError, VersionMissing
+from marketdata.interval import LEVELS
 from marketdata.operations import Say, comparison
 from marketdata.operations.comparison import EVERYTHING, Bounds, Difference, Orphan
 from marketdata.operations.copy import is_copying
-from marketdata.operations.version_pair import LEVELS, DayStates, Pair, changed_days, find, read_days
+from marketdata.operations.version_pair import DayStates, Pair, changed_days, find, read_days
 from marketdata.store import migrations
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
@@ -94,7 +95,7 @@ class Cutover:
                 "give another range, or none"
             )
         self._say(
-            f"compared {candles} candles of {symbols} symbols ({', '.join(LEVELS.values())}) "
+            f"compared {candles} candles of {symbols} symbols ({', '.join(LEVELS)}) "
             f"of version {source} with version {target}: {_counted(found)}"
         )
         return found

@@ -19,9 +19,6 @@ from marketdata.errors import UsageError
 from marketdata.store.pool import Connection
 from marketdata.store.version import Registered, Version, registered
 
-LEVELS = {60: "1m", 900: "15m", 1800: "30m", 3600: "1h", 14400: "4h", 86400: "1d"}
-"""The stored intervals by their level (``res``)."""
-
 CHUNK = 31
 """Days that one statement looks at."""
 

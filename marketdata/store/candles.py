@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal, LiteralString, Self
 
-from marketdata.interval import SECOND, bucket_open, clamped
+from marketdata.interval import LEVELS, SECOND, bucket_open, clamped
+from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection, translated
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
@@ -148,17 +149,6 @@ class Chart:
         return [b"{%b}" % row for row in text.split(b"},{")] if text else []
 
 
-_LEVELS: dict[str, LiteralString] = {
-    "1m": "60",
-    "15m": "900",
-    "30m": "1800",
-    "1h": "3600",
-    "4h": "14400",
-    "1d": "86400",
-}
-"""The stored intervals, with the level (``res``) of their rows."""
-
-
 def check(conn: Connection, version: Version) -> None:
     """Call the version's candles function, for any symbol."""
     conn.execute(
@@ -185,7 +175,7 @@ def read(
     *,
     start: int | None = None,
     end: int | None = None,
-    limit: int = 500,
+    limit: int = DEFAULT_ROWS,
     sort: Literal["asc", "desc"] = "asc",
     fill: Literal["none", "previous"] = "none",
     shift: int = 0,
@@ -246,14 +236,14 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
 
 def _is_stored(interval: str, shift: int) -> bool:
     """Whether the buckets are those of a stored level."""
-    return interval in _LEVELS and shift * 60 % int(_LEVELS[interval]) == 0
+    return interval in LEVELS and shift * 60 % LEVELS[interval] == 0
 
 
 @lru_cache
 def _stored_statement(interval: str, *, is_forward: bool, is_descending: bool) -> LiteralString:
     """Candles of a stored level, from their stored text. The function call would take longer than reading the rows."""
-    width = f"interval '{_LEVELS[interval]} s'"
-    rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {_LEVELS[interval]}"
+    width = f"interval '{LEVELS[interval]} s'"
+    rows = f"{{rollups_{interval}}} WHERE symbol = s.symbol AND res = {LEVELS[interval]}"
     order = "" if is_forward != is_descending else "ORDER BY c.bucket DESC" if is_descending else "ORDER BY c.bucket"
     taken, last, beyond = ("", "max", ">") if is_forward else ("DESC", "min", "<")
     return f"""

@@ -12,6 +12,7 @@ from typing import Any, Literal, LiteralString, NamedTuple
 
 from marketdata.errors import InvalidValue
 from marketdata.interval import clamped
+from marketdata.limits import DEFAULT_ROWS
 from marketdata.store import prepared
 from marketdata.store.pool import Connection, translated
 from marketdata.store.symbols import COUNTER_COLUMNS, IS_SYMBOL, unknown_symbol
@@ -184,7 +185,7 @@ def read(
     *,
     start: int | None = None,
     end: int | None = None,
-    limit: int = 500,
+    limit: int = DEFAULT_ROWS,
     sort: Sort = "asc",
     cursor: str | None = None,
     format: Format = "object",

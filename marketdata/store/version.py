@@ -17,6 +17,7 @@ from psycopg import sql
 from psycopg.rows import class_row
 
 from marketdata.errors import UsageError, VersionMissing
+from marketdata.interval import LEVELS
 from marketdata.settings import PREFIX_MAX, Settings, identifier
 from marketdata.store.pool import Connection
 
@@ -32,10 +33,10 @@ _SEARCH_PG_TEMP_LAST = (
 _RESTORE_SEARCH_PATH = "SELECT set_config('search_path', current_setting('marketdata.path'), true);"
 
 PARTS = (
-    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", "rollups_1m", "rollups_15m", "rollups_30m",
-    "rollups_1h", "rollups_4h", "rollups_1d", "rollups_insert", "rollups_delete", "symbols",
-    "retracted", "coverage", "candle", "candles", "candles_filled", "candles_pieced", "canonical", "lock", "ingest",
-    "retract", "restore", "block_time", "finalize", "changed", "instant", "ms", "vwap", "bucket_of", "bucket_end",
+    "ticks", "ticks_order", "ticks_block", "ticks_guard", "rollups", *(f"rollups_{interval}" for interval in LEVELS),
+    "rollups_insert", "rollups_delete", "symbols", "retracted", "coverage", "candle", "candles", "candles_filled",
+    "candles_pieced", "canonical", "lock", "ingest", "retract", "restore", "block_time", "finalize", "changed",
+    "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
 """Of the names in the scripts; each is that of a table, an index, a trigger or a function."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")

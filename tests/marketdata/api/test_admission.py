@@ -11,17 +11,17 @@ from typing import Any
 import pytest
 
 from marketdata import token
-from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import DatabaseUnavailable
 from marketdata.http.listener.channel import RECEIVE_BYTES
 from marketdata.http.listener.parser import BODIES_BYTES, UNCOUNTED_BYTES
+from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import Api, eventually, new_token
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected
 
 INGEST = "POST /v1/ingest/tick"
 JSON = "Content-Type: application/json\r\n"
-LARGE = f"Content-Length: {BODY_BYTES}\r\n"
+LARGE = f"Content-Length: {MAX_BODY_BYTES}\r\n"
 CHUNKED = "Transfer-Encoding: chunked\r\n"
 SOME = b" " * 100
 
@@ -82,7 +82,7 @@ def test_stalled_bodies_without_a_write_token_do_not_stop_ingestion(
         stalled = [held.enter_context(connected(service.port)) for _ in range(clients)]
         for client in stalled:
             client.sendall(head(INGEST, bearers[kind]()))
-            client.sendall(b" " * (BODY_BYTES - 1))
+            client.sendall(b" " * (MAX_BODY_BYTES - 1))
         assert {answer(client)[0] for client in stalled} == {status}
         before = len(ingestion.statuses)
         eventually(lambda: len(ingestion.statuses) > before + 5)
@@ -106,7 +106,7 @@ def test_stalled_bodies_without_a_write_token_do_not_stop_ingestion(
         ("POST /%ff", "write", JSON + LARGE, 404, "not_found"),
         ("PATCH /v1/admin/tokens", "write", JSON + LARGE, 405, "method_not_allowed"),
         (INGEST, "write", "Content-Type: text/plain\r\n" + LARGE, 415, "unsupported_media_type"),
-        (INGEST, "write", JSON + f"Content-Length: {BODY_BYTES + 1}\r\n", 413, "too_large"),
+        (INGEST, "write", JSON + f"Content-Length: {MAX_BODY_BYTES + 1}\r\n", 413, "too_large"),
         (INGEST, "write", JSON + LARGE + "Content-Encoding: gzip\r\n", 415, "unsupported_media_type"),
         ("GET /healthz", None, f"Content-Length: {UNCOUNTED_BYTES + 1}\r\n", 413, "too_large"),
     ],
@@ -149,7 +149,9 @@ def test_a_refused_head_is_counted(service: Service, api: Api) -> None:
 
 def test_a_body_that_no_handler_reads_is_bounded_in_chunks_too(service: Service) -> None:
     with connected(service.port) as client:
-        client.sendall(head("GET /healthz", None, CHUNKED) + b"%x\r\n" % BODY_BYTES + b" " * (UNCOUNTED_BYTES + 1000))
+        client.sendall(
+            head("GET /healthz", None, CHUNKED) + b"%x\r\n" % MAX_BODY_BYTES + b" " * (UNCOUNTED_BYTES + 1000)
+        )
         assert answer(client)[0] == 413
     small = b"5\r\nabcde\r\n0\r\n\r\n"
     with connected(service.port) as client:
@@ -210,7 +212,7 @@ def sending(client: Any, data: bytes) -> Iterator[None]:
 
 def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, database: str, look_up: LookUp) -> None:
     bearer = new_token(database, "write")
-    body = ticks("held", 5000) + b" " * (BODY_BYTES // 2)
+    body = ticks("held", 5000) + b" " * (MAX_BODY_BYTES // 2)
     with connected(service.port) as client, sending(client, post(bearer, body)):
         eventually(lambda: bool(look_up.threads))
         (held,) = [each for each in service._listener.channels() if each.is_held]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from marketdata.api import schemas
-from marketdata.api.request_validation import BODY_BYTES, decoded
+from marketdata.api.request_validation import decoded
 from marketdata.errors import InvalidValue
+from marketdata.limits import MAX_BODY_BYTES
 from marketdata.tick import parse_item
 from tests.marketdata.api.conftest import Api
 
@@ -171,7 +172,7 @@ def test_big_batches_and_small_ones_end_alike(api: Api, tick: Make) -> None:
         (b'{"ticks": [], "more": 1}', 422, "invalid_value"),
         (b'{"retract": {"symbol": "A", "block_hash": "0x"}}', 422, "invalid_value"),
         (b'{"ticks": [' + b"1," * 10_000 + b"1]}", 413, "too_large"),
-        (b" " * (BODY_BYTES + 1), 413, "too_large"),
+        (b" " * (MAX_BODY_BYTES + 1), 413, "too_large"),
     ],
     ids=lambda value: repr(value)[:40],
 )

@@ -11,9 +11,9 @@ from contextlib import closing
 
 import pytest
 
-from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.http.listener import channel
+from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
 
@@ -33,7 +33,7 @@ def write_until_reset(client: socket.socket, data: bytes, seconds: float) -> flo
     pytest.fail("the server still reads")
 
 
-@pytest.mark.parametrize("size", [BODY_BYTES + 1, 4 * BODY_BYTES])
+@pytest.mark.parametrize("size", [MAX_BODY_BYTES + 1, 4 * MAX_BODY_BYTES])
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 def test_a_client_that_writes_everything_first_gets_its_413(
     service: Service, write_token: str, size: int, framing: str
@@ -56,7 +56,7 @@ def test_a_client_that_writes_everything_first_gets_its_413(
 def test_so_does_one_without_a_token(service: Service) -> None:
     for _ in range(10):
         with closing(http.client.HTTPConnection("127.0.0.1", service.port, timeout=30)) as client:
-            client.request("POST", "/v1/ingest/tick", b" " * BODY_BYTES, {"Content-Type": "application/json"})
+            client.request("POST", "/v1/ingest/tick", b" " * MAX_BODY_BYTES, {"Content-Type": "application/json"})
             response = client.getresponse()
             assert (response.status, json.loads(response.read())["code"]) == (401, "unauthorized")
 

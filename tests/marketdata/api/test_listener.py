@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from waitress.adjustments import Adjustments
 
-from marketdata.api.request_validation import BODY_BYTES
 from marketdata.api.serve import Service
 from marketdata.errors import StateError
 from marketdata.http.failures import StartResponse
 from marketdata.http.listener import Listener
 from marketdata.http.listener.loop import WORKERS
+from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
 
@@ -38,7 +38,7 @@ from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening,
         (b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: gzip\r\n\r\n", 501, "unknown_coding"),
         (b"GET / HTTP/1.1\r\nHost: a\r\nX: " + b"x" * 20_000 + b"\r\n\r\n", 431, "headers_too_large"),
         (
-            b"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (BODY_BYTES + 1),
+            b"POST /v1/ingest/tick HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % (MAX_BODY_BYTES + 1),
             413,
             "too_large",
         ),
@@ -49,7 +49,9 @@ def test_a_malformed_request_is_answered_by_a_problem(service: Service, raw: byt
     assert (found, headers["content-type"]) == (status, "application/problem+json")
     problem = json.loads(body)
     assert problem["code"] == code
-    assert code != "too_large" or problem["detail"] == f"the body is larger than {BODY_BYTES} bytes: send it in parts"
+    assert (
+        code != "too_large" or problem["detail"] == f"the body is larger than {MAX_BODY_BYTES} bytes: send it in parts"
+    )
 
 
 def test_a_repeated_authorization_header(service: Service, read_token: str) -> None:

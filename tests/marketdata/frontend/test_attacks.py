@@ -13,8 +13,8 @@ import pytest
 from marketdata.errors import MarketError, Saturated, TooLarge
 from marketdata.frontend.app import SECURITY_HEADERS
 from marketdata.frontend.problems import refusal
-from marketdata.frontend.proxy import MAX_BODY_BYTES
 from marketdata.http.failures import BadRequest, HeadersTooLarge, InternalError, UnknownCoding, problem
+from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.wire import ask
 from tests.marketdata.frontend.conftest import TOKEN, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered

@@ -14,6 +14,7 @@ import pytest
 from marketdata import secretfile
 from marketdata.frontend import proxy
 from marketdata.frontend import upstream as upstream_module
+from marketdata.limits import MAX_BODY_BYTES
 from tests.functional.serving import until
 from tests.marketdata.frontend.conftest import LOGIN, TOKEN, USER, Frontend, basic
 from tests.marketdata.frontend.scripted_api import OK, Received, ScriptedApi, answered
@@ -139,7 +140,7 @@ def test_a_body_without_a_login_is_refused_before_it_is_read(frontend: Frontend,
     for authorization, status in (({}, 401), ({"Authorization": basic(USER, "wrong")}, 401)):
         assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **authorization).status == status
     assert frontend.ask("POST", "/api/v1/x", b"x" * 100_000, **LOGIN, Origin="https://evil.example").status == 403
-    assert frontend.ask("POST", "/api/v1/x", b"x" * (proxy.MAX_BODY_BYTES + 1), **LOGIN).status == 413
+    assert frontend.ask("POST", "/api/v1/x", b"x" * (MAX_BODY_BYTES + 1), **LOGIN).status == 413
     assert upstream.received == []
 
 

@@ -1,0 +1,124 @@
+"""Facts of ``marketdata/interval.py`` and ``marketdata/limits.py`` that SQL, JSON schemas and the page repeat."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from marketdata.interval import LEVELS, RESOLUTIONS, WIDTHS
+from marketdata.limits import DEFAULT_ROWS, MAX_ITEMS, MAX_ROWS
+from marketdata.settings import ROOT
+
+SQL = ROOT / "marketdata" / "store" / "sql"
+SCHEMAS = ROOT / "marketdata" / "api" / "schemas"
+PAGE = ROOT / "marketdata" / "frontend" / "static"
+LONGEST_MONTH = 31 * 86_400
+COARSE = [level for level in LEVELS.values() if level > 60]
+
+
+def schema(name: str) -> Any:
+    return json.loads((SCHEMAS / name).read_text(encoding="utf-8"))
+
+
+def members(found: Any, key: str) -> list[Any]:
+    """Every value of ``key`` at any depth of a decoded JSON document."""
+    if isinstance(found, dict):
+        return [
+            *([found[key]] if key in found else []),
+            *(each for part in found.values() for each in members(part, key)),
+        ]
+    return [each for part in found for each in members(part, key)] if isinstance(found, list) else []
+
+
+def script(name: str) -> str:
+    return (SQL / name).read_text(encoding="utf-8")
+
+
+def numbers(pattern: str, text: str) -> list[int]:
+    return [int(found) for found in re.findall(pattern, text)]
+
+
+# -- intervals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("name", "more"), [("terms.json", []), ("live.json", ["ticks"])])
+def test_the_schemas_have_the_intervals(name: str, more: list[str]) -> None:
+    (enum,) = [each for each in members(schema(name), "enum") if "1m" in each]
+    assert enum == [*WIDTHS, *more]
+
+
+def test_the_candles_function_has_the_intervals_and_their_widths() -> None:
+    found = re.findall(r"WHEN '(\w+)' THEN (\d+)", script("candles.sql"))
+    assert {name: int(width) for name, width in found} == {
+        name: LONGEST_MONTH if width is None else width for name, width in WIDTHS.items()
+    }
+
+
+def test_the_page_has_the_intervals_and_their_widths() -> None:
+    text = (PAGE / "intervals.js").read_text(encoding="utf-8")
+    found = re.findall(r"'(\d+[smhdwM])': (null|[\d_]+)", text)
+    assert [(name, None if width == "null" else int(width)) for name, width in found] == list(WIDTHS.items())
+
+
+def test_every_interval_of_the_toolbar_exists() -> None:
+    (quick,) = re.findall(r"const QUICK = \[(.*?)\]", (PAGE / "toolbar.js").read_text(encoding="utf-8"))
+    assert set(re.findall(r"'(\w+)'", quick)) <= set(WIDTHS)
+
+
+def test_every_interval_has_a_name_of_tradingview() -> None:
+    assert set(RESOLUTIONS.values()) == set(WIDTHS)
+
+
+# -- stored levels ---------------------------------------------------------------------------------------------------
+
+
+def test_a_level_is_the_width_of_its_interval() -> None:
+    assert {name: WIDTHS[name] for name in LEVELS} == LEVELS
+
+
+def test_each_level_has_a_partition() -> None:
+    found = re.findall(r"\{rollups_(\w+)\} PARTITION OF \{rollups\} FOR VALUES IN \((\d+)\)", script("version.sql"))
+    assert {name: int(level) for name, level in found} == LEVELS
+
+
+def test_the_triggers_maintain_each_level() -> None:
+    inserted, deleted = script("rollups.sql").split("{rollups_delete}()", 1)
+    narrow = numbers(r"SELECT (\d+)(?: AS res)?, \* FROM", inserted)
+    assert [*narrow, *numbers(r"\((\d+), interval '\d+ \w+'\)", inserted)] == list(LEVELS.values())
+    found = re.findall(r"\((\d+), (\d+), interval", deleted)
+    assert [(int(level), int(below)) for level, below in found] == list(zip(COARSE, LEVELS.values(), strict=False))
+
+
+def test_the_candles_function_reads_each_level() -> None:
+    text = script("candles.sql")
+    (widest_first,) = re.findall(r"level := CASE (.*?) END;", text, re.DOTALL)
+    assert numbers(r"(?:THEN|ELSE) (\d+)", widest_first) == sorted(LEVELS.values(), reverse=True)
+    assert numbers(r"seconds % (\d+) = 0", widest_first) == sorted(COARSE, reverse=True)
+    (pieced,) = re.findall(r"FROM \(VALUES ((?:\(\d+\)(?:, )?)+)\) AS l \(res\)", text)
+    assert numbers(r"\d+", pieced) == list(LEVELS.values())
+
+
+# -- limits ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_schemas_have_the_limits_of_rows_and_items() -> None:
+    (limit,) = members(schema("chart.json"), "limit")
+    assert (limit["maximum"], limit["default"]) == (MAX_ROWS, DEFAULT_ROWS)
+    (limit,) = (each for each in members(schema("ticks.json"), "limit") if "maximum" in each)
+    assert limit["maximum"] == MAX_ROWS
+    assert f"Without it {DEFAULT_ROWS};" in limit["description"]
+    (count,) = members(schema("udf.json"), "countback")
+    assert count["maximum"] == MAX_ROWS
+    assert members(schema("ticks.json"), "maxItems") == [MAX_ITEMS]
+
+
+def test_the_candles_function_has_the_default_number_of_rows() -> None:
+    assert numbers(r"max_rows integer DEFAULT (\d+)", script("candles.sql")) == [DEFAULT_ROWS]
+
+
+def test_the_page_has_the_greatest_number_of_rows() -> None:
+    (largest,) = re.findall(r"LARGEST = ([\d_]+);", (PAGE / "firstview.js").read_text(encoding="utf-8"))
+    assert int(largest) == MAX_ROWS
