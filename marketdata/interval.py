@@ -33,7 +33,7 @@ RESOLUTIONS: dict[str, str] = {
 }  # fmt: skip
 """TradingView's names of the intervals. Its ``1M`` is a month too, its ``1`` a minute."""
 
-SHIFT_MIN, SHIFT_MAX = -12 * 60, 14 * 60
+MIN_SHIFT, MAX_SHIFT = -12 * 60, 14 * 60
 
 _ORIGIN = -360 * DAY  # Monday, 1969-01-06
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -65,7 +65,7 @@ def time_zone_shift(text: str) -> int:
     if found:
         minutes = int(found[2]) * 60 + int(found[3] or 0)
         minutes = -minutes if found[1] == "-" else minutes
-        if SHIFT_MIN <= minutes <= SHIFT_MAX:
+        if MIN_SHIFT <= minutes <= MAX_SHIFT:
             return minutes
     raise ValueError("must be an offset from UTC like +05:30, -12:00 to +14:00; names of time zones are not supported")
 

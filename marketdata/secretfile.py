@@ -31,7 +31,7 @@ ADMIN_SECRET = "admin.json"
 
 MALFORMED = "secret_malformed"
 
-_SIZE_MAX = 1 << 20
+_MAX_SIZE = 1 << 20
 _ADMIN_SECRET_MIN = 20
 _TOKEN = re.compile(r"[!-~]+")
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
@@ -64,7 +64,7 @@ def read(path: Path, *, warn: Warn = lambda _text: None, comments: str | None = 
                 )
             if mode & (stat.S_IRGRP | stat.S_IROTH):
                 warn(f"{path} is readable by group or others (mode {mode & 0o777:04o}): chmod 600 {path}")
-            content = file.read(_SIZE_MAX)
+            content = file.read(_MAX_SIZE)
     except FileNotFoundError as error:
         raise MissingRequirement(f"the secret file {path} does not exist") from error
     except OSError as error:

@@ -22,7 +22,7 @@ from marketdata.errors import UsageError
 
 ROOT = Path(__file__).resolve().parent.parent
 ENV_FILE = "MARKET_ENV_FILE"
-PREFIX_MAX = 40
+MAX_PREFIX = 40
 """Maximum length of a prefix: the longest name with it must have at most 63 bytes, PostgreSQL's limit."""
 
 Warn = Callable[[str], None]
@@ -76,8 +76,8 @@ def _optional_identifier(text: str) -> str | None:
 
 
 def _prefix(text: str) -> str:
-    if len(text) > PREFIX_MAX:
-        raise ValueError(f"must have at most {PREFIX_MAX} characters: the names of tables start with it")
+    if len(text) > MAX_PREFIX:
+        raise ValueError(f"must have at most {MAX_PREFIX} characters: the names of tables start with it")
     return identifier(text)
 
 

@@ -29,7 +29,7 @@ LATEST = 32_503_680_000_000_000
 _SECONDS_BELOW = 100_000_000_000_000
 """In microseconds. A number of milliseconds below it would, as seconds, be a time between 1970 and the year 5138."""
 
-_EXPONENT_MAX = 40
+_MAX_EXPONENT = 40
 """Numbers beyond 10 to this power, or below its inverse, are not written out: they are out of range anyway."""
 
 _DIGITS = "digits with a point before a fraction, like 2500.25, at most 30 on either side, no exponent"
@@ -53,7 +53,7 @@ def plain(number: str | Decimal) -> str:
             number = Decimal(number)
         except ArithmeticError:  # an exponent beyond what Decimal can hold
             return str(number)
-    return format(number, "f") if abs(number.adjusted()) <= _EXPONENT_MAX else str(number)
+    return format(number, "f") if abs(number.adjusted()) <= _MAX_EXPONENT else str(number)
 
 
 class Tick(NamedTuple):

@@ -69,7 +69,7 @@ def _exit(number: int, _frame: object) -> None:
 def backup(options: argparse.Namespace, settings: Settings) -> None:
     """The services may run and write."""
     from marketdata.backup import archive, programs
-    from marketdata.backup.moment import moment
+    from marketdata.backup.archive import moment
     from marketdata.store import migrations
     from marketdata.store.pool import connect
 

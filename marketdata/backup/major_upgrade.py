@@ -14,26 +14,60 @@ import contextlib
 import os
 import pwd
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 
+from psycopg import sql
 from psycopg.conninfo import make_conninfo
 
-from marketdata.backup import contents, programs
+from marketdata.backup import programs
+from marketdata.backup.exchange import check_exchange, exchange, sync
 from marketdata.errors import MissingRequirement, StateError
 from marketdata.operations import Say
 from marketdata.postgres import binaries
 from marketdata.postgres.access import SUPERUSER
 from marketdata.postgres.binaries import Binaries
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.exchange import check_exchange, exchange, sync
 from marketdata.postgres.exclusive import exclusive, running
 from marketdata.postgres.owner import end_old_processes
 from marketdata.postgres.processes import Account
-from marketdata.store.pool import connect
+from marketdata.store.pool import Connection, connect
 
 WORK, PREVIOUS = "upgrade", "cluster.previous"
-JOBS_MAX = 4
+MAX_JOBS = 4
+MAX_SHOWN = 5
+"""Differences that the message names."""
+BUCKETS = ("1m", "5m", "1d")
+"""Candles that are read from a stored level, computed from one, and the widest that is stored."""
+
+_DATABASES = "SELECT datname::text FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1"
+# Names that begin with pg_ are PostgreSQL's own: each major version has other ones.
+_ROLES = """
+    SELECT rolname::text, concat_ws(' ', rolsuper, rolinherit, rolcreaterole, rolcreatedb, rolcanlogin, rolreplication,
+                                    rolbypassrls, rolconnlimit, rolvaliduntil, hashtextextended(rolpassword, 0)),
+           ARRAY(SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = r.oid ORDER BY 1)::text
+    FROM pg_authid r WHERE rolname !~ '^pg_'"""
+# What belongs to an extension is not dumped: the new cluster has that of its own release.
+_TABLES = """
+    SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+    WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
+      AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.classid = 'pg_class'::regclass AND d.objid = c.oid
+                                                AND d.deptype = 'e')
+    ORDER BY 1, 2"""
+_ROWS = """
+    SELECT count(*) || ' rows with the checksum ' || coalesce(sum(hashtextextended("each row"::text, 0)), 0)
+    FROM ONLY {} AS "each row" """
+_SEQUENCES = "SELECT format('%I.%I', schemaname, sequencename), coalesce(last_value::text, 'unused') FROM pg_sequences"
+_VERSIONS = """
+    SELECT ticks_table, candles_function FROM market_versions
+    WHERE to_regclass(ticks_table) IS NOT NULL AND to_regclass(replace(ticks_table, '_ticks_', '_symbols_')) IS NOT NULL
+      AND EXISTS (SELECT FROM pg_proc WHERE proname = candles_function AND pg_function_is_visible(oid))"""
+# Whether a candle is closed and final depends on the time of the query.
+_CANDLES = """
+    SELECT count(*) || ' candles with the checksum '
+           || coalesce(sum(hashtextextended((to_jsonb(c) - 'closed' - 'finalized')::text, 0)), 0)
+    FROM {} s CROSS JOIN LATERAL {}(s.symbol, %s, NULL, %s, 500) c"""
 
 _PROGRAMS = ("pg_dump", "pg_dumpall", "pg_restore", "psql")
 _READ_ONLY = "default_transaction_read_only=on"
@@ -152,7 +186,7 @@ def _fill(old: Cluster, new: Cluster, target: Binaries, say: Say) -> None:
             _restore(copy, target, dump)
             shutil.rmtree(dump)
             say("comparing …")
-            say(f"{contents.compare(source, copy)} parts are the same: roles, tables, sequences and candles")
+            say(f"{compare_clusters(source, copy)} parts are the same: roles, tables, sequences and candles")
 
 
 def _check_space(source: str, work: Path, say: Say) -> None:
@@ -173,7 +207,7 @@ def _dump(source: str, target: Binaries, dump: Path) -> None:
     # initdb has made the superuser. Its other attributes are set by the statements that follow.
     lines = roles.read_text(encoding="utf-8").splitlines(keepends=True)
     roles.write_text("".join(line for line in lines if line != f"CREATE ROLE {SUPERUSER};\n"), encoding="utf-8")
-    for number, name in enumerate(contents.databases(source)):
+    for number, name in enumerate(databases(source)):
         programs.run(
             target.folder / "pg_dump", make_conninfo(source, dbname=name), "--format=directory", "--compress=1",
             "--create", f"--jobs={_jobs()}", "--file", dump / str(number),
@@ -188,7 +222,7 @@ def _restore(copy: str, target: Binaries, dump: Path) -> None:
             target.folder / "pg_restore", make_conninfo(copy, dbname="template1"), "--create", "--clean",
             "--if-exists", "--exit-on-error", f"--jobs={_jobs()}", folder,
         )  # fmt: skip
-    for name in contents.databases(copy):
+    for name in databases(copy):
         with connect(make_conninfo(copy, dbname=name)) as connection:
             connection.execute("VACUUM (ANALYZE)")  # index-only scans need the visibility map
 
@@ -213,7 +247,7 @@ def _no_link(path: str, flags: int) -> int:
 
 
 def _jobs() -> int:
-    return min(JOBS_MAX, len(os.sched_getaffinity(0)))
+    return min(MAX_JOBS, len(os.sched_getaffinity(0)))
 
 
 def _mb(size: int) -> str:
@@ -246,3 +280,65 @@ def _translated(state_dir: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise StateError(f"{state_dir}: {error}") from error
+
+
+# -- the comparison of two clusters ------------------------------------------------------------------------------------
+
+
+def databases(url: str) -> list[str]:
+    """The names of the databases of the cluster."""
+    with connect(url) as connection:
+        return [name for (name,) in connection.execute(_DATABASES)]
+
+
+def contents(url: str, now: datetime) -> dict[str, str]:
+    """What the cluster of ``url`` holds: roles, and of each database the tables, the sequences and candles up to
+    ``now`` that its functions compute. Each part has a name, and a text that differs when the part does. The checksum
+    of a table is the sum of the hashes of its rows, so their order does not matter."""
+    with connect(url) as connection:
+        found = {
+            f"role {name}": f"{attributes} {member_of}" for name, attributes, member_of in connection.execute(_ROLES)
+        }
+    for name in databases(url):
+        with connect(make_conninfo(url, dbname=name)) as connection:
+            found |= {f"{name}: {part}": text for part, text in _database(connection, now)}
+    return found
+
+
+def differences(source: Mapping[str, str], target: Mapping[str, str]) -> list[str]:
+    """A line for each part that is not the same in both."""
+    return [
+        f"{part}: {source.get(part, 'missing')} in the old cluster, {target.get(part, 'missing')} in the new one"
+        for part in sorted(source.keys() | target.keys())
+        if source.get(part) != target.get(part)
+    ]
+
+
+def compare_clusters(source: str, target: str) -> int:
+    """How many parts two clusters have, which are the same in both; StateError names those that differ."""
+    now = datetime.now(UTC)
+    found = contents(source, now)
+    different = differences(found, contents(target, now))
+    if different:
+        shown = "\n".join(different[:MAX_SHOWN])
+        raise StateError(f"{len(different)} parts of the new cluster differ from the old one, which stays:\n{shown}")
+    return len(found)
+
+
+def _database(connection: Connection, now: datetime) -> Iterator[tuple[str, str]]:
+    for schema, table in connection.execute(_TABLES).fetchall():
+        yield f"table {schema}.{table}", _one(connection, sql.SQL(_ROWS).format(sql.Identifier(schema, table)))
+    yield from ((f"sequence {name}", value) for name, value in connection.execute(_SEQUENCES).fetchall())
+    row = connection.execute("SELECT to_regclass('market_versions') IS NOT NULL").fetchone()
+    versions = connection.execute(_VERSIONS).fetchall() if row == (True,) else []
+    for ticks, candles in versions:
+        symbols = sql.Identifier(ticks.replace("_ticks_", "_symbols_"))
+        for bucket in BUCKETS:
+            query = sql.SQL(_CANDLES).format(symbols, sql.Identifier(candles))
+            yield f"{bucket} candles of {candles}", _one(connection, query, bucket, now)
+
+
+def _one(connection: Connection, query: sql.Composed, *values: object) -> str:
+    row = connection.execute(query, values).fetchone()
+    assert row is not None
+    return str(row[0])

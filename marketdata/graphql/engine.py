@@ -38,8 +38,8 @@ _SECRET = re.compile(r"[!-~]([ -~]*[!-~])?")
 _URL = re.compile(r"[!-~]+")
 _STEP = re.compile(r"\$\.args\[([0-9]+)\]")
 """The path of an error in a bulk begins with the place of the call that failed."""
-_ANSWER_MAX = 16 << 20
-_REASON_MAX = 300
+_MAX_ANSWER = 16 << 20
+_MAX_REASON = 300
 
 
 class Refused(MarketError):
@@ -187,7 +187,7 @@ class Engine:
             self._socket = connection.sock
             connection.request("POST", parts.path + ENDPOINT, body, headers)
             response = connection.getresponse()
-            content = response.read(_ANSWER_MAX)
+            content = response.read(_MAX_ANSWER)
             if response.length:  # of the rest: reading a part does not fail when the connection ends
                 raise http.client.IncompleteRead(content, response.length)
             return response.status, content
@@ -223,4 +223,4 @@ def _names(source: Mapping[str, Any], kind: str) -> frozenset[Name]:
 
 def _reason(answer: Any) -> str:
     reason = answer.get("error") if isinstance(answer, dict) else None
-    return " ".join(str(reason).split())[:_REASON_MAX] if reason else "no reason given"
+    return " ".join(str(reason).split())[:_MAX_REASON] if reason else "no reason given"

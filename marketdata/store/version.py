@@ -18,7 +18,7 @@ from psycopg.rows import class_row
 
 from marketdata.errors import UsageError, VersionMissing
 from marketdata.interval import LEVELS
-from marketdata.settings import PREFIX_MAX, Settings, identifier
+from marketdata.settings import MAX_PREFIX, Settings, identifier
 from marketdata.store.pool import Connection
 
 SCRIPTS = ("version.sql", "rollups.sql", "ingest.sql", "candles.sql")
@@ -71,7 +71,7 @@ class Version:
             except ValueError as error:
                 raise UsageError(f"{setting}={name!r}: {error}") from error
         named = _TICKS_NAME.fullmatch(ticks_table)
-        if not named or len(named[1]) > PREFIX_MAX:
+        if not named or len(named[1]) > MAX_PREFIX:
             raise UsageError(
                 f"TICKS_TABLE={ticks_table}: the name must have the form <prefix>_ticks_vN, like md_ticks_v1"
             )

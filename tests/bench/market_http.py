@@ -23,6 +23,7 @@ from typing import Any
 
 import psycopg
 
+from marketdata.interval import LEVELS
 from marketdata.postgres.cluster import conninfo
 from tests.bench.figures import Figure, spread, table
 from tests.bench.market_load import BATCH
@@ -36,7 +37,6 @@ FULL = 6_000_000
 """Ticks of a symbol in a year, about; where there are more, there are more symbols."""
 CHUNK = 20_000
 WRITERS = 2
-LEVELS = ("1m", "15m", "30m", "1h", "4h", "1d")
 CHART = "/v1/chart?symbol=CHART:0&interval=1h&limit=500"
 _RIVAL = ("fastapi", "uvicorn[standard]", "asyncpg")
 

@@ -38,7 +38,7 @@ POINTS = (
     ("pathlib", "Path.rename", 1, "before"),  # of the new cluster that initdb has made
     (UPGRADE, "programs.run", 5, "after"),  # pg_restore of the first database
     (UPGRADE, "_restore", 1, "after"),
-    (UPGRADE, "contents.compare", 1, "after"),
+    (UPGRADE, "compare_clusters", 1, "after"),
     (UPGRADE, "_take_settings", 1, "after"),
     (UPGRADE, "exchange", 1, "before"),
     (UPGRADE, "exchange", 1, "after"),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from marketdata.backup import contents, major_upgrade
+from marketdata.backup import major_upgrade
 from marketdata.errors import StateError
 from marketdata.interval import SECOND
 from marketdata.operations.setup import make_version
@@ -41,9 +41,9 @@ def filled(fresh: Settings, command: Command, monkeypatch: pytest.MonkeyPatch) -
         version = make_version(connection, fresh, 1, lambda _text: None)
         ticks.ingest(connection, version, [tick("A", str(number), START + number * SECOND, "5") for number in range(9)])
         # The cluster of the tests has databases of other tests.
-        monkeypatch.setattr(contents, "databases", lambda _url: [connection.info.dbname])
+        monkeypatch.setattr(major_upgrade, "databases", lambda _url: [connection.info.dbname])
         now = datetime.now(UTC)
-        yield Filled(connection, lambda: contents.contents(url, now))
+        yield Filled(connection, lambda: major_upgrade.contents(url, now))
 
 
 @pytest.mark.parametrize(
@@ -64,12 +64,12 @@ def filled(fresh: Settings, command: Command, monkeypatch: pytest.MonkeyPatch) -
 )
 def test_a_change_is_a_difference(filled: Filled, change: str, parts: tuple[str, ...]) -> None:
     before = filled.contents()
-    assert contents.differences(before, filled.contents()) == []
+    assert major_upgrade.differences(before, filled.contents()) == []
     assert any(part.endswith("table public.md_ticks_v1") and "9 rows" in text for part, text in before.items())
     try:
         with filled.connection.transaction():
             filled.connection.execute(change)  # type: ignore[arg-type]
-        found = contents.differences(before, filled.contents())
+        found = major_upgrade.differences(before, filled.contents())
     finally:
         filled.connection.execute("ALTER ROLE marketdata_reader CONNECTION LIMIT -1")
     assert len(found) == len(parts)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from marketdata.interval import SECOND
-from marketdata.operations.version_pair import LEVELS
+from marketdata.interval import LEVELS, SECOND
 from marketdata.store import ticks
 from marketdata.store.pool import Connection
 from marketdata.store.version import registered
@@ -106,7 +105,7 @@ CHANGE_FIRST = """
 
 def test_every_interval_is_compared(conn: Connection, command: Command) -> None:
     """A stored candle that its ticks do not make is found in each level."""
-    for seconds, level in LEVELS.items():
+    for level, seconds in LEVELS.items():
         conn.execute(CHANGE_FIRST, {"change": 1, "res": seconds})
         done = command("cutover", "2")
         assert done.returncode == 1

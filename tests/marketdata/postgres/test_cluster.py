@@ -17,8 +17,8 @@ import pytest
 
 from marketdata.errors import MarketError, MissingRequirement, StateError, UsageError
 from marketdata.postgres import binaries, processes
+from marketdata.postgres.access import check_socket_path
 from marketdata.postgres.cluster import HELD_SECONDS, Cluster
-from marketdata.postgres.sockets import check_socket_path
 
 pytestmark = pytest.mark.functional
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from marketdata.backup.exchange import check_exchange, exchange
 from marketdata.errors import StateError
 from marketdata.postgres import owner
 from marketdata.postgres.client import Client
 from marketdata.postgres.cluster import Cluster
-from marketdata.postgres.exchange import check_exchange, exchange
 from marketdata.postgres.exclusive import exclusive, running
 from tests.marketdata.postgres.client_process import SECONDS, ClientProcess, Watched
 

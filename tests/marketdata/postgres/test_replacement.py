@@ -11,9 +11,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from marketdata.postgres import replacement
-from marketdata.postgres.binaries import Binaries
-from marketdata.postgres.replacement import ReplacementWatch
+from marketdata.postgres import binaries
+from marketdata.postgres.binaries import Binaries, ReplacementWatch
 from tests.functional.serving import until
 from tests.marketdata.postgres.client_process import ClientProcess, Watched
 from tests.marketdata.postgres.minor_upgrade import Installation
@@ -41,7 +40,7 @@ def programs(tmp_path: Path) -> Replace:
 
 @pytest.fixture
 def watch(tmp_path: Path, programs: Replace, monkeypatch: pytest.MonkeyPatch) -> ReplacementWatch:
-    monkeypatch.setattr(replacement, "SETTLED_SECONDS", 0.0)
+    monkeypatch.setattr(binaries, "SETTLED_SECONDS", 0.0)
     return ReplacementWatch(Binaries(tmp_path / "bin", 15))
 
 
@@ -94,8 +93,8 @@ def test_files_that_still_change_are_waited_for(
     watch: ReplacementWatch, programs: Replace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = 1000.0
-    monkeypatch.setattr(replacement, "SETTLED_SECONDS", 1.0)
-    monkeypatch.setattr(replacement, "monotonic", lambda: now)
+    monkeypatch.setattr(binaries, "SETTLED_SECONDS", 1.0)
+    monkeypatch.setattr(binaries, "monotonic", lambda: now)
     for number in range(2, 5):
         programs(f"15.{number}")
         assert not watch.is_replaced()
@@ -135,7 +134,7 @@ def test_a_minor_upgrade_under_a_running_cluster(
     with pytest.raises(psycopg.Error, match="could not load library") as refused:
         ask(watched, "DO $$ BEGIN PERFORM 1; END $$")
     assert "sourcfR" in str(refused.value)
-    threading.Event().wait(2 * replacement.SETTLED_SECONDS)
+    threading.Event().wait(2 * binaries.SETTLED_SECONDS)
     assert watched.status() == first  # the program is not there yet
 
     installation.put(installation.postgres)

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from marketdata.errors import StateError, UsageError
+from marketdata.postgres.access import prepare_socket_dir, remove_stale_lock
 from marketdata.postgres.processes import Account
-from marketdata.postgres.sockets import prepare_socket_dir, remove_stale_lock
 from tests.functional.other_accounts import NOBODY
 
 ACCOUNT = Account.of_this_process()
