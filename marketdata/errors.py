@@ -200,7 +200,7 @@ class ProviderError(MarketError):
 
 
 class RangeRefused(ProviderError):
-    """The provider refuses to answer for so many blocks at once; ``suggested`` is how many it would, if it says so."""
+    """The provider refuses a range of blocks as too large; ``suggested`` is the number that it takes, if it says so."""
 
     code = "range_refused"
 

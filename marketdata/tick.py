@@ -45,7 +45,7 @@ class JsonNumber(str):
 
 
 def plain(number: str | Decimal) -> str:
-    """A number without an exponent: ``1.5E-7`` is ``0.00000015``. One that is far out of every range keeps it."""
+    """A number without its exponent: ``1.5E-7`` is ``0.00000015``. A number far out of range keeps it."""
     if isinstance(number, str):
         if "e" not in number and "E" not in number:
             return str(number)

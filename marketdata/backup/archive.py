@@ -39,7 +39,7 @@ _VERSIONS = "SELECT ticks_table, candles_function FROM market_versions WHERE to_
 
 @contextmanager
 def moment(url: str, copy: Callable[[], None]) -> Iterator[str]:
-    """Calls ``copy`` while nothing is written; the block gets the name of a snapshot of the database at that moment.
+    """Call ``copy`` while nothing is written. The block gets the name of a snapshot of the database at that moment.
 
     An ingestor removes an item from its outbox when the API has stored it. If the outbox were copied after the
     database, such an item could be in neither. If it were copied before, the database could hold blocks that the
@@ -123,7 +123,7 @@ def write_manifest(folder: Path, about: Mapping[str, Any]) -> None:
 
 
 def identity(folder: Path) -> str:
-    """The SHA-256 of the manifest, which has that of every other file."""
+    """The SHA-256 of the manifest, which lists the SHA-256 of every other file."""
     return _digest(folder / MANIFEST)
 
 

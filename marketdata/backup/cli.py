@@ -58,7 +58,7 @@ def revert(_options: argparse.Namespace, settings: Settings) -> None:
 def _alone(settings: Settings, action: Callable[[Path, Callable[[str], None]], None]) -> None:
     if settings.database_url:
         raise UsageError("DATABASE_URL is set, so there is no private PostgreSQL to upgrade")
-    signal.signal(signal.SIGTERM, _exit)  # removes what was made, as Ctrl-C does
+    signal.signal(signal.SIGTERM, _exit)  # an unfinished cluster is removed, as after Ctrl-C
     action(settings.state_dir, say)
 
 
@@ -105,8 +105,8 @@ def _copy_outboxes(settings: Settings, folder: Path) -> None:
 
 
 def restore(options: argparse.Namespace, settings: Settings) -> None:
-    """No service may run. The database is restored in one transaction, and what an interrupted restore has done is
-    recognised, so it can be repeated."""
+    """No service may run. The database is restored in one transaction. A restore that was interrupted can be
+    repeated."""
     from marketdata.backup import archive
     from marketdata.store import migrations
     from marketdata.store.pool import connect
@@ -140,7 +140,7 @@ def _restore_database(connection: Connection, url: str, dump: Path) -> None:
 
 
 def _complete(connection: Connection, settings: Settings) -> None:
-    """What the dump does not have: roles, which belong to the server, and their privileges."""
+    """Create what the dump lacks: roles, which belong to the server, and their privileges."""
     from marketdata.operations.setup import initialise, make_tables
     from marketdata.store import migrations
     from marketdata.store.version import registered

@@ -48,7 +48,7 @@ _ROLES = """
                                     rolbypassrls, rolconnlimit, rolvaliduntil, hashtextextended(rolpassword, 0)),
            ARRAY(SELECT m.roleid::regrole::text FROM pg_auth_members m WHERE m.member = r.oid ORDER BY 1)::text
     FROM pg_authid r WHERE rolname !~ '^pg_'"""
-# What belongs to an extension is not dumped: the new cluster has that of its own release.
+# Tables of an extension are not dumped: the extension in the new cluster makes its own.
 _TABLES = """
     SELECT n.nspname::text, c.relname::text FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
     WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND n.nspname !~ '^pg_' AND n.nspname <> 'information_schema'
@@ -270,7 +270,7 @@ def _name(uid: int) -> str:
 
 
 def _user_of(uid: int) -> str:
-    """Whose PostgreSQL runs as this account: that of root runs as postgres."""
+    """The user who starts a PostgreSQL that runs as this account. Root's runs as postgres."""
     return "root" if _name(uid) == "postgres" else f"this account: runuser -u {_name(uid)} -- COMMAND"
 
 

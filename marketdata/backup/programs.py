@@ -28,8 +28,8 @@ def find(name: str, server_major: int) -> Path:
 
 
 def run(program: Path, url: str, *arguments: str | Path) -> None:
-    """Run it on the database of ``url``; StateError with the end of what it says when it fails. When this process is
-    killed, so is the program: a restore that is repeated must not meet the one before."""
+    """Run the program on the database of ``url``. StateError with the end of its output when it fails. The program is
+    killed with this process, so that a repeated restore does not meet the previous one."""
     parameters = conninfo_to_dict(url)
     password = parameters.pop("password", None)
     # The arguments of a process can be read by every account, its environment cannot.

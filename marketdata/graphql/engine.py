@@ -106,7 +106,7 @@ class Name(NamedTuple):
 
 @dataclass(frozen=True)
 class Tracked:
-    """What Hasura's metadata have under the source of the credential."""
+    """The tables and functions in Hasura's metadata under the source of the credential."""
 
     tables: frozenset[Name]
     functions: frozenset[Name]
@@ -128,7 +128,7 @@ class Engine:
             raise self._not_hasura(status, answer)
 
     def tracked(self) -> Tracked:
-        """What is tracked. StateError, too, when Hasura has no such source."""
+        """The tables and functions that Hasura tracks. StateError also when Hasura has no such source."""
         try:
             status, answer = self._post({"type": "export_metadata", "version": 2, "args": {}})
         except Refused as error:

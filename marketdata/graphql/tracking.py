@@ -13,7 +13,7 @@ from marketdata.store.pool import Connection
 from marketdata.store.version import Version
 
 TABLES = ("ticks", "symbols", "coverage", "candle")
-"""The tables with what the HTTP API shows, too. ``candle`` is empty: Hasura tracks a function only when it returns rows
+"""The tables with the data of the HTTP API. ``candle`` is empty: Hasura tracks a function only when it returns rows
 of a tracked table."""
 
 

@@ -1,7 +1,7 @@
 """``bin/marketdata-alias``: other names of symbols, which every version shares.
 
-The name of a symbol that has anything stored cannot be an alias: it would hide what is stored. An alias stands for a
-symbol, not for another alias, since names are looked up once.
+The name of a symbol with stored data cannot be an alias: the alias would hide these data. An alias stands for a symbol,
+not for another alias, since names are looked up once.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Comparing the stored candles of two versions, one by one.
 
 The source's newest tick of a symbol bounds the comparison: the target may have received more, and candles that hold a
-newer tick are left out. Of the minute of that tick the target's candle is computed up to the tick.
+newer tick are left out. For the minute of that tick, the target's candle is
+computed from the ticks up to it.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def count(connection: Connection, pair: Pair, bounds: Bounds) -> tuple[int, int]
 
 
 def compare(connection: Connection, pair: Pair, changed: Sequence[Day], bounds: Bounds) -> list[Difference]:
-    """The differences of these days, by symbol and time, and not many more than ``MAX_DIFFERENCES``."""
+    """The differences of these days, by symbol and time, and a few more than ``MAX_DIFFERENCES`` at most."""
     found: list[Difference] = []
     for symbol, starts in day_chunks(changed):
         if len(found) < MAX_DIFFERENCES:

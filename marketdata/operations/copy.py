@@ -1,8 +1,8 @@
 """``bin/marketdata-copy FROM TO``: carries over to a version what another one received.
 
 Both may receive meanwhile. A pass reads in one snapshot what changed in the source, and applies it to the target in
-transactions of a symbol each. What the target received by itself stays. A copy may be killed at any moment: where it is
-shows in the ticks of the target, and in the tables ``market_copied_…`` of retractions and coverage that were applied.
+transactions of a symbol each. What the target received by itself stays. A copy may be killed at any moment: its
+progress is in the ticks of the target, and in the tables ``market_copied_…`` of the retractions and coverage applied.
 """
 
 from __future__ import annotations

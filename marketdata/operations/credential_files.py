@@ -45,7 +45,7 @@ _TEMPORARY = re.compile(r"\.(.+\.json)\.[^.]+")
 def make_token_files(connection: Connection, folder: Path, say: Say) -> None:
     """Create ``read.json`` and ``alg.json``, each with a new token, where they do not exist; check those that do.
 
-    What an interrupted change of a token or of the reader's password left is completed first.
+    An interrupted change of a token or of the reader's password is completed first.
     """
     secretfile.make_folder(folder, "MARKET_SECRETS_DIR")
     try:
@@ -152,7 +152,7 @@ def finish_rotation(connection: Connection, folder: Path, say: Say) -> None:
 
 
 def _rotated(path: Path) -> dict[str, Any] | None:
-    """The content of a file that a rotation wrote; None for another one, or one that cannot be trusted."""
+    """The content of a file that a rotation wrote. None for any other file, and for one that cannot be trusted."""
     with contextlib.suppress(MarketError):
         held = secretfile.read(path)
         if all(isinstance(held.get(key), str) for key in ("token", _REPLACES)):

@@ -1,8 +1,8 @@
 """``bin/marketdata-cutover N``: makes version N the current one, after its candles were compared.
 
-The comparison of everything takes long and locks nothing. What changes meanwhile is compared again while the writers
-of the current version wait; a copy that is running has these seconds to catch up. So the switch happens at a moment at
-which no candle differs.
+The first comparison covers everything, takes long and locks nothing. Then the writers of the current version wait for
+some seconds: a running copy can catch up, and the days that have changed are compared again. So no candle differs at
+the moment of the switch.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ Differences = Sequence[Difference | Orphan]
 
 
 class Numbers(NamedTuple):
-    """The current version, and the one that is to become it."""
+    """The numbers of the current version, and of the version that is to replace it."""
 
     current: int
     new: int
@@ -123,7 +123,7 @@ class Cutover:
         return found
 
     def _settled(self, found: Differences, has_copy: bool) -> Differences:
-        """What still differs when nothing more is stored in the current version."""
+        """The differences that remain while the writers of the current version wait."""
         deadline = monotonic() + (_HOLD_S if has_copy else 0.0)
         while True:
             found = self._differences(found)
@@ -202,7 +202,7 @@ def _begin_pause(connection: Connection, pair: Pair) -> None:
 
 
 def _end_pause(connection: Connection, pair: Pair) -> None:
-    """End the pause of the target, from when it was the current version, or remove what is left of it."""
+    """Remove the pause of the target, if it has one: it was the current version before."""
     symbols, name = pair.target.name("symbols"), pair.target.name("pause")
     row = connection.execute(_IS_PAUSED, (symbols, name)).fetchone()
     if row is not None and row[0]:

@@ -1,5 +1,5 @@
 """``bin/marketdata-drop N``: removes the tables and functions of a version, and the outboxes of its ingestors on this
-machine: one that stayed would have an ingestor leave out what it had stored in the dropped tables."""
+machine. With an old outbox, an ingestor would skip the ticks that it had stored in the dropped tables."""
 
 from __future__ import annotations
 

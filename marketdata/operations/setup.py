@@ -20,7 +20,7 @@ from marketdata.store.pool import Connection
 from marketdata.store.version import Registered, Version, register, registered
 
 FIRST_PORT = 8787
-"""The default port of the API; that of version N is N - 1 higher."""
+"""The default port of the API. The API of version N has a port that is N - 1 higher."""
 
 _READABLE = ("ticks", "rollups", "symbols", "retracted", "coverage", "candle")
 TRIGGER_FUNCTIONS = ("ticks_guard", "rollups_insert", "rollups_delete")

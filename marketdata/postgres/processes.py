@@ -91,7 +91,7 @@ def signal_and_wait(pids: Sequence[int], number: signal.Signals, timeout: float)
 
 
 def continue_stopped(pids: Sequence[int]) -> list[int]:
-    """Continue the processes that a signal has stopped: one that is stopped handles no signal but SIGKILL. Returns
+    """Continue the processes that a signal has stopped. A stopped process handles no signal but SIGKILL. Returns
     those that stay stopped, since a debugger holds them."""
     stopped = [pid for pid in pids if _state(pid) in ("T", "t")]
     for pid in stopped:
@@ -128,7 +128,7 @@ def end_with_parent() -> Callable[[], None]:
 
 
 def ending_with_this_process(command: Sequence[str | Path]) -> list[str | Path]:
-    """The command that runs ``command`` until its end or that of this process, when it gets SIGINT.
+    """The command that runs ``command`` until it ends. When this process ends before, ``command`` gets SIGINT.
 
     It needs no ``preexec_fn``, which is not safe in a process with several threads.
     """

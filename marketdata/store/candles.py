@@ -235,7 +235,7 @@ def _function_statement(format: Format, *, is_reversed: bool) -> LiteralString:
 
 
 def _is_stored(interval: str, shift: int) -> bool:
-    """Whether the buckets are those of a stored level."""
+    """Whether a stored level has the same buckets."""
     return interval in LEVELS and shift * 60 % LEVELS[interval] == 0
 
 

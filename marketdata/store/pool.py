@@ -33,7 +33,7 @@ SIZE = 16
 WAIT_SECONDS = 5.0
 """How long a request waits for a free connection."""
 EXHAUSTED_SECONDS = 10.0
-"""How long a pool counts as exhausted after a request has waited in vain, if still no connection is free."""
+"""A pool counts as exhausted for this time after a request got no connection, while none is free."""
 STATEMENT_SECONDS = 30.0
 OVERDUE_SECONDS = 35.0
 """The watchdog ends a statement after this time: more than ``statement_timeout``, with which a sound server ends it."""
@@ -291,7 +291,7 @@ class _Loan:
 class ConnectionWatchdog:
     """Knows the connections that a pool has lent, and ends statements that the database does not answer. Thread-safe.
 
-    A server that is stopped, or a machine that hangs, keeps its connections open: a statement would wait for ever.
+    A server that is stopped, or a machine that hangs, keeps its connections open: a statement would wait forever.
     Only the client can end it then. A thread shuts the socket down, and the waiting thread sees a lost connection.
     """
 

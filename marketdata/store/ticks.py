@@ -21,7 +21,7 @@ from marketdata.tick import INT64, NAME, Finalize, Item, Restore, Retract, Tick
 
 
 class Outcome(StrEnum):
-    """The result of an item; ``done`` is that of items other than ticks."""
+    """The result of an item. Items other than ticks have ``done``."""
 
     CREATED = "created"
     DUPLICATE = "duplicate"

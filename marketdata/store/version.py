@@ -38,7 +38,7 @@ PARTS = (
     "candles_pieced", "canonical", "lock", "ingest", "retract", "restore", "block_time", "finalize", "changed",
     "instant", "ms", "vwap", "bucket_of", "bucket_end",
 )  # fmt: skip
-"""Of the names in the scripts; each is that of a table, an index, a trigger or a function."""
+"""The names in braces in the scripts: tables, indexes, triggers and functions."""
 _TICKS_NAME = re.compile(r"([a-z_][a-z0-9_]*)_ticks_v([1-9][0-9]{0,5})")
 
 
@@ -186,7 +186,7 @@ def register(connection: Connection, version: Version) -> Registered:
 def find_served(connection: Connection, settings: Settings) -> Version:
     """The version that ``TICKS_TABLE`` and ``CANDLES_FUNCTION`` name, else the current one of the prefix.
 
-    One of the two names suffices if it is that of a registered version. VersionMissing when they do not exist,
+    One of the two names suffices when a registered version has it. VersionMissing when they do not exist,
     UsageError when they do not belong together.
     """
     table, function = settings.ticks_table, settings.candles_function

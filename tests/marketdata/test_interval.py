@@ -63,7 +63,7 @@ def test_offsets_are_read(text: str, minutes: int) -> None:
 @pytest.mark.parametrize(
     "text", ["", "+", "-12:01", "+14:01", "15", "1:60", "1:5", "UTC", "+5:30:00", "--5", "٣", "5\n"]
 )
-def test_what_is_no_offset_is_refused(text: str) -> None:
+def test_a_text_that_is_no_offset_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match=r"-12:00 to \+14:00"):
         time_zone_shift(text)
 

@@ -13,7 +13,7 @@ from marketdata.errors import MissingRequirement, StateError, UsageError
 TOKEN = {"token": "md_secret", "scope": "read", "name": "me"}
 
 
-def test_what_is_written_is_private_and_can_be_read(tmp_path: Path) -> None:
+def test_a_written_file_is_private_and_can_be_read(tmp_path: Path) -> None:
     path = tmp_path / "read.json"
     secretfile.write(path, {"old": True})
     secretfile.write(path, TOKEN)

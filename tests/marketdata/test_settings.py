@@ -111,7 +111,7 @@ def test_a_bad_port_is_answered_with_the_setting_and_a_good_one(value: str, tmp_
         ("MARKET_PREFIX", "Md", "must be a name of 1 to 63 characters a-z, 0-9 and _ that does not start with a digit"),
     ],
 )
-def test_a_bad_value_is_answered_with_what_a_good_one_is(name: str, value: str, reason: str) -> None:
+def test_a_bad_value_is_refused_with_the_description_of_a_good_one(name: str, value: str, reason: str) -> None:
     with pytest.raises(UsageError) as caught:
         load({name: value})
     assert caught.value.detail.startswith(f"{name}={value!r}: {reason}")
@@ -199,7 +199,7 @@ def test_the_settings_file_names_every_setting_below_a_comment(tmp_path: Path) -
     assert load({}, switched_on).database_url is not None
 
 
-def test_the_example_of_a_version_is_what_is_written_for_one(tmp_path: Path) -> None:
+def test_the_example_of_a_settings_file_equals_the_written_one(tmp_path: Path) -> None:
     file = tmp_path / "v2.env"
     file.write_text(version_settings(file, Version.of("md", 2))[1])
     assert read_env_file(ROOT / "etc" / "vN.env.example") == read_env_file(file)
@@ -220,6 +220,6 @@ def test_origins_are_as_browsers_send_them() -> None:
 
 
 @pytest.mark.parametrize("text", ["charts.example.org", "https://a.example/", "ftp://a.example", "https://a b", "*"])
-def test_what_is_no_origin(text: str) -> None:
+def test_an_invalid_origin_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="MARKET_FRONTEND_ORIGINS"):
         load({"MARKET_FRONTEND_ORIGINS": text})

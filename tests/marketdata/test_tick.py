@@ -49,7 +49,7 @@ def test_the_one_form_is_the_same_number(text: str) -> None:
     ["", "-1", "+1", "1e5", ".5", "5.", "1,5", "0x1", "NaN", " 1", "1\n", "٣", "1" * 31, "0." + "1" * 31, 1.5, -1, True,
      None, [], {}],
 )  # fmt: skip
-def test_what_is_no_decimal(value: Any) -> None:
+def test_an_invalid_decimal_is_refused(value: Any) -> None:
     with pytest.raises(ValueError, match="decimal number"):
         decimal(value)
 
@@ -79,7 +79,7 @@ def test_times(value: Any, us: int) -> None:
      "2026-01-01T00:00:60Z", "20260101T000000Z", "2026-W01-1T00:00:00Z", "2026-01-01T00:00:00+25:00",
      "1e3", "1" * 16, "1\n", "٣", 1.5, True, None, []],
 )  # fmt: skip
-def test_what_is_no_time(value: Any) -> None:
+def test_an_invalid_time_is_refused(value: Any) -> None:
     with pytest.raises(InvalidValue) as refused:
         parse_tick(GOOD | {"ts": value})
     assert [fault.pointer for fault in refused.value.errors] == ["/ts"]
@@ -155,7 +155,7 @@ def test_epoch_seconds_are_not_taken_for_january_1970(value: Any) -> None:
 @pytest.mark.parametrize(
     ("value", "us"), [(100_000_000_000, 10**14), ("100000000000", 10**14), ("1970-01-01T00:00:00.000001Z", 1)]
 )
-def test_what_cannot_be_seconds_is_a_time(value: Any, us: int) -> None:
+def test_a_number_too_large_for_seconds_is_milliseconds(value: Any, us: int) -> None:
     assert parse_tick(GOOD | {"ts": value}).ts == us
 
 
@@ -168,7 +168,7 @@ def test_all_faults_are_named_at_once() -> None:
 @pytest.mark.parametrize(
     "value", [None, 1, "x", [], [GOOD], {}, {"retract": None}, {"finalize": {"symbol": "a"}}, {"drop": {}}]
 )
-def test_what_is_no_item_at_all(value: Any) -> None:
+def test_a_value_that_is_no_object_is_refused(value: Any) -> None:
     with pytest.raises(InvalidValue):
         parse_item(value)
 

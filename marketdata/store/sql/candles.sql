@@ -20,7 +20,7 @@ CREATE FUNCTION {bucket_of}(ts timestamptz, width interval, shift interval) RETU
                 ELSE date_bin(width, ts, '1969-01-06Z'::timestamptz - shift) END
 $$;
 
--- The end of the bucket that opens at "opened". shift is the offset of the time zone from UTC; months are those of its calendar.
+-- The end of the bucket that opens at "opened". shift is the offset of the time zone from UTC.
 CREATE FUNCTION {bucket_end}(opened timestamptz, width interval, shift interval) RETURNS timestamptz LANGUAGE sql STABLE AS $$
     SELECT CASE WHEN width = interval '1 month'
                 THEN ((opened + shift) AT TIME ZONE 'UTC' + width) AT TIME ZONE 'UTC' - shift

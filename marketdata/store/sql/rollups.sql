@@ -99,7 +99,7 @@ BEGIN
                                 first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block)
     SELECT symbol, res, bucket, open, high, low, close, volume, quote, buy_volume, buy_quote, {vwap}(quote, volume), n,
            first_ts, first_seq, first_id, last_ts, last_seq, last_id, max_block
-    FROM merged WHERE (SELECT count(*) FROM notified) > 0  -- what is not referenced is not executed
+    FROM merged WHERE (SELECT count(*) FROM notified) > 0  -- PostgreSQL executes only the queries in WITH that are referenced
     ORDER BY symbol, res, bucket
     ON CONFLICT (symbol, res, bucket) DO UPDATE SET
         open      = CASE WHEN (excluded.first_ts, excluded.first_seq, excluded.first_id) < (r.first_ts, r.first_seq, r.first_id)

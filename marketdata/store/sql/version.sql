@@ -69,7 +69,7 @@ CREATE INDEX ON {rollups_30m} (symbol, res, bucket) INCLUDE (open, high, low, cl
 CREATE INDEX ON {rollups_1h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
 CREATE INDEX ON {rollups_4h} (symbol, res, bucket) INCLUDE (open, high, low, close, volume, quote, n, buy_volume, buy_quote);
 COMMENT ON COLUMN {rollups}.quote IS 'Sum of price * size.';
-COMMENT ON COLUMN {rollups}.buy_volume IS 'Sum of the sizes of ticks with side buy, where the taker bought; buy_quote is that of price * size.';
+COMMENT ON COLUMN {rollups}.buy_volume IS 'Sum of the sizes of ticks with side buy, where the taker bought; buy_quote is the sum of their price * size.';
 COMMENT ON COLUMN {rollups}.max_block IS 'Greatest block number of its ticks; null when none has a block.';
 
 -- Every writer updates the rows of its symbols before it changes their ticks. The row lock serialises the writers of a symbol,

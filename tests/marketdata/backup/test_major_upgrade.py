@@ -83,7 +83,7 @@ def folder(state_dir: Path, name: str, major: int) -> Path:
     return data
 
 
-def test_what_a_killed_upgrade_left_is_removed_or_named(state_dir: Path) -> None:
+def test_the_rest_of_a_killed_upgrade_is_removed_or_named(state_dir: Path) -> None:
     said: list[str] = []
     folder(state_dir, "cluster", 15)
     folder(state_dir, "upgrade/cluster", 17)
@@ -121,7 +121,9 @@ def test_too_little_room_is_said_before_anything_is_made(
     assert len(said) == 1
 
 
-def test_what_cannot_be_upgraded_is_refused(command: Command, state_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_upgrade_that_cannot_succeed_is_refused(
+    command: Command, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for action in ("upgrade", "revert"):
         done = command("db", action)
         assert (done.returncode, "DATABASE_URL is set" in done.stderr) == (2, True)

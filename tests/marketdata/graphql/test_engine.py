@@ -54,7 +54,7 @@ def with_metadata(metadata: Any) -> Callable[[socket.socket], None]:
     return lambda accepted: accepted.sendall(head + content)
 
 
-def test_what_is_tracked_is_read(postgres: str) -> None:
+def test_tracked_tables_and_functions_are_read(postgres: str) -> None:
     with serving(postgres, SECRET) as hasura:
         hasura.metadata.tables |= {"public.md_ticks_v1", "own.md_ticks_v1"}
         hasura.metadata.functions.add("public.md_candles_v1")
@@ -139,7 +139,7 @@ def test_an_answer_that_breaks_off_is_none() -> None:
         engine_at(url).tracked()
 
 
-def test_what_is_not_tracked_is_named_with_its_schema() -> None:
+def test_untracked_tables_and_functions_are_named_with_their_schema() -> None:
     version = Version.of("md", 2)
     with answering(
         with_metadata({"sources": [{"name": "default", "tables": [{"table": {"schema": "a", "name": "md_ticks_v2"}}]}]})

@@ -79,7 +79,9 @@ def test_a_second_run_changes_nothing_and_says_so(hasura: StandIn, configured: P
     assert all("already" in line for line in done.stdout.splitlines()[:-1])
 
 
-def test_what_is_there_is_kept_and_the_rest_is_added(hasura: StandIn, configured: Path, command: Command) -> None:
+def test_existing_steps_are_kept_and_missing_ones_are_taken(
+    hasura: StandIn, configured: Path, command: Command
+) -> None:
     hasura.metadata.tables.add("public.md_candle_v1")
     own = {"columns": ["t", "close"], "filter": {}}
     hasura.metadata.selects["public.md_candle_v1", ROLE] = own
@@ -257,7 +259,9 @@ TICKS = {"type": "pg_track_table", "args": {"table": {"schema": "public", "name"
         ),
     ],
 )
-def test_the_stand_in_refuses_what_hasura_does(query: dict[str, Any], code: str, path: str, hasura: StandIn) -> None:
+def test_the_stand_in_refuses_the_calls_that_hasura_refuses(
+    query: dict[str, Any], code: str, path: str, hasura: StandIn
+) -> None:
     status, answer = hasura.answer(SECRET, "application/json", json.dumps(query).encode())
     assert (status, answer["code"], answer["path"]) == (400, code, path)
     assert hasura.metadata.tables == set()

@@ -99,7 +99,9 @@ def test_everything_is_carried_over(conn: Connection, pair: Pair) -> None:
     )
 
 
-def test_what_arrives_during_a_pass_is_carried_by_the_next(conn: Connection, pair: Pair, monkeypatch: Any) -> None:
+def test_ticks_that_arrive_during_a_pass_are_carried_by_the_next(
+    conn: Connection, pair: Pair, monkeypatch: Any
+) -> None:
     """Between two batches the source gets late ticks, retractions, restorations and final blocks, in minutes that were
     carried before and in minutes that will be."""
     monkeypatch.setattr(copy, "BATCH", 3)
@@ -127,7 +129,7 @@ def test_what_arrives_during_a_pass_is_carried_by_the_next(conn: Connection, pai
     assert_same(conn, pair)
 
 
-def test_what_the_target_received_by_itself_stays(conn: Connection, pair: Pair) -> None:
+def test_ticks_that_the_target_received_by_itself_stay(conn: Connection, pair: Pair) -> None:
     source, target = pair.source, pair.target
     both = [item for number in range(5) for item in of_block(number)]
     store(conn, source, *both)

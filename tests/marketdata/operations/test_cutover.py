@@ -115,7 +115,7 @@ def test_every_interval_is_compared(conn: Connection, command: Command) -> None:
     assert current(conn) == [1]
 
 
-def test_what_the_new_version_received_later_is_no_difference(conn: Connection, command: Command) -> None:
+def test_later_ticks_of_the_new_version_are_no_difference(conn: Connection, command: Command) -> None:
     store(conn, 2, tick("A", "newer", START + 99 * 1800 * SECOND + 1, "5"), tick("C", "only", START, "5"))
     done = command("cutover", "2")
     assert (done.returncode, done.stderr) == (0, "")

@@ -83,7 +83,9 @@ def test_the_current_version_is_refused(conn: Connection, command: Command) -> N
     assert numbers(conn) == [1, 2]
 
 
-def test_what_a_copy_or_an_ingestor_uses_is_refused(conn: Connection, command: Command, fresh: Settings) -> None:
+def test_a_version_that_a_copy_or_an_ingestor_uses_is_not_dropped(
+    conn: Connection, command: Command, fresh: Settings
+) -> None:
     assert fresh.database_url is not None
     with connect(fresh.database_url) as other, copying(other, "md"):
         done = command("drop", "2", "--yes")
@@ -94,7 +96,9 @@ def test_what_a_copy_or_an_ingestor_uses_is_refused(conn: Connection, command: C
     assert numbers(conn) == [1, 2]
 
 
-def test_what_other_objects_need_is_refused_and_they_are_named(conn: Connection, command: Command) -> None:
+def test_a_version_that_other_objects_need_is_not_dropped_and_they_are_named(
+    conn: Connection, command: Command
+) -> None:
     conn.execute("CREATE VIEW mine AS SELECT price FROM md_ticks_v2")
     done = command("drop", "2", "--yes")
     assert done.returncode == 1

@@ -74,7 +74,7 @@ def execute(settings: Settings, statement: str) -> None:
         connection.execute(statement)  # type: ignore[arg-type]
 
 
-def test_init_says_what_it_did(fresh: Settings) -> None:
+def test_init_reports_its_steps(fresh: Settings) -> None:
     first = init(fresh)
     assert first[0] == f"schema: {len(migrations.STEPS)} steps applied"
     assert init(fresh) == ["schema: up to date", f"role {READER}: already exists"]

@@ -61,7 +61,7 @@ def value(cluster: Cluster, expression: str) -> object:
     return row[0]
 
 
-def test_what_the_cluster_is_like(cluster: Cluster) -> None:
+def test_the_cluster_has_the_settings_of_the_service(cluster: Cluster) -> None:
     start(cluster)
     settings = (
         "data_checksums",

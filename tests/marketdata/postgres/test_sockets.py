@@ -45,7 +45,7 @@ def test_a_folder_in_which_others_can_put_a_socket_is_refused(place: Path) -> No
             prepare_socket_dir(folder, ACCOUNT)
 
 
-def test_what_is_no_folder_or_cannot_be_made_is_refused(place: Path) -> None:
+def test_a_file_or_an_impossible_folder_is_refused(place: Path) -> None:
     (file := place / "file").write_text("")
     os.chown(file, UID, ACCOUNT.gid)
     with pytest.raises(UsageError, match="must be a folder"):

@@ -399,7 +399,7 @@ def test_an_unknown_symbol_is_refused_by_name(conn: Connection, version: Version
     ["'s', '7m'", "'s', NULL", "'s', '1m', NULL, NULL, 0", "'s', '1m', NULL, NULL, 5, 'next'",
      "'s', '1m', NULL, NULL, 5, 'none', 841", "'s', '1m', NULL, NULL, 5, 'none', 0, 'perhaps'"],
 )  # fmt: skip
-def test_the_function_refuses_what_it_does_not_know(conn: Connection, version: Version, arguments: str) -> None:
+def test_the_function_refuses_unknown_arguments(conn: Connection, version: Version, arguments: str) -> None:
     """Other clients call it too."""
     with pytest.raises(InvalidValue, match=re.escape("candles: ")), translated():
         conn.execute(version.query("SELECT * FROM {candles}(ARGUMENTS)".replace("ARGUMENTS", arguments)))

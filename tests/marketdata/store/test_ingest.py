@@ -225,14 +225,14 @@ def test_a_tick_is_never_changed_in_place(conn: Connection, version: Version, ch
      "'x', 'a', now(), 1, -1", "'x', 'a', now(), 1, 'NaN'",
      "'a \"symbol\"', 'a', now(), 1, 1", "'x', NULL, now(), 1, 1"],
 )  # fmt: skip
-def test_other_clients_cannot_store_what_is_no_tick(conn: Connection, version: Version, values: str) -> None:
+def test_other_clients_cannot_store_an_invalid_tick(conn: Connection, version: Version, values: str) -> None:
     with pytest.raises(InvalidValue), translated():
         conn.execute(
             version.query("INSERT INTO {ticks} (symbol, id, ts, price, size) VALUES (ROW)".replace("ROW", values))
         )
 
 
-def test_an_other_role_needs_no_more_than_the_table_of_ticks(conn: Connection, version: Version) -> None:
+def test_another_role_stores_ticks_with_privileges_on_their_table_alone(conn: Connection, version: Version) -> None:
     symbol = new_symbol()
     conn.execute("CREATE ROLE plain_writer")
     conn.execute(version.query("GRANT INSERT, DELETE, SELECT ON {ticks} TO plain_writer"))

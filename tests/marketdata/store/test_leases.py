@@ -46,7 +46,7 @@ def test_an_expired_lease_cannot_be_released(conn: Connection, name: str) -> Non
     assert not leases.release(conn, name, "two")
 
 
-def test_what_was_given_back_is_taken_with_a_greater_number(conn: Connection, name: str) -> None:
+def test_a_released_lease_is_taken_with_a_greater_fencing_number(conn: Connection, name: str) -> None:
     first = leases.take(conn, name, "one", 60)
     assert leases.release(conn, name, "one")
     assert leases.take(conn, name, "one", 60).fencing > first.fencing

@@ -109,7 +109,7 @@ def test_the_url_has_the_last_word(database: str) -> None:
         assert own.items() <= found.items()
 
 
-def test_what_is_no_url_is_refused_without_its_words() -> None:
+def test_a_malformed_url_is_refused_without_quoting_it() -> None:
     for attempt in (lambda: Pool("postgresql://me:secret@[host/", application_name="test"),
                     lambda: connect("host=h nonsense=secret").__enter__()):  # fmt: skip
         with pytest.raises(e.UsageError, match="DATABASE_URL") as refused:
@@ -144,13 +144,13 @@ def test_the_words_of_a_refused_value_are_not_passed_on(pool: Pool) -> None:
         assert "secret" not in refused.value.detail
 
 
-def test_what_a_function_of_ours_says_of_a_value_is_passed_on(pool: Pool) -> None:
+def test_the_message_of_our_function_about_an_argument_is_passed_on(pool: Pool) -> None:
     statement = "DO $$ BEGIN RAISE EXCEPTION 'no such interval' USING ERRCODE = '22023'; END $$"
     with pytest.raises(e.InvalidValue, match=r"^no such interval$"), pool.connection() as connection:
         connection.execute(statement)
 
 
-def test_a_session_is_what_the_statements_rely_on(pool: Pool) -> None:
+def test_a_session_has_the_settings_that_the_statements_rely_on(pool: Pool) -> None:
     names = ("TimeZone", "DateStyle", "synchronous_commit", "jit", "statement_timeout", "application_name")
     with pool.connection() as connection:
         found = [connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]

@@ -25,13 +25,13 @@ def test_the_names_give_the_version_back() -> None:
     ["", "Md_ticks_v1", "md_ticks_v0", "md_ticks_v01", "md_ticks", "ticks_v1", 'a"_ticks_v1', "a" * 41 + "_ticks_v1",
      "md_ticks_v1\n", "md_ticks_v1; DROP TABLE x"],
 )  # fmt: skip
-def test_a_table_that_cannot_be_one_is_refused(name: str) -> None:
+def test_an_impossible_name_of_a_table_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="TICKS_TABLE"):
         Version.from_names(name, "md_candles_v1")
 
 
 @pytest.mark.parametrize("name", ["", "Candles", "a-b", 'x"y', "x()", "9a", "a" * 64, "a\n"])
-def test_a_function_that_cannot_be_one_is_refused(name: str) -> None:
+def test_an_impossible_name_of_a_function_is_refused(name: str) -> None:
     with pytest.raises(UsageError, match="CANDLES_FUNCTION"):
         Version.from_names("md_ticks_v1", name)
 
@@ -50,14 +50,14 @@ def test_the_longest_prefix_keeps_every_name_apart(conn: Connection) -> None:
     assert candles.read(conn, version, "x:y", "1m").count == 1
 
 
-def test_what_makes_a_version_leaves_the_search_path_as_it_was(conn: Connection) -> None:
+def test_creating_a_version_leaves_the_search_path_unchanged(conn: Connection) -> None:
     with conn.transaction(force_rollback=True):
         before = conn.execute("SHOW search_path").fetchall()
         Version.of("path", 1).create(conn)
         assert conn.execute("SHOW search_path").fetchall() == before
 
 
-def test_what_is_made_is_found(conn: Connection, version: Version) -> None:
+def test_a_created_version_is_found_and_not_created_again(conn: Connection, version: Version) -> None:
     version.check(conn)
     with pytest.raises(psycopg.errors.DuplicateTable):
         version.create(conn)
@@ -74,7 +74,7 @@ def test_what_is_made_is_found(conn: Connection, version: Version) -> None:
         ("t_ticks_v1", "lower", UsageError, "does not belong to TICKS_TABLE=t_ticks_v1"),
     ],
 )
-def test_what_does_not_belong_together_is_refused(
+def test_a_table_and_a_function_of_different_versions_are_refused(
     conn: Connection, version: Version, table: str, function: str, error: type[Exception], reason: str
 ) -> None:
     other = Version.of("u", 2)
