@@ -7,12 +7,11 @@ import re
 from pathlib import Path
 
 import pytest
-from cardapp.layout.html.colors import dark
 
 import cardapp
 from cardapp.card.catalog import LEVELS
 from cardapp.layout.diagram.shapes import CURRENT_STYLE
-from cardapp.layout.html.theme import COLORS, style_sheet
+from cardapp.layout.html.theme import COLORS, dark, style_sheet
 from cardapp.session_client import operation
 from cardapp.session_host import replay
 
