@@ -13,10 +13,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cardapp import __version__
-from cardapp.arguments import ArgumentParser
 from cardapp.card.catalog import Catalog
 from cardapp.card.source import LoadedCard, load_card
-from cardapp.console import ProgressBar, run_printing
+from cardapp.console import ArgumentParser, ProgressBar, run_printing
 from cardapp.errors import CardAppError, InvalidCard, InvalidLayout, MissingRequirement, NoCard, NoLayout, UsageError
 from cardapp.layout.layout_model import Layout
 from cardapp.publish import card_check, layouts

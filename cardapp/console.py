@@ -1,15 +1,38 @@
-"""What commands print: to a pipe whose reader may close it early, as ``head`` does, and a progress bar."""
+"""The command line of both programs: its parser, output to a pipe whose reader may close it early, a progress bar."""
 
 from __future__ import annotations
 
+import argparse
 import os
 import select
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import takewhile
+from typing import Any, NoReturn
 
+_MISSING = "the following arguments are required"
 READER_CLOSED = 128 + signal.SIGPIPE
 """The exit code that a shell reports for a command that SIGPIPE ended."""
+
+
+class ArgumentParser(argparse.ArgumentParser):
+    """A parser that names a mistyped option, where argparse only says which argument is missing."""
+
+    _given: Sequence[str] = ()
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        self._given = list(sys.argv[1:] if args is None else args)
+        return super().parse_known_args(args, namespace)
+
+    def error(self, message: str) -> NoReturn:
+        unknown = " ".join(each for each in takewhile(lambda each: each != "--", self._given) if self._is_unknown(each))
+        super().error(f"unrecognized arguments: {unknown}" if unknown and message.startswith(_MISSING) else message)
+
+    def _is_unknown(self, argument: str) -> bool:
+        """argparse also accepts the beginning of an option."""
+        name = argument.partition("=")[0]
+        return name.startswith("--") and not any(each.startswith(name) for each in self._option_string_actions)
 
 
 def run_printing(command: Callable[[], int]) -> int:

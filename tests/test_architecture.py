@@ -39,14 +39,14 @@ class Product:
 CARD = Product(
     package="cardapp",
     order=(
-        "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema",
+        "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
         "settings", "card", "layout", "card_loader", "mcp", "neovim", "state", "session_client", "publish", "reports",
         "web", "serve", "cli", "__main__",
     ),
     # The programs that run inside the session.
     separate={
         "session_host": (
-            "errors", "arguments", "console", "private_directories", "unix_socket", "procfs", "schema",
+            "errors", "console", "private_directories", "unix_socket", "procfs", "schema",
             "card", "mcp", "neovim",
         ),
     },

@@ -21,8 +21,8 @@ from cardapp.mcp.revisions import (
     UNSUPPORTED_PROTOCOL_VERSION,
     Revision,
 )
+from cardapp.mcp.tool import Tool, ToolFailure
 from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema
-from cardapp.mcp.tools import Tool, ToolFailure
 
 METHODS = {
     "handshake": frozenset({"initialize", "ping", "tools/list", "tools/call"}),

@@ -14,7 +14,7 @@ from cardapp import unix_socket
 from cardapp.errors import StateError
 from cardapp.mcp.protocol import Protocol
 from cardapp.mcp.server_connection import Connection
-from cardapp.mcp.tools import CallContext, Handler, Tool, ToolFailure
+from cardapp.mcp.tool import CallContext, Handler, Tool, ToolFailure
 from cardapp.mcp.transport import Stream, Transport
 
 __all__ = ["CallContext", "Handler", "McpServer", "Tool", "ToolFailure", "UnixListener", "serve_stdio"]

@@ -26,7 +26,7 @@ from cardapp.mcp.jsonrpc import (
 )
 from cardapp.mcp.protocol import Protocol, Refusal, progress_params
 from cardapp.mcp.revisions import META, PROGRESS_TOKEN, Revision
-from cardapp.mcp.tools import CallContext, Report, Tool, ToolFailure
+from cardapp.mcp.tool import CallContext, Report, Tool, ToolFailure
 from cardapp.mcp.transport import Transport, TransportClosed
 
 SEND_TIMEOUT = 10.0

@@ -12,12 +12,15 @@ from typing import Any
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Identity
 from cardapp.errors import CardAppError
+from cardapp.layout.diagram import memory, svg
+from cardapp.layout.diagram.arena import arena_from_reading
 from cardapp.layout.escape import html, position_url
-from cardapp.reports import arena
 from cardapp.reports.event_text import Event, headline, tone
 from cardapp.state import events
 
 _CODE = re.compile(r"`([^`\n]+)`")
+_ARENA_WIDTH = 120.0
+"""In mm. At the page's width, the diagram's text has the size of the caption."""
 
 
 @dataclass(frozen=True)
@@ -106,7 +109,7 @@ def _checkpoint(seq: int, data: Mapping[str, Any]) -> Iterator[str]:
     if isinstance(observed, Mapping):
         yield _proof(observed)
         if isinstance(observed.get("allocator"), Mapping):
-            yield arena.figure(f"e{seq}", observed["allocator"])
+            yield _arena_figure(f"e{seq}", observed["allocator"])
     facts = [f"{data['duration_ms']:.0f} ms"] if isinstance(data.get("duration_ms"), int | float) else []
     if data.get("generation") is not None:
         facts.append(f"generation {data['generation']}")
@@ -181,3 +184,13 @@ def _figure(pinned: Mapping[str, Any], picture: Callable[[str], bytes]) -> str:
         f'src="data:{html(pinned["media_type"])};base64,{content}">'
         f"<figcaption>{html(caption)} {clock(pinned['at'])}</figcaption></figure>\n"
     )
+
+
+def _arena_figure(name: str, reading: Mapping[str, Any]) -> str:
+    """The memory of the arena as a bar with a caption; "" if the reading ``{base, size, used, high_water, blocks}`` is
+    invalid. ``name`` is unique on the page."""
+    found = arena_from_reading(reading)
+    if found is None:
+        return ""
+    diagram = svg.render(memory.strip(name, "the arena", found, _ARENA_WIDTH))
+    return f'<figure class="arena">{diagram}<figcaption>{html(memory.occupancy(found))}</figcaption></figure>\n'

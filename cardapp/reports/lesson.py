@@ -20,8 +20,7 @@ from cardapp.layout.escape import html, position_url
 from cardapp.layout.html import theme
 from cardapp.reports.entry import CardContext, entry, moves
 from cardapp.reports.event_text import MOVES, Event, is_noise
-from cardapp.reports.overview import overview
-from cardapp.reports.position_diagram import position_diagram
+from cardapp.reports.overview import overview, position_diagram
 from cardapp.state.events import Head
 
 _COLORS = theme.COLORS

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 
-from cardapp.arguments import ArgumentParser
-from cardapp.console import run_printing
+from cardapp.console import ArgumentParser, run_printing
 from cardapp.errors import CardAppError, MissingRequirement, NoCard, StateError, UsageError
 from cardapp.session_host import mcp_client
 from cardapp.session_host.directory import Record, State

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cardapp.errors import CardAppError, Conflict, EditorUnavailable, TooSlow
-from cardapp.mcp.tools import CallContext, ToolFailure
+from cardapp.mcp.tool import CallContext, ToolFailure
 from cardapp.session_host.gdb_client import Cancelled, ChannelError, DebuggerGone, PendingReply
 from cardapp.session_host.session import POLL, EditorBusy, Session
 from cardapp.session_host.workspace import BuildCancelled, BuildFailed, Workspace

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from cardapp.errors import CardAppError, DebuggerFailed, EditorUnavailable, TooSlow
-from cardapp.mcp.tools import CallContext, Tool, ToolFailure
+from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 from cardapp.schema import field_errors, validator
 from cardapp.session_host.gdb_client import Cancelled
 from cardapp.session_host.pane import PaneFailed

@@ -22,7 +22,7 @@ from cardapp.errors import (
 from cardapp.mcp.client import MAX_TOOLS, McpClient, ToolResult
 from cardapp.mcp.rpc_client import MAX_UNASKED
 from cardapp.mcp.server import McpServer, UnixListener
-from cardapp.mcp.tools import CallContext, Tool, ToolFailure
+from cardapp.mcp.tool import CallContext, Tool, ToolFailure
 
 PATIENCE = 20.0
 LONG = "x" * 100_000
