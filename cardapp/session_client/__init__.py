@@ -1,1 +1,1 @@
-"""The service's side of the chosen session: which one it is, the activation of checkpoints there, its editor."""
+"""The service's side of the chosen session: the connection, the activation of checkpoints, SYNC, the editor."""

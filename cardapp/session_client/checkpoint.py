@@ -45,7 +45,7 @@ from cardapp.session_client.session_tools import failure
 from cardapp.state.database import Connection
 
 _CANCEL_SECONDS = 10.0
-"""How long to wait for the end of an operation that was cancelled."""
+"""The time that a cancelled operation has for its end."""
 _SESSION_MARGIN = 0.5
 
 
@@ -93,8 +93,8 @@ class Checkpoints:
     def status(self, conn: Connection, uuid: str) -> dict[str, Any]:
         """``{generation, active, last}`` of the card ``uuid``, as of the transaction of ``conn``.
 
-        In a read transaction this must be the first query: the operation under way is taken before the database's
-        moment is fixed, so an operation that ends in between is found as ``last``.
+        In a read transaction this must be the first query. The operation under way is read before the transaction's
+        snapshot begins, so an operation that ends in between is found as ``last``.
         """
         active = self.active()
         generation, last = self._storage.last(conn, uuid)
@@ -120,7 +120,7 @@ class Checkpoints:
     def cancel(self, actor: str) -> None:
         """Cancel the running operation and wait for its end; :class:`Conflict` if none runs.
 
-        An operation that is ready before it notices stays ready.
+        An operation that becomes ready before it notices the cancellation stays ready.
         """
         with self._lock:
             operation = self._active
@@ -234,21 +234,21 @@ class Checkpoints:
         return finished.as_json()
 
     def _verified_replay(self, operation: Operation, guard: Guard, served: ServedCard) -> dict[str, Any]:
-        """What the session reports of the stop, after it was compared with the card."""
+        """The session's reading of the stop, compared with the card."""
         reading = self._replay(operation, guard, served)
         try:
             self._verify(operation, guard, served, reading)
         except SnapshotDrift:
             if reading["fresh"]:
                 raise
-            # A checkpoint was used. Only a program that was started again shows whether the card is wrong.
+            # The replay used a checkpoint. Only a program that is started again shows whether the card is wrong.
             self._fallbacks.add(["second_run"])
             reading = self._replay(operation, guard, served, fresh=True)
             self._verify(operation, guard, served, reading)
         return reading
 
     def _replay(self, operation: Operation, guard: Guard, served: ServedCard, *, fresh: bool = False) -> dict[str, Any]:
-        """Have the session replay the snapshot; the validated result of its tool."""
+        """Have the session replay the snapshot. Returns the validated result of its tool."""
         key = operation.snapshot_ref
         remaining = self._timeout - operation.seconds()
         # The session times out first: its reason says where the program was.
@@ -302,7 +302,7 @@ class Checkpoints:
         actor: str,
         synced: bool,
     ) -> Operation:
-        """Publish and record in one transaction, unless the operation was cancelled; the finished operation."""
+        """Publish and record in one transaction, unless the operation was cancelled. Returns the finished operation."""
         socket, stop_id = guard.before.choice.socket, reading["stop_id"]
         with self._lock:
             if operation.cancellation is not None:
@@ -321,7 +321,7 @@ class Checkpoints:
         return guard.rejection() or error
 
     def _translated(self, guard: Guard, error: McpError) -> CardAppError:
-        """The error of the operation that fits an error of the MCP client."""
+        """The operation's error for an error of the MCP client."""
         if isinstance(error, McpTimeout):
             return guard.container_rejection() or TooSlow(
                 f"the replay did not end within {self._timeout:g} s: raise CARD_REPLAY_TIMEOUT, "

@@ -1,7 +1,7 @@
-"""The operations of the API on the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
+"""The API's operations on the session's Neovim: state, cursor, input, reset, redraw (contract: "Editor").
 
-No operation may hang because Neovim waits for a key or runs a script. So the mode is read first and every call has a
-timeout. A cursor request that Neovim handles after its timeout does nothing (``deadline`` in the Lua below).
+No operation may hang while Neovim waits for a key or runs a script. So the mode is read first, and every call has a
+timeout. If Neovim handles a cursor request after its timeout, the cursor does not move (``deadline`` in the Lua below).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from cardapp.errors import (
 from cardapp.neovim import REMEDY, NeovimConnection
 from cardapp.session_client.editor_stream import EditorStream
 
-INPUT_LIMIT = 256  # characters; contract: "Limits"
+MAX_INPUT = 256  # characters; contract: "Limits"
 
-_BOUND = 0.5  # seconds for a call that an idle Neovim answers in under a millisecond
-_PROMPT_BOUND = 1.0  # seconds to dismiss a series of prompts
+_CALL_SECONDS = 0.5  # an idle Neovim answers in under a millisecond
+_PROMPTS_SECONDS = 1.0  # to dismiss a series of prompts
 _PROMPT_STEP = 0.1  # seconds after which a prompt that is still there counts as the next one
 _PROMPT_KEYS = {"r": "<CR>", "rm": "<Esc>"}  # hit-enter and more prompt, by the names of :help mode()
-_LARGEST = 2**31 - 1  # Neovim's line and column numbers are C ints
+_MAX_NUMBER = 2**31 - 1  # Neovim's line and column numbers are C ints
 
 _STATE_LUA = """
 local function state(window)
@@ -124,10 +124,10 @@ class Editor:
         except CardAppError as error:
             return _unreadable(available=False, reason=error.detail)
         try:
-            mode = connection.mode(_BOUND)
+            mode = connection.mode(_CALL_SECONDS)
             if mode.blocking:
                 return _unreadable(available=True, blocking=True, reason=_waiting(mode.name), mode=mode.name)
-            return _present(connection.call("nvim_exec_lua", _READ_LUA, [], timeout=_BOUND))
+            return _present(connection.call("nvim_exec_lua", _READ_LUA, [], timeout=_CALL_SECONDS))
         except TooSlow as error:
             return _unreadable(available=True, blocking=True, reason=error.detail)
         except EditorUnavailable as error:
@@ -145,11 +145,11 @@ class Editor:
         if window is not None:
             _require_between("/window", window, 1)
         connection = self._connect()
-        mode = connection.mode(_BOUND)
+        mode = connection.mode(_CALL_SECONDS)
         if mode.blocking:
             raise EditorBlocked(_waiting(mode.name))
-        arguments = [row, column, window or 0, monotonic() + _BOUND]
-        answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_BOUND)
+        arguments = [row, column, window or 0, monotonic() + _CALL_SECONDS]
+        answer = connection.call("nvim_exec_lua", _CURSOR_LUA, arguments, timeout=_CALL_SECONDS)
         fault = answer.get("fault")
         if fault == "late":
             raise TooSlow("Neovim was busy for too long, so the cursor was not moved; try again")
@@ -167,15 +167,15 @@ class Editor:
         1 to 256 characters, else ``InvalidValue``. Keys are accepted even if Neovim waits for a key or runs a script,
         since a key ends both. ``accepted`` is smaller than the text if Neovim's key buffer is full.
         """
-        if not 1 <= len(text) <= INPUT_LIMIT:
-            raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {INPUT_LIMIT} at a time")
+        if not 1 <= len(text) <= MAX_INPUT:
+            raise InvalidValue.of("/text", f"{len(text)} characters; send 1 to {MAX_INPUT} at a time")
         try:
             text.encode()
         except UnicodeEncodeError as error:
             raise InvalidValue.of("/text", "a lone surrogate is not a character; send valid Unicode") from error
         connection = self._connect()
         self._probe(connection)  # an error from here means that nothing was typed
-        return {"accepted": int(connection.call("nvim_input", text, timeout=_BOUND))}
+        return {"accepted": int(connection.call("nvim_input", text, timeout=_CALL_SECONDS))}
 
     def reset(self) -> dict[str, Any]:
         """End the program and restore the debugger; returns the result of the session's ``target_reset``.
@@ -196,7 +196,7 @@ class Editor:
         self.free_prompt()
         sizes = self._fit(cols, rows)
         with contextlib.suppress(TooSlow):  # the command stays in Neovim's queue
-            connection.call("nvim_command", "mode", timeout=_BOUND)
+            connection.call("nvim_command", "mode", timeout=_CALL_SECONDS)
         return {"host": sizes["host"], "grid": sizes["grid"]}
 
     def free_prompt(self) -> bool:
@@ -206,12 +206,12 @@ class Editor:
         """
         try:
             connection = self._connect()
-            mode = connection.mode(_BOUND)
+            mode = connection.mode(_CALL_SECONDS)
             if mode.name not in _PROMPT_KEYS:
                 return False
-            deadline = monotonic() + _PROMPT_BOUND
+            deadline = monotonic() + _PROMPTS_SECONDS
             while mode.name in _PROMPT_KEYS and monotonic() < deadline:
-                connection.call("nvim_input", _PROMPT_KEYS[mode.name], timeout=_BOUND)
+                connection.call("nvim_input", _PROMPT_KEYS[mode.name], timeout=_CALL_SECONDS)
                 mode = _mode_after_key(connection)
         except CardAppError:
             return False
@@ -233,7 +233,7 @@ class Editor:
     @staticmethod
     def _probe(connection: NeovimConnection) -> None:
         """Send no keys. Neovim answers this even while it waits for a key or runs a script."""
-        connection.call("nvim_input", "", timeout=_BOUND)
+        connection.call("nvim_input", "", timeout=_CALL_SECONDS)
 
     def _connect(self) -> NeovimConnection:
         """The connection to the chosen session's Neovim; a new one if the old one ended or another Neovim listens."""
@@ -263,9 +263,9 @@ class Editor:
 def _mode_after_key(connection: NeovimConnection) -> Any:
     """The mode after the key took effect; after ``_PROMPT_STEP`` a prompt that is still shown is the next one."""
     deadline = monotonic() + _PROMPT_STEP
-    mode = connection.mode(_BOUND)
+    mode = connection.mode(_CALL_SECONDS)
     while mode.name in _PROMPT_KEYS and monotonic() < deadline and not connection.ended.wait(0.005):
-        mode = connection.mode(_BOUND)
+        mode = connection.mode(_CALL_SECONDS)
     return mode
 
 
@@ -295,6 +295,6 @@ def _outside(field: str, row: int, column: int, last: int) -> str:
     return f"is {column}, outside row {row}, which is {last} bytes long"
 
 
-def _require_between(pointer: str, value: int, least: int) -> None:
-    if not least <= value <= _LARGEST:
-        raise InvalidValue.of(pointer, f"{value} is not a number from {least} to {_LARGEST}")
+def _require_between(pointer: str, value: int, minimum: int) -> None:
+    if not minimum <= value <= _MAX_NUMBER:
+        raise InvalidValue.of(pointer, f"{value} is not a number from {minimum} to {_MAX_NUMBER}")

@@ -1,9 +1,9 @@
 """The editor's external UI as a stream of frames (``/api/editor-ui``): Neovim's redraw events, one frame for each
 ``flush``.
 
-Each stream attaches a UI of its own and requests a grid larger than any terminal. Neovim uses the smallest size that a
-UI requests, so a stream never changes the size of the session's terminal. A client acknowledges frames. One that falls
-behind gets no further frames until it has acknowledged all, and then the full grid.
+Each stream attaches a UI of its own and requests a grid larger than any terminal. Neovim uses the smallest requested
+size, so a stream never changes the size of the session's terminal. A client acknowledges frames. A client that falls
+behind gets no frames until it has acknowledged all of them. Then it gets the full grid.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from typing import Any
 from cardapp.errors import TooSlow
 from cardapp.neovim import REMEDY, NeovimConnection
 
-LARGEST = (1000, 500)
+MAX_GRID = (1000, 500)
 """Columns and rows that the UI requests."""
-FRAMES_AHEAD = 64
+MAX_FRAMES_AHEAD = 64
 """Frames that may be sent without an acknowledgement."""
-CHARACTERS_QUEUED = 4 * 1024 * 1024
+MAX_QUEUED_CHARACTERS = 4 * 1024 * 1024
 """Characters of frames that may wait to be sent."""
-REQUESTS_PENDING = 1000
+MAX_PENDING_REQUESTS = 1000
 """Requests that may wait for Neovim, for example while it runs a shell command."""
 _ATTACH_SECONDS = 2.0
 _EVENTS = frozenset({
     "grid_resize", "grid_clear", "grid_line", "grid_scroll", "grid_cursor_goto", "default_colors_set", "hl_attr_define",
     "mode_info_set", "mode_change", "busy_start", "busy_stop", "mouse_on", "mouse_off", "set_title", "bell", "flush",
 })  # fmt: skip
-"""The events that are sent. Others contain handles, which JSON cannot represent, and nothing that a client draws."""
+"""The events that are sent. The others have nothing to draw, and contain handles, which JSON cannot represent."""
 
 
 class EditorStream:
@@ -52,7 +52,7 @@ class EditorStream:
         """Request the UI. If Neovim waits for a key, it attaches the UI when it continues."""
         options = {"rgb": True, "ext_linegrid": True}
         self._put({"type": "hello", "protocol": "card-editor-ui.v1"})
-        self._connection.send("nvim_ui_attach", *LARGEST, options)
+        self._connection.send("nvim_ui_attach", *MAX_GRID, options)
 
     def take(self, timeout: float) -> str | None:
         """The next frame as JSON, or None when there is none within ``timeout`` seconds."""
@@ -78,7 +78,7 @@ class EditorStream:
         """The client has drawn the frames up to ``seq``."""
         with self._changed:
             self._acknowledged = max(self._acknowledged, min(seq, self._seq))
-            # A `hello` may still be queued behind the frames of this ack; the client has no further one to send.
+            # A `hello` may still be queued behind the acknowledged frames. The client sends no further acknowledgement.
             caught_up = self._behind and self._acknowledged == self._seq
             if caught_up:
                 self._behind = False
@@ -103,8 +103,8 @@ class EditorStream:
         self._connection.close()
 
     def _send(self, method: str, *arguments: Any) -> None:
-        if self._connection.pending >= REQUESTS_PENDING:
-            raise TooSlow(f"Neovim is busy and has not processed the last {REQUESTS_PENDING} inputs; {REMEDY}")
+        if self._connection.pending >= MAX_PENDING_REQUESTS:
+            raise TooSlow(f"Neovim is busy and has not processed the last {MAX_PENDING_REQUESTS} inputs; {REMEDY}")
         self._connection.send(method, *arguments)
 
     # -- Neovim's thread -------------------------------------------------------------------------------------------
@@ -123,7 +123,7 @@ class EditorStream:
         with self._changed:
             if self._behind or self._closed:
                 return
-            if self._seq - self._acknowledged >= FRAMES_AHEAD or self._queued_characters > CHARACTERS_QUEUED:
+            if self._seq - self._acknowledged >= MAX_FRAMES_AHEAD or self._queued_characters > MAX_QUEUED_CHARACTERS:
                 self._behind = True
                 return
             self._seq += 1

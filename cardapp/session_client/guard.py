@@ -1,4 +1,4 @@
-"""The guard of an activation: it detects that the session, its socket or the card changed during the replay.
+"""The guard of an activation. It detects a change of the session, of its socket or of the card during the replay.
 
 Source: "An activation is a guarded transaction" in the card contract. The guard holds one connection from before the
 replay until after it. Before and after, it reads the choice, the identity of the socket file, the peer process, the
@@ -21,7 +21,7 @@ from cardapp.unix_socket import SocketIdentity, identity
 
 _BINDING_SECONDS = 3.0
 _END_SECONDS = 2.0
-"""How long the first process of a container may outlive the others, which the kernel ends before it."""
+"""Time for the end of a container's first process. The kernel ends the other processes before it."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Guard:
         self._link = link
         self._card_loader = card_loader
         choice = link.choice()
-        # Read before connecting, so that a socket that is replaced in between shows as a difference.
+        # Read before connecting: if the socket is replaced in between, the fingerprints differ.
         before = identity(choice.socket)
         self.client: McpClient = link.connect(choice)
         try:
@@ -115,9 +115,9 @@ class Guard:
         return None
 
     def _container_fault(self, seconds: float = 0.0) -> str | None:
-        """What happened to the container since the first fingerprint, with the way back; None if it runs.
+        """Why the container does not run any more, and how to restore it; None if it runs.
 
-        A container that is about to end is given ``seconds`` for it.
+        Waits at most ``seconds`` for the end of a container.
         """
         if self.before.container is None:
             return None
@@ -136,12 +136,12 @@ class Guard:
         return None
 
     def container_rejection(self) -> CheckpointRejected | None:
-        """The rejection for a container that was paused or has ended; made without a call to the session."""
+        """The rejection if the container was paused or has ended, else None. Does not call the session."""
         fault = self._container_fault()
         return None if fault is None else CheckpointRejected(fault, code="container_changed")
 
     def _second_fingerprint(self, choice: Choice, socket: SocketIdentity | None) -> Fingerprint | None:
-        """The fingerprint now, over the held connection if it still works, else over a new one."""
+        """The fingerprint now, over the held connection or, if it is lost, over a new one; None if both fail."""
         try:
             if not self.client.closed.is_set():
                 return self._fingerprint(choice, socket, self.client)

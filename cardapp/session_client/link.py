@@ -78,7 +78,7 @@ class _Connection:
 
 
 class SessionLink:
-    """Connects to the session that is chosen at the time of each call."""
+    """Connects to the chosen session. One connection is kept for short calls; callers may open their own."""
 
     def __init__(self, choice_path: Path) -> None:
         self._choice_path = choice_path
@@ -114,7 +114,7 @@ class SessionLink:
         return self.call("session_binding", {}, seconds=seconds)
 
     def editor_socket(self) -> str | None:
-        """The path of the session's Neovim socket. It is read once per connection: a server never changes it."""
+        """The path of the session's Neovim socket. A server never changes it, so it is read once per connection."""
         client = self._client(CALL_SECONDS)
         known = self._editor_socket
         if known is None or known[0] is not client:

@@ -54,10 +54,10 @@ class OperationRecord(TypedDict):
 
 @dataclass
 class Operation:
-    """An operation, as its own thread writes it and any thread reads it.
+    """An operation. Its own thread writes it, any thread may read it.
 
-    The operation under way stays ``running``; :meth:`finished` makes the copy that is stored. So a reader never sees an
-    end that is not yet in the database.
+    The operation under way stays ``running``. :meth:`finished` makes the copy that is stored, so a reader never sees an
+    end that is not in the database.
     """
 
     generation: int
@@ -148,7 +148,7 @@ def end_state(error: CardAppError) -> str:
 
 
 def internal_error(operation: Operation) -> CardAppError:
-    """Log the exception in which the service itself failed; the error that ends the operation because of it."""
+    """Log the current exception, a fault of the service. Returns the error that ends the operation."""
     _log.exception("internal error in the activation of %s", operation.snapshot_ref)
     return CardAppError("internal error in the activation of the checkpoint; see the log", code="internal_error")
 

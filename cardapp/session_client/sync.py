@@ -47,7 +47,7 @@ class Control:
         self._active = active
         self._clock = clock
         self.reset_lock = threading.Lock()
-        """Held by a request that resets the target until it has switched SYNC off, so that no one else does."""
+        """A request that resets the target holds it until that request has switched SYNC off, so that no other does."""
 
     def state(self) -> dict[str, Any]:
         """The body of ``GET /api/control/state``; ``revision`` counts the changes of the publication."""
@@ -86,7 +86,7 @@ class Control:
     def switch_off(self, tx: Connection, operation_id: str | None, reason: str, *, actor: str = "backend") -> bool:
         """Switch SYNC off in the write transaction ``tx``, with its event.
 
-        False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
+        Returns False if SYNC is off already, or if an operation other than ``operation_id`` has published meanwhile.
         """
         identity = self._card_loader.current().identity
         published = checkpoint_results.load_publication(tx, identity.uuid)
@@ -101,9 +101,9 @@ class Control:
 
 
 def stands_at(catalog: Catalog, position: Position, published: Publication) -> bool:
-    """Whether the program is at the position: SYNC is on, and the published snapshot is that of the position.
+    """Whether SYNC is on and the published snapshot belongs to the position.
 
-    At the step level each snapshot of the step counts, above it the one that a sync of the position would activate.
+    To a step belongs each of its snapshots. To a higher level belongs the snapshot that a sync would activate there.
     """
     if published.sync != "on":
         return False
@@ -172,7 +172,7 @@ class SyncMonitor:
             self._thread.join(timeout)
 
     def check(self) -> str | None:
-        """Check once: the reason why SYNC was switched off now, None if it was not."""
+        """Check once. Returns the reason if SYNC was switched off now, else None."""
         published = self._published()
         if published is None or published.sync != "on":
             return None
@@ -194,7 +194,7 @@ class SyncMonitor:
                 return "session_changed"
             state = self._link.debugger_state()
         except TooSlow:
-            # A session that is busy only is checked again.
+            # A busy session is checked again later.
             return "session_paused" if self._link.is_paused() else None
         except SessionUnavailable:
             return "session_lost"
@@ -211,7 +211,7 @@ class SyncMonitor:
         published = self._published()
         if published is None or published.sync != "on" or self._checkpoints.active() is not None:
             return
-        with suppress(CardAppError):  # the check that follows finds out what has happened to the session
+        with suppress(CardAppError):  # the next check finds the reason
             self._link.await_move(published.stop_id, PERIOD_SECONDS, self._stopping)
 
     def _loop(self) -> None:

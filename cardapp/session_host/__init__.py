@@ -1,1 +1,1 @@
-"""The session, which runs beside the service (Neovim, gdb, the MCP server), and the command that controls it."""
+"""The session (Neovim, gdb, the MCP server), which runs beside the service, and ``card-session``, which controls it."""

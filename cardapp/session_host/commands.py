@@ -114,7 +114,7 @@ class Commands:
         return mcp_client.relay(directory.mcp_socket)
 
     def image(self, options: argparse.Namespace) -> int:
-        # As Ctrl-C: what the build began is removed.
+        # As for Ctrl-C, an interrupted build is cleaned up.
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda number, _frame: sys.exit(128 + number))
         image = Image()
@@ -123,7 +123,7 @@ class Commands:
         return 0
 
 
-# -- what is printed ---------------------------------------------------------------------------------------------------
+# -- output ------------------------------------------------------------------------------------------------------------
 
 
 def _show_started(started: Started) -> None:
@@ -184,7 +184,7 @@ def _table(listed: Sequence[ListedSession]) -> str:
 
 
 class _EndRequested(BaseException):
-    """One of ``ENDINGS`` arrived. No ``Exception``, so that no handler of errors takes it for one."""
+    """One of ``ENDINGS`` arrived. It is no ``Exception``, so that no ``except Exception`` catches it."""
 
 
 def run_foreground(
@@ -200,7 +200,7 @@ def run_foreground(
     another command has stopped the session.
     """
     ours = not _answers(sessions, name)
-    # The number of a signal is written to this pipe, so one that arrives just before the select ends it as well.
+    # The number of a signal is written to this pipe, so a signal that arrives just before the select ends it too.
     arrived, writer = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
     signal.set_wakeup_fd(writer)
     for number in ENDINGS:
@@ -220,7 +220,7 @@ def run_foreground(
     finally:
         _ignore_endings()
         if ours:
-            # There is none when the start was interrupted early, or when another command has just stopped it.
+            # There is no session if the start was interrupted early, or if another command has just stopped it.
             with contextlib.suppress(UsageError):
                 sessions.stop(name)
 

@@ -1,8 +1,8 @@
-"""The limits of a container, seen from inside: which were reached, and the end of a program that reached one.
+"""The limits of a container, seen from inside: which were reached, and how a program that reached one is ended.
 
-A program that uses up the container's memory is ended by the kernel. One that uses up the processes is not: each
-further fork fails, also in gdb and in the learner's shell, and the MCP server can start no thread. So
-:class:`LimitWatch` ends it.
+The kernel ends a program that uses up the container's memory. It does not end a program that uses up the processes:
+each further fork fails, also in gdb and in the learner's shell, and the MCP server can start no thread. So
+:class:`LimitWatch` ends that program.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Reached:
 
     @classmethod
     def now(cls, groups: Path = GROUPS) -> Reached:
-        """The counters of this container; zeros where it has no limits, since it may then see those of the machine."""
+        """The counters of this container; zeros if it has no limits, since it may then see the machine's."""
         if LIMITED_VARIABLE not in os.environ:
             return cls(0, 0)
         return cls(_counter(groups, MEMORY), _counter(groups, PROCESSES))
@@ -83,7 +83,7 @@ class LimitWatch:
             self._thread.join(timeout)
 
     def reached(self) -> Reached:
-        """The limits that were reached until now. A limit of processes that is no control group's has no counter."""
+        """The limits reached until now. A limit of processes without a control group has no counter in the kernel."""
         counted = Reached.now(self._groups)
         return Reached(counted.memory, counted.processes + self._kills)
 
@@ -121,10 +121,10 @@ def _can_start_thread() -> bool:
 
 
 def program_processes() -> set[int]:
-    """In a container: the pids of the card's program and of what it started, in whatever way.
+    """In a container: the pids of the card's program and of all its descendants.
 
-    They are the processes with a hard limit of CPU time (``limited-program.sh``) below that of this process: a process
-    inherits it and cannot raise it again, but it can change its environment, its parent and its group.
+    These processes have a lower hard limit of CPU time (``limited-program.sh``) than this process. A process inherits
+    that limit and cannot raise it, whereas it can change its environment, its parent and its group.
     """
     own = _cpu_limit(os.getpid())
     pids = (int(entry.name) for entry in os.scandir("/proc") if entry.name.isdigit())
@@ -139,17 +139,17 @@ def _cpu_limit(pid: int) -> int | None:
 
 
 def kill_program(find: Callable[[], set[int]] = program_processes, timeout: float = KILL_TIMEOUT) -> int:
-    """Kill the processes that ``find`` finds, also where they start others without end; returns how many were killed.
+    """Kill the processes that ``find`` finds, even if they start others without end. Returns how many were killed.
 
-    They are stopped first, so that none can start another. Not the program itself: gdb, which traces it, would report
-    that. gdb's checkpoints stay. They do not run, and gdb misses the program's end if they are gone too. Takes at most
-    ``timeout`` seconds.
+    They are stopped first, so that none can start another. The program itself is not stopped, because gdb, which traces
+    it, would report that. gdb's checkpoints are not killed: they do not run, and without them gdb misses the program's
+    end. Takes at most ``timeout`` seconds.
     """
     deadline = time.monotonic() + timeout
     pause = threading.Event()
     stopped: set[int] = set()
     traced: dict[int, str | None] | None = None
-    # gdb holds the program, and each process that it starts, for a moment. So two looks must find the same.
+    # gdb holds the program, and each process that it starts, for a moment. So two searches must agree.
     while time.monotonic() < deadline:
         found = find()
         before, traced = traced, {pid: state(pid) for pid in found if tracer(pid) != 0}

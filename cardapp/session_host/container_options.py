@@ -1,10 +1,10 @@
-"""The options of a session's container: what keeps its programs apart, its limits, and what it sees of the host.
+"""The options of a session's container: isolation, limits, and the mounts from the host.
 
 The container sees, at the same paths as the host: the session's directory and the card's folder, both read-only, and
 the session's ``run`` and copy of the sources, which its programs write to. The repository is at ``/workspace``,
 read-only. The state directory, with the API's socket and without the other sessions, is at ``/workspace/.state/card``.
-Of the other state directories in the repository nothing is seen: a read-only mount does not keep a program from their
-sockets.
+Other state directories in the repository are hidden, because a read-only mount does not prevent the use of the sockets
+there.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ContainerOptions:
             *self._limits(limits),
             f"--ulimit=fsize={MAX_FILE}:{MAX_FILE}",
             "--ulimit=core=0:0",
-            # What is written there counts as memory, also when the program has ended.
+            # Files there count as memory, also after the program has ended.
             f"--tmpfs=/tmp:rw,nosuid,nodev,size={limits.memory // 8}m,mode=1777",
             f"--shm-size={limits.memory // 8}m",
             *self._mounts(record, state),
@@ -74,7 +74,7 @@ class ContainerOptions:
 
     def _limits(self, limits: Limits) -> list[str]:
         if not self._limited:
-            # It counts the processes of all containers of this user, and keeps a program from using up the machine's.
+            # This limit counts the processes of all containers of this user, so a program cannot use up the machine's.
             return [f"--ulimit=nproc={limits.processes}:{limits.processes}"]
         return [
             f"--memory={limits.memory}m",
@@ -115,7 +115,7 @@ class ContainerOptions:
         return [f"--env=CARD_API_SOCKET={socket}", _mount(socket.parent, str(socket.parent), "ro")]
 
     def _name(self) -> str:
-        """A name that no session of another state directory has."""
+        """A name that is unique among the sessions of all state directories."""
         digest = hashlib.sha256(str(self._directory.path).encode()).hexdigest()[:8]
         return f"card-{self._directory.name}-{digest}"
 

@@ -52,7 +52,7 @@ class ImageWork:
         self.folder = Path(podman.environ.get("TMPDIR") or "/var/tmp") / f"card-session-image-{os.geteuid()}"
         info = podman.info()
         self._runtime = str(info["host"]["ociRuntime"]["path"])
-        # podman keeps the files of a build in TMPDIR. In this folder the next build finds those of a killed one.
+        # podman keeps the files of a build in TMPDIR. In this folder the next build finds the files of a killed build.
         self.environ = podman.environ | {"TMPDIR": str(self.folder / "tmp")}
         if os.geteuid() != 0:
             _check_user_ids(info)
@@ -93,7 +93,7 @@ class ImageWork:
             os.close(self._lock)
 
     def prepare(self) -> None:
-        """Empty the folder: end what an interrupted build started, and remove its containers and files."""
+        """Empty the folder: end the processes of an interrupted build, and remove its containers and files."""
         self._remove_leftovers()
         (self.folder / "tmp").mkdir()
 
@@ -179,7 +179,7 @@ def _check_user_ids(info: dict[str, Any]) -> None:
 
 RELEASE = "trixie"
 DEBIAN_BASE = f"localhost/debian:{RELEASE}"
-# In namespaces of its own: what debootstrap mounts and starts ends with it, also when it is killed.
+# debootstrap has namespaces of its own, so its mounts and processes end with it, also when it is killed.
 NAMESPACES = ("setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc")
 # debootstrap copies the name servers and the name of this machine, and writes the mirror into sources.list. Its test
 # that devices can be made fails in a user namespace; it makes it in no container of this name.
@@ -270,7 +270,7 @@ def write_package_settings(folder: Path, mirror: str | None, environ: Mapping[st
 
 
 def _printed(environ: Mapping[str, str], *command: str) -> str:
-    """What the command prints; nothing where it is not installed."""
+    """The output of the command; empty if it is not installed."""
     try:
         return subprocess.run(command, env=environ, capture_output=True, text=True, check=False).stdout
     except OSError:
@@ -278,7 +278,7 @@ def _printed(environ: Mapping[str, str], *command: str) -> str:
 
 
 def apt_settings(dump: str, sources: bool, bundle: bool) -> str:
-    """``apt.conf(5)`` of what ``apt-config dump`` printed: only how servers are reached."""
+    """``apt.conf(5)`` from the output of ``apt-config dump``: only the settings for reaching servers."""
     lines = [line for line in dump.splitlines() if APT_SETTING.match(line)]
     if sources:
         lines += [f'Dir::Etc::SourceList "{SECRETS}/sources.list";', 'Dir::Etc::SourceParts "/dev/null";']
@@ -288,7 +288,7 @@ def apt_settings(dump: str, sources: bool, bundle: bool) -> str:
 
 
 def pip_settings(listed: str, bundle: bool) -> str:
-    """``pip.conf`` of what ``pip config list`` printed: only how indexes are reached.
+    """``pip.conf`` from the output of ``pip config list``: only the settings for reaching indexes.
 
     A command's own settings precede the global ones, and environment variables precede both, as in pip.
     """
@@ -305,5 +305,5 @@ def pip_settings(listed: str, bundle: bool) -> str:
 
 
 def _reachable(name: str, values: list[str]) -> list[str]:
-    """Without folders of this machine, which the build does not see."""
+    """The values without folders of this machine, which the build does not see."""
     return [value for value in values if name not in PLACES or value.startswith(("http://", "https://"))]

@@ -21,9 +21,9 @@ from cardapp.errors import CardAppError, MissingRequirement
 
 TIMEOUT = 60.0
 STARTING = ("run", "create", "build")
-"""The commands that start a process with limits of its own; ``exec`` uses those of its container."""
+"""The commands whose process gets limits; ``exec`` uses the limits of its container."""
 UNIFIED_GROUPS = Path("/sys/fs/cgroup/unified/cgroup.procs")
-LARGEST_PID = Path("/proc/sys/kernel/pid_max")
+PID_MAX = Path("/proc/sys/kernel/pid_max")
 HYBRID = "cgroups in hybrid mode not supported"
 RUNC_MISSING = "; runc supports it (Debian: apt-get install runc)"
 DEFAULT_FILES = 1048576
@@ -111,6 +111,6 @@ def _limit_options() -> list[str]:
     if files == resource.RLIM_INFINITY or files >= DEFAULT_FILES:
         return []
     # podman lowers its own limit of processes to the largest process id.
-    largest = int(LARGEST_PID.read_text())
+    largest = int(PID_MAX.read_text())
     processes = largest if processes == resource.RLIM_INFINITY else min(processes, largest)
     return ["--ulimit", f"nofile={files}:{files}", "--ulimit", f"nproc={processes}:{processes}"]

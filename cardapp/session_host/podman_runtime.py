@@ -39,7 +39,7 @@ PREPARATION_VARIABLE = "CARDAPP_PREPARATION"
 START_TIMEOUT = 20.0
 STOP_SECONDS = 5
 NO_CONTAINER = "no such container"
-"""What podman says of a container that it does not have."""
+"""Part of podman's message about a container that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -148,7 +148,7 @@ class PodmanRuntime:
                 *self._exec(record, mark), PYTHON, *preparation_command(wanted),
                 timeout=load_profile(record.profile).build_timeout + 60,
             )  # fmt: skip
-        except BaseException:  # also Ctrl-C: what podman has started in a container does not end with podman
+        except BaseException:  # also Ctrl-C: a process in the container does not end with podman
             end_processes(record.container_id, STOP_SECONDS, PREPARATION_VARIABLE)
             raise
         return preparation_result(done.stdout)
@@ -195,7 +195,7 @@ class PodmanRuntime:
             "ps", "--all", "--quiet", "--no-trunc", f"--filter=label={LABEL}={self._directory.path}"
         ).stdout.split()
         if found:
-            # One that another command has removed meanwhile is ignored.
+            # A container that another command has removed meanwhile is ignored.
             self._podman.run("rm", "--force", "--ignore", f"--time={STOP_SECONDS}", *found)
 
     # -- terminals ---------------------------------------------------------------------------------------------------
@@ -217,5 +217,5 @@ class PodmanRuntime:
         return self._pane(record).detach()
 
     def _pane(self, record: Record, *options: str) -> Pane:
-        # Clients of tmux must be of the server's release, so the one in the image is used.
+        # The client of tmux must be of the server's release, so the image's tmux is used.
         return Pane(self._directory.tmux_socket, self._podman.command(*self._exec(record, *options)))

@@ -1,6 +1,6 @@
 """Finds and ends the processes of a session, and never signals another process.
 
-A pid alone does not identify a process, because the kernel reuses pids. A pid together with its start time does. The
+The kernel reuses pids, so a process is identified by its pid and its start time. The
 processes of a session are found by an environment variable that they inherit and that holds the ``container_id``. A
 second variable holds the session's directory, in case the record with the ``container_id`` is lost. Signals are sent
 through a pidfd, and the process is checked after its pidfd was opened.
@@ -81,7 +81,7 @@ class Instance:
 
 
 def pids_with(value: str, variable: str = CONTAINER_VARIABLE) -> Iterator[int]:
-    """The pids whose environment holds ``variable=value``, except that of this process."""
+    """The pids of the other processes whose environment holds ``variable=value``."""
     wanted, own = os.fsencode(f"{variable}={value}"), os.getpid()
     for entry in os.scandir("/proc"):
         if entry.name.isdigit() and int(entry.name) != own and wanted in _environment(int(entry.name)):

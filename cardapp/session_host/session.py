@@ -46,7 +46,7 @@ class EditorBusy(CardAppError):
 
 
 class Turn:
-    """A tool call's exclusive use of the program. It is set when the caller cancels, or when a reset takes it over."""
+    """A tool call's exclusive use of the program. ``is_set`` is true once the caller cancels or a reset takes over."""
 
     def __init__(self, cancelled: threading.Event) -> None:
         self._cancelled = cancelled
@@ -216,8 +216,8 @@ class Session:
             continue_processes(self.record.container_id)  # the program may have stopped Neovim and tmux by a signal
             if self.editor.alive():
                 return False
-            # Since 0.9 Neovim has a process of its own in the terminal. While it is busy it does not notice the end of
-            # that one, and nobody can interrupt it there.
+            # Since 0.9 Neovim's terminal UI is a process of its own. A busy Neovim does not notice that its UI has ended,
+            # and nobody can interrupt it there.
             if self.pane.alive():
                 if not force:
                     reason = "Neovim runs a command and does not answer; interrupt it there with Ctrl-C"

@@ -52,8 +52,8 @@ class Fetched:
 def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> Fetched:
     """Bring ``copy`` up to date with ``origin``.
 
-    A file that the learner has not edited is updated. An edited file stays as it is; with ``replace_edits`` it is
-    renamed to ``NAME.orig`` (``NAME.orig2``, …) and fetched.
+    A file that the learner has not edited is updated. An edited file stays unchanged. With ``replace_edits`` it is
+    renamed to ``NAME.orig`` (``NAME.orig2``, …), and the file is fetched.
     """
     manifest = _manifest(copy)
     report = Fetched()
@@ -72,7 +72,7 @@ def fetch(origin: Path, copy: Path, target: Target, *, replace_edits: bool) -> F
                 continue
             report.backups[name] = _back_up(copied).name
         copied.parent.mkdir(parents=True, exist_ok=True)
-        # Do not preserve the modification time: for make the copy must be newer than files built from the old version.
+        # Not copy2: for make the copy must be newer than the files that were built from the old version.
         shutil.copyfile(source, copied)
         copied.chmod(source.stat().st_mode & 0o755 | 0o600)
         report.updated.append(name)
@@ -131,7 +131,7 @@ MAX_OUTPUT = 64 * 1024  # bytes that are kept; the rest is read too, or the buil
 CANCEL_POLL = 0.05  # seconds between two checks of the cancellation
 MAKEFILES = ("Makefile", "makefile", "GNUmakefile")
 UNFINISHED = ".unfinished-build"
-"""The file in the directory while a build runs. A build that is killed leaves it, and files written in part."""
+"""This file exists while a build runs. A killed build leaves it behind, beside files that are written in part."""
 
 
 class BuildFailed(CardAppError):
@@ -187,7 +187,7 @@ class Workspace:
                 os.utime(path, (0, 0))
 
     def _age_unfinished_files(self) -> None:
-        """Give files that a killed build wrote an old time, so that make does not take them for finished."""
+        """Give the files of a killed build an old time, so that make builds them again."""
         if not self._unfinished.exists():
             return
         begun = self._unfinished.stat().st_mtime_ns

@@ -25,9 +25,9 @@ export async function load() {
   if (unsent.length) resend();
 }
 
-// The card's files have changed. This tab keeps its scroll and scale; another card begins as a page that is opened.
+// The card's files have changed. This tab keeps its scroll and scale. For another card the page is loaded anew.
 export async function reload() {
-  const { viewer, control, ...rest } = await read(); // /api/live has sent a newer control state perhaps
+  const { viewer, control, ...rest } = await read(); // /api/live may have sent a newer control state
   if (rest.identity.uuid !== state.identity.uuid) location.reload();
   update(rest);
   takeView(viewer);
@@ -75,9 +75,9 @@ export function focusBy(delta) {
 }
 
 let moving = Promise.resolve(); // until the service has the position; a sync or the next move waits for it
-let asked = 0; // changes of the position that were begun
-let settled = 0; // and ended
-let chosen = 0; // the last of them that names its position, which is shown before the service has it
+let asked = 0; // number of changes of the position that were begun
+let settled = 0; // number of the last change that has ended
+let chosen = 0; // number of the last change that names its position; it is shown before the service answers
 
 function settle(request, before = null) {
   asked += 1;
@@ -101,7 +101,7 @@ async function take(request, before, number) {
   }
 }
 
-// Follow another client's move. While this tab's own choice is on its way, that is shown.
+// Follow another client's move, unless a choice of this tab is not answered yet.
 export function takePosition({ position_key: key, navigation_revision: revision }) {
   const item = state.catalog.item(key);
   if (!item || settled < chosen || revision <= state.navigation.revision) return;
@@ -173,8 +173,8 @@ export async function redraw(size) {
   }
 }
 
-// What the end of a replay changes besides the control state. That is taken from /api/live alone: an answer to a request
-// made here could be older.
+// Read again what the end of a replay changes, except the control state. That comes from /api/live alone, because the
+// answer to a request could be older.
 export async function refresh() {
   const requests = [get('/api/progress'), get('/api/state')];
   const [progress, all] = await Promise.all(requests).catch(() => []);
@@ -200,7 +200,7 @@ export function view(patch, saved = patch) {
   timer = setTimeout(save, 'viewer' in pending ? 0 : SAVE_MS);
 }
 
-// What is not saved when the page is left is sent again by the next load, which may be faster than this request.
+// Changes that are not saved when the page is left are kept for the next load, which may be faster than this request.
 export function leave() {
   const unsaved = merged(sent, pending);
   if (isEmpty(unsaved)) return;
@@ -296,7 +296,7 @@ async function record(kind, key, text) {
   }
 }
 
-// The service answers again: send what it did not get, the events in their order.
+// The service answers again: send the unsaved view and the unsent events, in their order.
 export async function resend() {
   save();
   refresh();

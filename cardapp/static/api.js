@@ -16,7 +16,7 @@ export class Offline extends Error {
   }
 }
 
-// What went wrong beside a sync: what it was about, and why.
+// A failure of something else than a sync: a heading and the reason.
 export class Notice extends Error {
   constructor(heading, message) {
     super(message);

@@ -14,12 +14,12 @@ export function element(name, attributes = {}, ...children) {
   return made;
 }
 
-// Replace what stands in `place`; null stands for nothing.
+// Replace the content of `place`; null children are left out.
 export function fill(place, ...children) {
   place.replaceChildren(...children.filter((child) => child !== null && child !== undefined));
 }
 
-// The service's sentences may begin small and end without a full stop.
+// The service's sentences may begin with a small letter and end without a full stop.
 export const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? '' : '.'}`;
 
 export function button(label, onclick, attributes = {}) {

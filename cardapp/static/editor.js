@@ -164,8 +164,8 @@ function send(message) {
 const NO_SESSION = 'The worksheet works without one. A session adds this editor, the debugger and the memory.';
 let said = '';
 
-// The overlay: `reason` says why there is no live picture; it is null while there is one. Without a session the overlay
-// says how to start one. Nothing is drawn again that stands there, or its buttons would lose the focus.
+// The overlay: `reason` says why there is no live picture, null while there is one. Without a session the overlay says how
+// to start one. It is drawn again only if it changes, because its buttons would lose the focus.
 function say(reason) {
   area.classList.toggle('detached', reason !== null);
   overlay.hidden = reason === null;
@@ -262,7 +262,7 @@ function place() {
   placeField();
 }
 
-// As many lines and columns as the panel has room for: the one way in which the page changes the editor's size.
+// Give the editor as many lines and columns as the panel has room for. Nothing else on the page changes its size.
 function fit() {
   const cols = Math.floor(area.clientWidth / painter.width);
   const rows = Math.floor(area.clientHeight / painter.height);

@@ -25,7 +25,7 @@ const MOVES = new Set(['previous', 'next', 'coarser', 'finer']);
 // The shortcuts that work while the editor has the keyboard.
 const ALWAYS = new Set(['control', 'redraw']);
 
-// Where a key has a meaning of its own. Code that the keyboard reached is scrolled by the arrows.
+// Elements in which a key has a meaning of its own. The arrows scroll focused code.
 const TAKES_ENTER = 'button, a, summary, [role=tab], [role=treeitem]';
 const TAKES_ARROWS = '[role=tree], [role=tab], [role=separator], .source:focus-visible';
 const OWN_KEYS = {

@@ -29,8 +29,8 @@ export function connect() {
   };
 }
 
-// One request at a time, until the WebSocket is open again. Its messages are newer than an answer that comes after it
-// was opened.
+// One request at a time, until the WebSocket is open again. An answer that arrives after the WebSocket has opened is older
+// than its messages.
 async function poll() {
   isPolling = true;
   while (!isOpen) {
@@ -52,8 +52,8 @@ function setConnected(connected) {
   if (state.connected !== connected) update({ connected });
 }
 
-let newest = null; // the control state that came last
-let taken = null; // the last one whose changes were all fetched
+let newest = null; // the last control state
+let taken = null; // the last control state whose changes were all fetched
 let isFollowing = false;
 
 // Changes that come while others are fetched are fetched afterwards, together.

@@ -1,4 +1,4 @@
-// The map: the card's UML activity diagram, or that of the open block, with zoom and pan. Clicking a node goes there.
+// The map: the UML activity diagram of the card or of the open block, with zoom and pan. A click on a node goes there.
 
 import { get } from './api.js';
 import { go } from './actions.js';

@@ -18,7 +18,7 @@ export function start() {
   show();
 }
 
-// A change of the control state that is only of the view or the position needs no other reading.
+// Identifies a reading. A change of the view or the position needs no new one.
 function checkpoint() {
   const { sync, key, revision, card_revision: card } = state.control;
   return JSON.stringify([sync, key, revision, card]);
@@ -169,7 +169,7 @@ function change(difference) {
 
 const signed = (number) => (number > 0 ? `+${number}` : `−${-number}`);
 
-// The checkpoint's values, and beside one that has changed its value at the checkpoint before.
+// The checkpoint's values. Beside a value that has changed stands the value at the checkpoint before.
 function values({ values: found, previous_values: before }) {
   const names = Object.keys(found || {});
   if (!names.length) return null;

@@ -49,7 +49,7 @@ async function openAddress() {
   return false;
 }
 
-// A position that changed while this browser had no page open is shown instead of the place that was left; true then.
+// Show the position instead of the last place if it changed while this browser had no page open; true then.
 function showMoved() {
   const { revision } = state.navigation;
   if (revision === 0 || localStorage.getItem(seenName()) === String(revision)) return false;
@@ -60,7 +60,7 @@ function showMoved() {
 const seenName = () => `seen-position ${state.identity.uuid}`;
 const remember = () => localStorage.setItem(seenName(), String(state.navigation.revision));
 
-// Each of these events revealed the values of its step, for good: a later sync that failed covers nothing again.
+// Each of these events revealed the values of its step for good. A later sync that fails does not cover them again.
 async function restoreAnswers() {
   const kinds = ['x-answer', 'x-revealed', 'checkpoint.ready'];
   try {

@@ -94,7 +94,7 @@ const drafts = new Map(JSON.parse(sessionStorage.getItem('drafts') || '[]')); //
 
 const storeDrafts = () => sessionStorage.setItem('drafts', JSON.stringify([...drafts]));
 
-// Show the draft `name` in a field, if there is one, and keep what is typed there as this draft.
+// Fill a field with the draft `name`, if there is one, and keep the typed text as this draft.
 export function keepDraft(field, name) {
   if (drafts.has(name)) field.value = drafts.get(name);
   field.addEventListener('input', () => {

@@ -41,7 +41,7 @@ const cancelButton = button('×', cancel, { class: 'cancel', 'aria-label': 'Canc
 const goButton = button('Go there', () => go(state.control.key), { class: 'link' });
 let shownSync = '';
 
-// Draw the state, unless it stands there: a live region that is drawn again is read out again.
+// Draw the state only if it has changed: a screen reader reads a live region again whenever it is drawn.
 function showSync(kind, word, detail, action = null) {
   const now = `${kind} ${word} ${detail.outerHTML ?? detail}`;
   if (now === shownSync) return;
@@ -62,7 +62,7 @@ function stages(current) {
   return element('span', { class: 'stages' }, ...STAGES.map((stage, index) => element('span', { class: kind(index) }, stage)));
 }
 
-// -- under the toolbar: what the last sync of this step found, or why it was refused ---------------------------------
+// -- under the toolbar: the result of this step's last sync, or the reason of a refusal --------------------------------
 
 function result() {
   const place = $('result');
@@ -94,7 +94,7 @@ async function syncFirstStep() {
   await sync();
 }
 
-// What was observed at a stop that differs from the card; null for another failure.
+// The observation at a stop that differs from the card; null for another failure.
 function drifted(failure) {
   return failure.code === 'snapshot_drift' ? failure.problem?.observed ?? state.last?.observed : null;
 }

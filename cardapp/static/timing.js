@@ -1,8 +1,8 @@
-// The latency probe of ?debug=timing: the time from a key to the next frame, and to the painted canvas. Of keys that
-// share a frame the first counts, so that no time is too short.
+// The latency probe of ?debug=timing: the time from a key to the next frame, and to the painted canvas. If several keys
+// share a frame, the first one counts, so that no time is too short.
 
 const MAX_SAMPLES = 500; // of each hop
-const UNANSWERED_MS = 1000; // after it a key counts as one that draws nothing
+const UNANSWERED_MS = 1000; // a key without a frame for this time draws nothing
 const hops = { 'key to frame': [], 'frame to paint': [], 'key to paint': [] };
 const isOn = new URLSearchParams(location.search).get('debug') === 'timing';
 let pressed = null;

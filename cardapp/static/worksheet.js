@@ -13,10 +13,10 @@ const FLOW_UNIT = 4.2; // px of a millimetre there: body text of 14 px
 const MARGIN = 28; // px around a sheet
 const cache = new Map(); // page index -> promise of its HTML
 let root, scroller, holder, style, styled;
-let shown = -1; // the page that stands in the shadow root
+let shown = -1; // the page in the shadow root
 let placed = { left: 0, top: 0 }; // where the page itself scrolled to last
 
-// `moved`: an address was opened, so its position is shown and not the place that was left.
+// `moved`: an address was opened, so its position is shown and not the last place.
 export function start(moved) {
   scroller = $('scroller');
   root = $('sheets').attachShadow({ mode: 'open' });
@@ -133,7 +133,7 @@ export function turn(delta) {
 
 // -- zoom and place ------------------------------------------------------------------------------------------------
 
-// Fitted to a narrow column a whole sheet could not be read: its parts then stand one below the other.
+// In a narrow column a whole sheet would be too small to read, so its parts flow one below the other.
 function isFlow() {
   return state.viewer.viewer.page.fit && scroller.clientWidth < FLOW_BELOW;
 }
@@ -192,7 +192,7 @@ function scrollTo(left, top) {
   placed = { left: scroller.scrollLeft, top: scroller.scrollTop };
 }
 
-// `sheet_scroll_top` is in the pixels of scale 1, so that the place is the same at any zoom; `x` and `y` are as seen.
+// `sheet_scroll_top` is in pixels of scale 1, so that the place is the same at any zoom. `x` and `y` are in actual pixels.
 function onScroll() {
   if (shown < 0 || (scroller.scrollLeft === placed.left && scroller.scrollTop === placed.top)) return;
   placed = { left: -1, top: -1 };
@@ -214,8 +214,8 @@ function restorePlace() {
 
 const parts = (key) => [...holder.querySelectorAll('.part')].filter((part) => part.dataset.key === key);
 
-// Outline what stands for the position; with `follow` scroll it into view, and save that place, so that a reload comes
-// back to it. True when it stands on this page.
+// Outline the part of the position. With `follow` scroll it into view, and save that place, so that a reload comes back to
+// it. True if the part is on this page.
 function mark(follow) {
   for (const marked of holder.querySelectorAll('.here')) marked.classList.remove('here');
   const { key } = state.navigation;

@@ -16,7 +16,7 @@ import pytest
 from simple_websocket import Client, ConnectionClosed
 
 from cardapp.session_client import editor_stream
-from cardapp.session_client.editor_stream import FRAMES_AHEAD
+from cardapp.session_client.editor_stream import MAX_FRAMES_AHEAD
 from cardapp.web import websocket
 from tests.functional.serving import Stage, until
 from tests.functional.session_neovim import Neovim
@@ -129,7 +129,7 @@ def test_a_client_that_acknowledges_nothing_is_bounded_and_gets_a_full_grid_late
     waiting = [received(deaf)]
     while (text := deaf.receive(timeout=0.5)) is not None:
         waiting.append(json.loads(text))
-    assert [frame["type"] for frame in waiting] == ["hello"] + ["redraw"] * FRAMES_AHEAD
+    assert [frame["type"] for frame in waiting] == ["hello"] + ["redraw"] * MAX_FRAMES_AHEAD
     deaf.send(json.dumps({"type": "ack", "seq": waiting[-1]["seq"]}))
     assert received(deaf)["type"] == "hello"
     frames(deaf, late, lambda: late.text() == neovim.screen())
@@ -167,7 +167,7 @@ def busy(neovim: Neovim, folder: Path) -> Iterator[None]:
 def test_input_that_a_busy_neovim_does_not_process_is_bounded(
     stage: Stage, neovim: Neovim, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(editor_stream, "REQUESTS_PENDING", 50)
+    monkeypatch.setattr(editor_stream, "MAX_PENDING_REQUESTS", 50)
     view = {"viewer": {"editor": {"sync": True, "control": True}}}
     assert stage.tcp.put("/api/viewer/state", view).status == 200
     client = connect(stage.service, EDITOR)

@@ -30,7 +30,7 @@ from cardapp.session_host.gdb_plugin.values import read
 GDB_SIGNALS = {signal.SIGINT, signal.SIGCHLD, signal.SIGALRM, signal.SIGWINCH, signal.SIGTERM}
 
 RETRY_SECONDS = 0.05
-"""Seconds until it is tried again to start a thread."""
+"""Seconds between two attempts to start a thread."""
 
 
 class Channel:
@@ -107,8 +107,8 @@ class Channel:
             self._waiting.append(work)
             return
         self._busy = True
-        # If gdb fails while it waits for a process, for example one that was killed, it leaves SIGCHLD blocked. It
-        # would then miss every later stop.
+        # If gdb fails while it waits for a process, for example a killed one, SIGCHLD stays blocked. Then it would miss
+        # every later stop.
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         try:
             work()

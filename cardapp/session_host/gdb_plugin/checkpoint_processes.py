@@ -55,7 +55,7 @@ def _copy_differences(parent: int, child: int, start: int, end: int) -> None:
 
 
 def library_data(pid: int) -> Iterator[tuple[int, int]]:
-    """Start and end of the writable data of each library of a process; those of the program if it has no library."""
+    """Start and end of the writable data of each library of a process; of the program if it has no library."""
     program = os.readlink(f"/proc/{pid}/exe")
     lines = [line.split(maxsplit=5) for line in Path(f"/proc/{pid}/maps").read_text().splitlines()]
     files = {line[5] for line in lines if len(line) == 6 and line[5].startswith("/")}

@@ -18,7 +18,7 @@ import gdb
 from cardapp.session_host.gdb_plugin.checkpoint_processes import any_ended, close_leaked_memory_files, finish_fork
 
 MAX_CHECKPOINTS = 32
-"""Checkpoints of stops, besides that of ``main``. Each is a process that shares its memory pages copy-on-write."""
+"""Checkpoints of stops; the checkpoint of ``main`` is not counted. Each is a process with copy-on-write memory."""
 MAIN = "main"
 """The key of the checkpoint at the first line of ``main``, where a rerun to another stop starts."""
 ORIGINAL = 0

@@ -196,7 +196,7 @@ class Program:
             with contextlib.suppress(OSError):
                 self._pidfd = os.pidfd_open(pid)
                 if SECONDS in os.environ:
-                    # One that starts processes without end leaves the processor to those of the session.
+                    # A program that starts processes without end must not slow down the processes of the session.
                     os.setpriority(os.PRIO_PROCESS, pid, 19)
 
     # -- requests ----------------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ A run starts at the checkpoint of ``main`` if there is one, else at the start of
 (``fork_checkpoints.py``) only save time and must give the same result as a run from the start, so they are used only if
 a fork of the program certainly behaves like the program itself. In the reply ``method`` is ``fork`` if a checkpoint of
 the stop was restarted, and ``rerun`` if the program ran to the stop; ``fallbacks`` names the slow ways that were taken
-since the last reply (``session_tools.SLOW_FALLBACKS``).
+since the last reply (``SLOW_FALLBACKS`` in ``session_tools.py``).
 """
 
 from __future__ import annotations

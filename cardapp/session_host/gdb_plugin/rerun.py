@@ -1,6 +1,6 @@
 """Runs the program from its start, or from ``main``, to the stop of a replay, and tells where it has stopped.
 
-The run ends only at its own breakpoint: the learner's breakpoints are disabled during the run, and signals that do not
+The run ends only at its own breakpoint. The learner's breakpoints are disabled during the run, and signals that do not
 crash the program are passed on to it. The breakpoint of the run is internal to gdb, so the editor's debugger window
 does not show it and gdb prints no message for ignored hits.
 
@@ -200,7 +200,7 @@ def frame_with_source() -> gdb.Frame | None:
 
 
 def place_of(frame: gdb.Frame | None) -> dict[str, Any]:
-    """``{file, line, function}`` of a frame; None for what gdb does not know."""
+    """``{file, line, function}`` of a frame; a value that gdb does not know is None."""
     if frame is None:
         return {"file": None, "line": None, "function": None}
     position = frame.find_sal()

@@ -25,7 +25,7 @@ USER = {"cgroupManager": "systemd", "cgroupControllers": ["memory", "pids"], "se
 def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A PATH with podman and runc on it, on a machine that needs no options."""
     monkeypatch.setattr(module, "UNIFIED_GROUPS", tmp_path / "cgroup.procs")
-    monkeypatch.setattr(module, "LARGEST_PID", tmp_path / "pid_max")
+    monkeypatch.setattr(module, "PID_MAX", tmp_path / "pid_max")
     monkeypatch.setattr(module, "SYSTEM_PATH", str(tmp_path))
     (tmp_path / "pid_max").write_text("32768\n")
     set_limits(monkeypatch, *NOTHING_SPECIAL)

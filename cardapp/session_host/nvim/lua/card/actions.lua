@@ -1,5 +1,5 @@
--- What the learner's keys and commands have the application do. An action says that it began, and shows its result or
--- why it failed; Neovim goes on meanwhile.
+-- The actions behind the learner's keys and commands. Each sends a request to the application and shows a message when it
+-- begins, and its result or the reason of its failure. Neovim does not wait for the response.
 local api = require('card.api')
 local message = require('card.message')
 local M = {}
@@ -54,7 +54,7 @@ function M.warn(name, text)
   message.show(name .. ': ' .. text, 'WarningMsg')
 end
 
--- Show the stage of the replay for which `request` waits, each time it is another one.
+-- Show each new stage of the replay for which `request` waits.
 local function follow(name, request, shown)
   vim.defer_fn(function()
     if running[name] ~= request then
@@ -74,7 +74,7 @@ local function follow(name, request, shown)
   end, STAGE_PERIOD)
 end
 
--- Send `body` by what M.known says of the action `name`, or by `what` of the same form.
+-- Send `body` as M.known describes the action `name`, or as `what` does, which has the same form.
 function M.run(name, body, what)
   what = what or M.known[name]
   local request = vim.tbl_extend('force', { actor = ACTOR }, what.body or {}, body or {})

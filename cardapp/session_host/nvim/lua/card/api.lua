@@ -7,7 +7,7 @@ local function decoded(response)
   return sound and type(answer) == 'table' and answer or {}
 end
 
--- The error message of a response: from its problem body (RFC 9457), or else its status.
+-- The error message of a response, from its problem body (RFC 9457), else from its status.
 local function refusal(response)
   local answer = decoded(response)
   for _, name in ipairs({ 'detail', 'title' }) do

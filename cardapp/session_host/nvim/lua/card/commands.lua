@@ -149,7 +149,7 @@ local function complete_level(lead, line)
   end, LEVELS)
 end
 
--- Name, arguments as :CardHelp shows them, what it does, function, and the options of nvim_create_user_command.
+-- Name, arguments as :CardHelp shows them, description, function, and the options of nvim_create_user_command.
 local COMMANDS
 local function show_help()
   local lines = { 'The commands of the card', '' }

@@ -1,5 +1,5 @@
--- What the plugin tells the learner: one line in the message area, or a list in a floating window. Neither waits for a
--- key, and neither disturbs a command that is being typed: it is then shown afterwards.
+-- Messages for the learner: one line in the message area, or a list in a floating window. Neither waits for a key. While
+-- a command is being typed, a message is kept and shown afterwards.
 local M = {}
 
 local waiting
@@ -85,8 +85,8 @@ local function open(lines, row, on_enter)
 end
 
 -- Show `lines` in a window that q, Escape and leaving it close. The cursor is on line `row`; `on_enter(line)` is called
--- for <CR> there. A learner who has begun to type is not interrupted: then the first line is shown as a message. So it
--- is in the command-line window, where Neovim opens no other window.
+-- for <CR> there. If the learner has begun to type, only the first line is shown, as a message. The same holds in the
+-- command-line window, where Neovim opens no other window.
 function M.list(lines, row, on_enter)
   local clean = vim.tbl_map(function(line)
     return (line:gsub('%c+', ' '))
