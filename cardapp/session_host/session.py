@@ -216,7 +216,7 @@ class Session:
             continue_processes(self.record.container_id)  # the program may have stopped Neovim and tmux by a signal
             if self.editor.alive():
                 return False
-            # Since 0.9 Neovim's terminal UI is a process of its own. A busy Neovim does not notice that its UI has ended,
+            # Since 0.9 Neovim's terminal UI is a process of its own. A busy Neovim does not notice the end of its UI,
             # and nobody can interrupt it there.
             if self.pane.alive():
                 if not force:

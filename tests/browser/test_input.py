@@ -140,7 +140,7 @@ KEYS = {
 """Keys as the browser's driver calls them, and as Neovim does; a US keyboard has no key for one of them."""
 
 
-def test_keys_arrive_as_what_they_are(writer: Writer) -> None:
+def test_each_key_arrives_in_neovims_notation(writer: Writer) -> None:
     german = ({"code": "KeyQ", "key": "@"}, {"code": "Digit7", "key": "{"}, {"code": "Minus", "key": "\\"})
     typed = [*KEYS.values(), *("@", "{", "<Bslash>"), *("@", "{", "<Bslash>")]
     writer.neovim.call("nvim_input", f":lua {READ_KEYS % len(typed)}<CR>")

@@ -13,6 +13,7 @@ from cardapp.card.catalog import LEVELS
 from cardapp.layout.diagram.shapes import CURRENT_STYLE
 from cardapp.layout.html.theme import COLORS, dark, style_sheet
 from cardapp.session_client import operation
+from cardapp.session_client.editor import MAX_INPUT
 from cardapp.session_host import replay
 
 ROOT = Path(cardapp.__file__).parent
@@ -80,6 +81,12 @@ def test_the_page_pastes_as_much_as_the_service_takes() -> None:
     schema = json.loads(read(ROOT / "web" / "schemas" / "page.json"))
     (paste,) = [each for each in nested(schema) if each.get("properties", {}).get("type") == {"const": "paste"}]
     assert paste["properties"]["text"]["maxLength"] == int(limit)
+
+
+def test_the_editors_input_has_the_limit_of_its_schema() -> None:
+    schema = json.loads(read(ROOT / "web" / "schemas" / "editor.json"))
+    texts = [each["properties"]["text"] for each in nested(schema) if "text" in each.get("properties", {})]
+    assert [text["maxLength"] for text in texts] == [MAX_INPUT]
 
 
 def nested(value: object) -> list[dict]:  # type: ignore[type-arg]

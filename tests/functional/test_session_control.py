@@ -62,7 +62,7 @@ def instance_of_container(path: Path) -> str:
     return f"{state['StartedAt']}:{state['Pid']}"
 
 
-def test_everything_is_for_its_owner_alone(session: RunningSession) -> None:
+def test_only_the_owner_can_read_the_sessions_files(session: RunningSession) -> None:
     for path in (session.tool.state, session.tool.state / "sessions", session.path):
         assert path.stat().st_mode & 0o077 == 0, path
     for name in ("mcp.sock", "gdb.sock"):
@@ -90,7 +90,7 @@ def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(session: Runni
     assert "--name" in done.stderr
 
 
-def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession, runtime: str) -> None:
+def test_the_choice_of_a_running_session_is_kept_and_select_changes_it(session: RunningSession, runtime: str) -> None:
     output = session.tool.must("start", "--name", "second", str(session.card.folder))
     assert "card-session select second" in output
     assert choice(session.tool)["name"] == "s"
@@ -105,7 +105,7 @@ def test_a_living_choice_is_kept_and_select_changes_it(session: RunningSession, 
     assert choice(session.tool)["name"] == "third"
 
 
-def test_a_start_may_take_the_choice_from_a_living_session(session: RunningSession) -> None:
+def test_start_select_takes_the_choice_from_a_running_session(session: RunningSession) -> None:
     assert "yes" in session.tool.must("start", "--name", "second", "--select", str(session.card.folder))
     assert choice(session.tool)["name"] == "second"
     assert "yes" in session.tool.must("start", "--name", "s", "--select", str(session.card.folder))
@@ -130,7 +130,7 @@ def test_an_unknown_name_lists_the_known_ones(session: RunningSession) -> None:
         assert "known: s" in done.stderr
 
 
-def test_without_any_session_the_way_is_shown(tool: SessionTool) -> None:
+def test_without_a_session_the_start_command_is_shown(tool: SessionTool) -> None:
     done = tool.run("reset")
     assert done.returncode == 2
     assert "card-session start" in done.stderr
@@ -147,13 +147,15 @@ def test_without_any_session_the_way_is_shown(tool: SessionTool) -> None:
         (("start", "--name", "No Good", "{card}"), "No Good"),
     ],
 )
-def test_wrong_use_is_exit_2(tool: SessionTool, card: TestCard, arguments: tuple[str, ...], named: str) -> None:
+def test_wrong_usage_ends_with_exit_code_2(
+    tool: SessionTool, card: TestCard, arguments: tuple[str, ...], named: str
+) -> None:
     done = tool.run(*(argument.format(card=card.folder) for argument in arguments))
     assert done.returncode == 2
     assert named in done.stderr
 
 
-def test_a_card_that_is_none_is_refused(tool: SessionTool, tmp_path: Path) -> None:
+def test_an_invalid_card_is_refused(tool: SessionTool, tmp_path: Path) -> None:
     done = tool.run("start", str(tmp_path))
     assert done.returncode == 2
     assert "card_source.json" in done.stderr

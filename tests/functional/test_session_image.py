@@ -129,7 +129,7 @@ def interrupt(environ: Mapping[str, str], number: int, folder: Path, code: int, 
 # -- the build --------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_built_after_interrupted_builds(machine: Machine) -> None:
+def test_an_image_is_built_after_interrupted_builds(machine: Machine) -> None:
     name = Image().name()
     assert machine.first.stdout == f"{name} is built\n"
     # The base was there: the build that made it was killed in a later step.
@@ -139,7 +139,7 @@ def test_it_is_built_after_interrupted_builds(machine: Machine) -> None:
     assert len(ids) == 1
 
 
-def test_nothing_of_a_build_is_left(machine: Machine) -> None:
+def test_a_build_leaves_no_files_and_no_containers(machine: Machine) -> None:
     assert machine.storage("ps", "--all", "--external", "--quiet") == ""
     names = machine.storage("images", "--all", "--format", "{{.Repository}}:{{.Tag}}").splitlines()
     assert sorted(names) == sorted([Image().name(), LATEST, DEBIAN_BASE])
@@ -168,7 +168,7 @@ def test_another_recipe_makes_it_outdated(machine: Machine, tmp_path: Path) -> N
     with pytest.raises(CardAppError, match=r"(?s)building the image .* failed .*of no use.*exit status 7"):
         image.build(machine.podman, DEBIAN_BASE, lambda _step: None)
     assert Image().state(machine.podman) == "current"
-    test_nothing_of_a_build_is_left(machine)
+    test_a_build_leaves_no_files_and_no_containers(machine)
 
 
 def test_a_base_that_no_registry_has_is_reported(machine: Machine) -> None:
@@ -182,7 +182,7 @@ def test_a_base_that_no_registry_has_is_reported(machine: Machine) -> None:
 
 
 @pytest.mark.parametrize("program", ["nvim", "gdb", "gcc", "make", "tmux", "tini", PYTHON])
-def test_the_programs_run(machine: Machine, program: str) -> None:
+def test_the_images_programs_run(machine: Machine, program: str) -> None:
     assert machine.inside(program, "-V" if program == "tmux" else "--version")
 
 
@@ -219,7 +219,7 @@ def test_its_first_process_reaps_orphans(machine: Machine) -> None:
         podman.run("rm", "--force", "--time=5", "reaps")
 
 
-def test_nothing_in_it_is_setuid_and_none_of_our_code_is(machine: Machine) -> None:
+def test_the_image_has_no_setuid_file_and_none_of_our_code(machine: Machine) -> None:
     found = machine.storage(
         "run", "--rm", "--network=none", LATEST, "find", "/", "-xdev", "-type", "f", "-perm", "/6000"
     )

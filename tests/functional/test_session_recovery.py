@@ -113,7 +113,7 @@ def test_a_busy_neovim_that_lost_its_terminal_is_replaced(session: RunningSessio
     assert server not in session.processes()
 
 
-def test_quitting_gdb_or_neovim_is_mended_too(session: RunningSession) -> None:
+def test_a_reset_restores_a_gdb_or_neovim_that_was_quit(session: RunningSession) -> None:
     session.replay(at("/* before */"))
     gone = session.pid("gdb")
     session.gdb("quit")
@@ -163,7 +163,7 @@ def test_a_dead_terminal_takes_neovim_with_it_and_both_come_back(session: Runnin
     assert session.screen().strip()
 
 
-def test_a_session_of_which_nothing_lives_is_started_anew(session: RunningSession) -> None:
+def test_a_session_without_living_processes_is_started_anew(session: RunningSession) -> None:
     before = container_id(session)
     session.close()
     for pid in session.processes():

@@ -70,7 +70,7 @@ def test_a_replay_answers_place_and_values(session: RunningSession) -> None:
     assert values["&zero"].endswith(" <zero>")
 
 
-def test_hits_are_counted(session: RunningSession) -> None:
+def test_a_replay_stops_at_the_given_hit(session: RunningSession) -> None:
     assert session.replay(at("/* marked */", 3), "n")["values"]["n"]["value"] == "11"
     assert session.replay({"function": "mark", "hits": 6}, "n")["values"]["n"]["value"] == "14"
 
@@ -107,7 +107,7 @@ def test_the_arena_is_read_by_its_recipe(session: RunningSession) -> None:
     assert got["allocator_error"] is None
 
 
-def test_an_arena_that_is_not_there_is_no_failure(session: RunningSession) -> None:
+def test_an_unreadable_arena_fails_no_replay(session: RunningSession) -> None:
     got = session.replay(at("/* after */"), allocator=RECIPE | {"used": "no_such_arena.used"})
     assert got["allocator"] is None
     assert "no_such_arena" in got["allocator_error"]
@@ -531,7 +531,7 @@ def test_a_thousand_ignored_hits_of_a_visible_breakpoint_do_not_block_the_editor
 # -- the terminal ----------------------------------------------------------------------------------------------------
 
 
-def test_the_terminal_is_fitted(session: RunningSession) -> None:
+def test_pane_fit_resizes_the_terminal(session: RunningSession) -> None:
     assert session.ask("pane_fit", cols=100, rows=30) == {
         "host": {"cols": 100, "rows": 30},
         "grid": {"cols": 100, "rows": 30},

@@ -68,14 +68,14 @@ def test_a_session_that_is_too_slow_leaves_the_reads_answering() -> None:
         (1, 0, 2**64, "/window"),
     ],
 )
-def test_numbers_that_no_buffer_has_are_refused(row: int, column: int, window: int | None, pointer: str) -> None:
+def test_a_cursor_outside_every_buffer_is_refused(row: int, column: int, window: int | None, pointer: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         Editor(never, never, never).set_cursor(row, column, window)
     assert [error.pointer for error in refused.value.errors] == [pointer]
 
 
 @pytest.mark.parametrize("text", ["", "x" * 257, "a\ud800", "\udcff"])
-def test_text_that_is_none_or_too_long_or_no_unicode_is_refused(text: str) -> None:
+def test_empty_too_long_or_invalid_text_is_refused(text: str) -> None:
     with pytest.raises(InvalidValue) as refused:
         Editor(never, never, never).input(text)
     assert [error.pointer for error in refused.value.errors] == ["/text"]

@@ -42,7 +42,7 @@ def test_an_invalid_choice_is_refused_with_the_remedy(tmp_path: Path, text: str)
     assert caught.value.code == "bad_choice"
 
 
-def test_no_choice_is_no_session(tmp_path: Path) -> None:
+def test_without_a_choice_file_no_session_is_chosen(tmp_path: Path) -> None:
     with pytest.raises(SessionUnavailable, match="card-session start") as caught:
         read_choice(tmp_path / "none")
     assert caught.value.code == "no_session"

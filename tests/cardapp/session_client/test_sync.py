@@ -49,7 +49,9 @@ def publication(key: str, sync: str = "on") -> Publication:
         ("", "t1/b1/p1/quick/first", False),
     ],
 )
-def test_whether_the_program_is_at_the_position(tmp_path: Path, at: str, published: str, stands: bool) -> None:
+def test_the_program_is_at_the_position_of_the_published_snapshot(
+    tmp_path: Path, at: str, published: str, stands: bool
+) -> None:
     catalog = Catalog(load_card(make_card(tmp_path / "card")).card)
     position = at_item(catalog.item(at))
     assert stands_at(catalog, position, publication(published)) is stands

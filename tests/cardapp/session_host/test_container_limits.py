@@ -54,7 +54,7 @@ def watch_of(groups: Path, report: Callable[[str], None] = print) -> LimitWatch:
     return LimitWatch(LIMITS, report, groups)
 
 
-def test_the_counters_are_read(groups: Path) -> None:
+def test_the_counters_of_both_control_group_versions_are_read(groups: Path) -> None:
     rewrite(groups, Reached(memory=3, processes=14))
     assert Reached.now(groups) == Reached(memory=3, processes=14)
 
@@ -64,7 +64,7 @@ def test_without_counters_no_limit_is_ever_reached(tmp_path: Path) -> None:
     assert watch_of(tmp_path).reason(Reached(0, 0)) is None
 
 
-def test_the_counters_of_the_machine_do_not_count(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_limits_the_machines_counters_are_ignored(groups: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A container without limits sees them, in version 1."""
     monkeypatch.delenv(LIMITED_VARIABLE)
     rewrite(groups, Reached(memory=3, processes=14))
@@ -149,7 +149,7 @@ def test_a_program_that_starts_processes_without_end_is_killed_with_them(program
     eventually(lambda: all(state(pid) in (None, "Z") for pid in found))
 
 
-def test_other_processes_are_not_of_the_program(program: subprocess.Popen[str]) -> None:
+def test_a_process_with_the_sessions_cpu_limit_is_not_of_the_program(program: subprocess.Popen[str]) -> None:
     with subprocess.Popen(["sleep", "60"]) as other:
         found = container_limits.program_processes()
         other.kill()
@@ -157,7 +157,7 @@ def test_other_processes_are_not_of_the_program(program: subprocess.Popen[str]) 
     assert not {os.getpid(), other.pid} & found
 
 
-def test_a_process_that_a_debugger_has_stopped_stays(program: subprocess.Popen[str]) -> None:
+def test_a_process_that_a_debugger_has_stopped_is_not_killed(program: subprocess.Popen[str]) -> None:
     """It does not run. gdb keeps its checkpoints so, and misses the program's end if they end too."""
     wait = "python print('held', flush=True); import time; time.sleep(60)"
     command = ["gdb", "-nx", "-batch", "-p", str(program.pid), "-ex", wait]
@@ -205,7 +205,7 @@ def test_the_program_is_killed_when_no_process_is_left(watched: Watched) -> None
     assert "(processes)" in (watched.watch.reason(before) or "")
 
 
-def test_a_lack_of_memory_is_reported_once(watched: Watched, groups: Path) -> None:
+def test_each_lack_of_memory_is_reported_once(watched: Watched, groups: Path) -> None:
     rewrite(groups, Reached(1, 0))
     assert "(memory)" in watched.reports.get(timeout=10)
     threading.Event().wait(0.1)
@@ -213,7 +213,7 @@ def test_a_lack_of_memory_is_reported_once(watched: Watched, groups: Path) -> No
     assert watched.killed == 0
 
 
-def test_a_refused_process_alone_ends_nothing(watched: Watched, groups: Path) -> None:
+def test_a_refused_process_alone_ends_no_program(watched: Watched, groups: Path) -> None:
     """The program may have handled it. The counter only explains a replay that failed."""
     before = watched.watch.reached()
     rewrite(groups, Reached(0, 7))

@@ -39,7 +39,7 @@ def directory(state: State) -> SessionDirectory:
     return found
 
 
-def test_the_environment_decides_the_places(tmp_path: Path) -> None:
+def test_the_environment_names_the_state_directory_and_the_choice(tmp_path: Path) -> None:
     assert State.of({}).directory.parts[-2:] == (".state", "card")
     found = State.of({"CARD_STATE_DIR": str(tmp_path), "CARD_MCP_CHOICE": "/elsewhere/choice.json"})
     assert (found.directory, found.choice) == (tmp_path, Path("/elsewhere/choice.json"))

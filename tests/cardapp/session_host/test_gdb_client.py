@@ -49,7 +49,7 @@ def until_closed(connection: socket.socket) -> None:
         pass
 
 
-def test_an_answer(serve: Serve) -> None:
+def test_a_request_returns_the_reply_of_gdb(serve: Serve) -> None:
     heard: list[bytes] = []
 
     def handle(connection: socket.socket) -> None:
@@ -68,7 +68,7 @@ def test_a_refusal_keeps_its_code_and_data(serve: Serve) -> None:
     assert (refused.value.code, refused.value.extra) == ("target_exited", {"exit_code": 3})
 
 
-def test_a_socket_without_a_debugger(tmp_path: Path) -> None:
+def test_a_socket_without_a_debugger_is_debugger_gone(tmp_path: Path) -> None:
     with pytest.raises(DebuggerGone):
         GdbChannel(tmp_path / "none.sock").call("ping", timeout=1)
     assert not GdbChannel(tmp_path / "none.sock").alive()
@@ -76,12 +76,12 @@ def test_a_socket_without_a_debugger(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b'{"ok": 1'])
-def test_a_peer_that_hangs_up(serve: Serve, text: bytes) -> None:
+def test_a_peer_that_hangs_up_is_debugger_gone(serve: Serve, text: bytes) -> None:
     with pytest.raises(DebuggerGone, match="ended during"):
         serve(answer(text)).call("ping", timeout=5)
 
 
-def test_a_peer_that_is_silent(serve: Serve) -> None:
+def test_a_silent_peer_is_too_slow(serve: Serve) -> None:
     with pytest.raises(TooSlow):
         serve(until_closed).call("ping", timeout=0.1)
 

@@ -108,7 +108,7 @@ def test_the_recipe_has_all_files_that_the_image_is_made_of() -> None:
 # -- the state --------------------------------------------------------------------------------------------------------
 
 
-def test_the_three_states(machine: Machine) -> None:
+def test_an_image_is_missing_outdated_or_current(machine: Machine) -> None:
     machine.tell_images()
     assert machine.image.state(machine.podman) == "missing"
     machine.tell_images({"Names": ["localhost/card-session:latest"], "Labels": {RECIPE_LABEL: "0" * 64}})
@@ -147,7 +147,7 @@ def test_a_build_names_and_labels_the_image(machine: Machine) -> None:
     assert list(machine.folder.glob("card-session-image-*")) == []
 
 
-def test_a_base_that_is_not_here_is_fetched(machine: Machine) -> None:
+def test_a_missing_base_is_fetched(machine: Machine) -> None:
     (machine.folder / "image.fails").write_text("")  # `image exists` has no message
     (machine.folder / "pull.fails").write_text("Error: no registry\n")
     with pytest.raises(StepFailed, match=r"fetching localhost/own:1 failed with exit code 125.*\nError: no registry"):
@@ -165,7 +165,7 @@ def test_a_failed_step_shows_the_end_of_its_output(machine: Machine) -> None:
     assert list(machine.folder.glob("card-session-image-*")) == []
 
 
-def test_what_a_killed_build_left_is_removed_first(machine: Machine) -> None:
+def test_the_leftovers_of_a_killed_build_are_removed_first(machine: Machine) -> None:
     folder = machine.folder / f"card-session-image-{os.geteuid()}"
     (folder / "tmp" / "buildah77").mkdir(parents=True)
     folder.chmod(0o700)
@@ -231,7 +231,9 @@ def test_a_base_is_made_of_the_mirror_that_apt_uses(machine: Machine) -> None:
     assert any("trixie http://mirror.example/debian/ " in line for line in machine.ran())
 
 
-def test_a_user_without_ids_for_containers_gets_the_way_out(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_without_ids_for_containers_is_told_how_to_get_them(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(image_build.os, "geteuid", lambda: 65534)
     machine.tell("info", INFO | {"host": INFO["host"] | {"idMappings": {"uidmap": [{"size": 1}]}}})
     with pytest.raises(MissingRequirement, match=r"usermod --add-subuids .* nobody; then run podman system migrate"):

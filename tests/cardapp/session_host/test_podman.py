@@ -70,7 +70,7 @@ def test_mixed_control_groups_need_runc(machine: Path) -> None:
         (resource.RLIM_INFINITY, 500, []),
     ],
 )
-def test_low_limits_are_given_to_what_starts_a_container(
+def test_commands_that_start_a_container_get_the_low_limits(
     machine: Path, monkeypatch: pytest.MonkeyPatch, files: int, processes: int, limits: list[str]
 ) -> None:
     set_limits(monkeypatch, files, processes)
@@ -104,7 +104,7 @@ def test_without_runc_mixed_control_groups_name_it(machine: Path) -> None:
         Podman({"PATH": str(machine)}).run("run", "image")
 
 
-def test_one_that_hangs_is_killed(machine: Path) -> None:
+def test_a_podman_that_hangs_is_killed(machine: Path) -> None:
     write_program(machine / "podman", "exec sleep 60")
     with pytest.raises(PodmanFailed, match=r"podman ps did not end within 0 s and was killed"):
         Podman({"PATH": f"{machine}:/usr/bin:/bin"}).run("ps", timeout=0.1)
@@ -128,7 +128,9 @@ def test_a_missing_podman_names_its_packages(machine: Path) -> None:
         ({"cgroupManager": "systemd", "security": {"rootless": False}}, True),
     ],
 )
-def test_whether_a_container_can_be_limited(tmp_path: Path, host: dict[str, Any], can: bool) -> None:
+def test_containers_are_limited_where_control_groups_are_delegated(
+    tmp_path: Path, host: dict[str, Any], can: bool
+) -> None:
     said = tmp_path / "said"
     said.write_text(json.dumps({"host": host}))
     program = tmp_path / "podman"

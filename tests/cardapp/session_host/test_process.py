@@ -43,7 +43,7 @@ def test_a_zombie_is_dead() -> None:
 
 
 @pytest.mark.parametrize("text", [None, {}, {"pid": "1", "started": 2}, [1, 2]])
-def test_what_is_no_process_is_none(text: object) -> None:
+def test_json_without_a_process_gives_none(text: object) -> None:
     assert Process.from_json(text) is None
 
 
@@ -84,5 +84,5 @@ def test_a_marked_process_that_does_not_listen_is_killed(mark: str) -> None:
     assert not list(pids_with(mark))
 
 
-def test_nothing_marked_is_nothing_to_do(mark: str) -> None:
+def test_without_marked_processes_none_is_ended(mark: str) -> None:
     assert end_processes(mark, 1.0) == 0

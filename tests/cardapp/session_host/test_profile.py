@@ -10,7 +10,7 @@ from cardapp.errors import UsageError
 from cardapp.session_host.profile import Limits, Profile, load_profile
 
 
-def test_the_shipped_profiles() -> None:
+def test_the_shipped_profiles_are_valid() -> None:
     assert load_profile("local") == Profile("local", "local", False, 150, 42, 120, None)
     assert load_profile("podman") == Profile("podman", "podman", False, 150, 42, 120, Limits(1024, 256, 600))
     assert load_profile("local-in-place").in_place

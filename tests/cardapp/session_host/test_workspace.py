@@ -56,7 +56,7 @@ def test_an_untouched_file_follows_its_original(origin: Path, copy: Path) -> Non
     assert (copy / "a.c").read_text() == "new\n"
 
 
-def test_nothing_to_do_does_nothing(origin: Path, copy: Path) -> None:
+def test_a_fetch_without_changes_writes_nothing(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=True)
     before = (copy / "a.c").stat().st_mtime_ns
     done = fetch(origin, copy, TARGET, replace_edits=True)
@@ -84,7 +84,7 @@ def test_an_edit_is_set_aside_when_edits_are_replaced(origin: Path, copy: Path) 
         assert (copy / "lib/b.c").read_text() == "lib/b.c\n"
 
 
-def test_without_its_notes_every_difference_counts_as_an_edit(origin: Path, copy: Path) -> None:
+def test_without_the_manifest_every_difference_counts_as_an_edit(origin: Path, copy: Path) -> None:
     fetch(origin, copy, TARGET, replace_edits=False)
     (copy / ".fetched.json").write_text("damaged")
     (origin / "a.c").write_text("new\n")
@@ -97,7 +97,7 @@ def test_a_deleted_file_is_copied_again(origin: Path, copy: Path) -> None:
     assert fetch(origin, copy, TARGET, replace_edits=False).updated == ["a.c"]
 
 
-def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_directory_is_named(tmp_path: Path) -> None:
     with pytest.raises(SourcesUnusable, match=r"target\.directory"):
         fetch(tmp_path / "none", tmp_path / "work", TARGET, replace_edits=False)
 
@@ -145,7 +145,7 @@ def test_a_build_returns_its_output(tmp_path: Path) -> None:
     assert place(tmp_path, "sh", "-c", "echo said; echo so >&2; touch prog").build(10) == "said\nso\n"
 
 
-def test_of_an_output_without_bound_only_the_beginning_is_held(tmp_path: Path) -> None:
+def test_only_the_beginning_of_endless_output_is_kept(tmp_path: Path) -> None:
     here = place(tmp_path, "sh", "-c", "echo first; head -c 50000000 /dev/zero; touch prog")
     tracemalloc.start()
     try:
@@ -168,7 +168,7 @@ def test_a_build_without_a_program_is_a_failure(tmp_path: Path) -> None:
         place(tmp_path, "true").build(10)
 
 
-def test_a_command_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_build_command_is_named(tmp_path: Path) -> None:
     with pytest.raises(BuildFailed, match="no-such-maker"):
         place(tmp_path, "no-such-maker").build(10)
 
@@ -188,7 +188,7 @@ def test_a_build_is_cancelled_with_its_children(tmp_path: Path) -> None:
     assert_gone(int((tmp_path / "child").read_text()))
 
 
-def test_a_build_after_a_killed_one_uses_nothing_that_it_wrote(tmp_path: Path) -> None:
+def test_a_build_uses_no_file_of_a_killed_build(tmp_path: Path) -> None:
     here = place(tmp_path, "make", "-s")
     makefile = tmp_path / "Makefile"
     makefile.write_text("prog: a.o\n\tcp a.o prog\na.o: a.c\n\tprintf in > a.o; printf in > prog; sleep 1000\n")
