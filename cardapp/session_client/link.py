@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from pathlib import Path
@@ -131,18 +132,6 @@ class SessionLink:
         pid = self._client(CALL_SECONDS).peer_pid
         return procfs.pid_space(pid) if pid is not None else None
 
-    def describe(self) -> dict[str, Any]:
-        """The body of ``GET /api/session``."""
-        choice = self.choice()
-        found = self.binding()
-        return {
-            "name": choice.name,
-            "binding": Binding.of(found).as_json(),
-            "runtime": found["runtime"],
-            "mcp_socket": choice.socket,
-            "card": found["card"],
-        }
-
     def target_reset(self) -> dict[str, Any]:
         # The tool may start Neovim and gdb again, which takes seconds on a busy machine.
         return self.call("target_reset", {}, seconds=20.0)
@@ -228,15 +217,24 @@ class SessionStatus:
     ``max_age`` seconds.
     """
 
-    def __init__(self, link: SessionLink, monotonic: Any, max_age: float = MAX_AGE_SECONDS) -> None:
+    def __init__(self, link: SessionLink, monotonic: Callable[[], float], max_age: float = MAX_AGE_SECONDS) -> None:
         self._link = link
         self._monotonic = monotonic
         self._max_age = max_age
         self._lock = threading.Lock()
-        self._cached: tuple[Any, float, dict[str, Any]] | None = None
+        self._cached: tuple[_Target, float, dict[str, Any]] | None = None
 
     def describe(self) -> dict[str, Any]:
-        return self._link.describe()
+        """The body of ``GET /api/session``."""
+        choice = self._link.choice()
+        found = self._link.binding()
+        return {
+            "name": choice.name,
+            "binding": Binding.of(found).as_json(),
+            "runtime": found["runtime"],
+            "mcp_socket": choice.socket,
+            "card": found["card"],
+        }
 
     def brief(self) -> dict[str, Any]:
         """``{available, name, binding, reason}``; never raises."""

@@ -72,6 +72,12 @@ def test_the_page_shows_each_stage_of_a_replay() -> None:
     assert ("binding", *replay.STAGES) == operation.STAGES
 
 
+def test_the_page_has_words_for_each_reason_why_sync_goes_off() -> None:
+    reasons = set(re.findall(r'"((?:session|target|source|debugger)_[a-z_]+)"', read(Path(sync.__file__))))
+    (words,) = re.findall(r"const REASONS = \{(.*?)\};", read(STATIC / "status.js"), re.DOTALL)
+    assert reasons == set(re.findall(r"\b([a-z_]+):", words))
+
+
 def test_the_editors_commands_know_the_levels_of_a_position() -> None:
     assert quoted(read(LUA / "lua" / "card" / "commands.lua"), r"local LEVELS = (\{.*?\})") == LEVELS[1:]
 
