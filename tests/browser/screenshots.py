@@ -1,7 +1,7 @@
 """Every state of the page as a picture: ``python -m tests.browser.screenshots FOLDER``.
 
-Real Chromium over the real application, with a session on the arena card, and for the states that a sound card never
-reaches on the card of the tests.
+Real Chromium over the real application with a session on the arena card. States that a correct card never reaches are
+shown on the card of the tests.
 """
 
 from __future__ import annotations

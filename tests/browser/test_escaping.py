@@ -1,4 +1,4 @@
-"""Hostile texts from everywhere on the page: each is shown as the text that it is, and nothing of it is executed."""
+"""Hostile texts from every source are shown on the page as plain text; nothing in them is executed."""
 
 from __future__ import annotations
 

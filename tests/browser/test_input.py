@@ -1,4 +1,4 @@
-"""Keys, composed characters, mouse and clipboard: what is typed in the panel arrives in Neovim as it was meant."""
+"""Keys, composed characters, mouse and clipboard: input in the panel arrives in Neovim unchanged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a page does when the service, the session or the browser itself cannot keep up or goes away for a while."""
+"""The page recovers when the service, the session or the browser is slow or stops for a while."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the page says of a replay that runs, is cancelled, drifts or crashes, and of a session that is started later."""
+"""The page's messages about a replay that runs, is cancelled, drifts or crashes, and about a missing session."""
 
 from __future__ import annotations
 

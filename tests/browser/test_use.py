@@ -1,4 +1,4 @@
-"""What somebody does who plays with the page: odd addresses, keys pressed twice, fields and windows of every size."""
+"""Unusual uses of the page: odd addresses, keys pressed twice, fields and windows of every size."""
 
 from __future__ import annotations
 

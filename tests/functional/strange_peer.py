@@ -1,4 +1,4 @@
-"""What may listen in the place of a session: peers that talk nonsense, too much, too little, or fall silent."""
+"""Peers in the place of a session that send nonsense, too much, too little, or nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens to a session's container from outside, also in the middle of a replay, and the way back from it."""
+"""A session's container is stopped, paused or removed from outside, also during a replay, and is restored."""
 
 from __future__ import annotations
 

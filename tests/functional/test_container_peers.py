@@ -1,7 +1,7 @@
-"""Which requests of a process in a container the API answers: those of the chosen session, and no other's.
+"""The API answers processes in a container only if the container belongs to the chosen session.
 
-A container reaches the API's socket by design, and the API types into the editor of the chosen session. If that one is
-on this machine, its editor runs any command here.
+A container reaches the API's socket by design, and the API types into the editor of the chosen session. If that session
+runs on this machine, its editor can run any command here.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""A card's program attacks its session, which runs in a container: what it does stays there, its user learns of it, and
-the session goes on."""
+"""A card's program attacks its session, which runs in a container. The damage stays inside, the user is told, and the
+session continues."""
 
 from __future__ import annotations
 

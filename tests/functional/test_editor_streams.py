@@ -1,4 +1,4 @@
-"""Clients of the editor's stream on a real Neovim: slow ones, deaf ones, and many one after the other."""
+"""Clients of the editor's stream on a real Neovim: slow ones, ones that read nothing, and many in turn."""
 
 from __future__ import annotations
 

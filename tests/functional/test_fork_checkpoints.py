@@ -1,4 +1,4 @@
-"""Replays from fork checkpoints: used where a fork behaves like the program, never where it does not."""
+"""Replays from fork checkpoints: used only where a fork behaves like the program."""
 
 from __future__ import annotations
 

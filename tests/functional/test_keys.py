@@ -1,4 +1,4 @@
-"""The editor's plugin on a real Neovim, against a small server on a Unix socket that records what it is asked."""
+"""The editor's plugin on a real Neovim, against a small server on a Unix socket that records its requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""kill -9 of each part of a session, and the way back from it."""
+"""Each part of a session is killed with SIGKILL, and the session is restored."""
 
 from __future__ import annotations
 

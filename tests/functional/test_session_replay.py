@@ -1,4 +1,4 @@
-"""Replays in a real session: what they answer, how they fail, and that the session survives each failure."""
+"""Replays in a real session: their results and failures. The session stays usable after each failure."""
 
 from __future__ import annotations
 

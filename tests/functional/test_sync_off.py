@@ -1,6 +1,6 @@
 """SYNC goes off at once when the program leaves the published snapshot, whoever moved it.
 
-The periodic check of the monitor comes so rarely here that only what the session announces can be in time.
+The monitor's periodic check is so rare here that only an announcement of the session can be in time.
 """
 
 from __future__ import annotations

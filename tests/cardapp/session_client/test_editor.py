@@ -1,4 +1,4 @@
-"""What the editor refuses or reports without any Neovim being there."""
+"""Refusals and reports of the editor that need no Neovim."""
 
 from __future__ import annotations
 

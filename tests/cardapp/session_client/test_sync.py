@@ -1,4 +1,4 @@
-"""Where the program stands relative to the position."""
+"""Whether the program is at the position."""
 
 from __future__ import annotations
 

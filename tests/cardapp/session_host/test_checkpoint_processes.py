@@ -1,3 +1,5 @@
+"""The memory that the end of a fork copies: the data of the libraries."""
+
 from __future__ import annotations
 
 import ctypes

@@ -1,4 +1,4 @@
-"""Whether the session that a command in the foreground waits for was stopped."""
+"""``start --foreground`` recognises that its session was stopped."""
 
 from __future__ import annotations
 

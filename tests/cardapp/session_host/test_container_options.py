@@ -1,4 +1,4 @@
-"""The options of a session's container: what is visible in it, and its limits."""
+"""The options of a session's container: mounts and limits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The channel to gdb, against a peer that behaves in every bad way."""
+"""The client of the channel to gdb, against peers that refuse, hang up or stay silent."""
 
 from __future__ import annotations
 

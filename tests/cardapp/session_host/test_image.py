@@ -1,5 +1,7 @@
-"""The image's recipe and state, and what a build runs and says. A script stands in for podman; the real one builds the
-image in ``tests/functional/test_session_image.py``."""
+"""The image's recipe and state, and the commands and messages of a build.
+
+A script stands in for podman. The real one builds the image in ``tests/functional/test_session_image.py``.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command's call of a session whose MCP server is busy."""
+"""Calls of a session whose MCP server is busy or absent."""
 
 from __future__ import annotations
 

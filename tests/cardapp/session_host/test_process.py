@@ -1,4 +1,4 @@
-"""Telling processes apart, and ending a session's own and no other."""
+"""Processes are told apart by their start time. Only a session's own processes are ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Profiles: what ships can be used, and every fault is named with its place."""
+"""The shipped profiles are valid, and every fault of a profile is named with its place."""
 
 from __future__ import annotations
 
