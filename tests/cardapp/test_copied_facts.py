@@ -12,7 +12,7 @@ import cardapp
 from cardapp.card.catalog import LEVELS
 from cardapp.layout.diagram.shapes import CURRENT_STYLE
 from cardapp.layout.html.theme import COLORS, dark, style_sheet
-from cardapp.session_client import operation
+from cardapp.session_client import operation, sync
 from cardapp.session_client.editor import MAX_INPUT
 from cardapp.session_host import replay
 
