@@ -65,7 +65,7 @@ def test_the_revision_follows_the_contents_of_source_and_code(card: Path) -> Non
     assert card_loader.revision()["revision"] not in (first["revision"], second["revision"])
 
 
-def test_a_pipe_in_the_place_of_a_file_is_no_file(card: Path) -> None:
+def test_a_pipe_is_not_read_as_a_file(card: Path) -> None:
     """Reading it would wait for a writer, for ever."""
     card_loader = CardLoader(card)
     before = card_loader.revision()["revision"]

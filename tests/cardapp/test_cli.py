@@ -26,7 +26,7 @@ def test_a_mistyped_option_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().err.endswith("error: unrecognized arguments: --formt\n")
 
 
-def test_check_says_that_every_place_fits(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_that_every_stop_matches(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(card)]) == 0
     said = capsys.readouterr().out
     assert "4 steps, 5 snapshots" in said
@@ -61,7 +61,7 @@ def test_check_refuses_a_layout_that_does_not_ship(card: Path, capsys: pytest.Ca
     assert "known: karta-5a, karta-5b, karta-blank, karta-classic" in said
 
 
-def test_check_tells_of_the_layout(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_the_layout(card: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["check", str(card)]) == 0
     said = capsys.readouterr().out
     assert "karta-classic 2.0.0: Classic card; A4 portrait, HTML by the emitter classic, LaTeX by classic" in said
@@ -114,7 +114,9 @@ def test_check_needs_a_card(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert ended.value.code == 2
 
 
-def test_verify_events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_events_names_the_first_broken_event(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
     assert main(["verify-events"]) == 1
     database = Database.open(tmp_path / "state" / "card-state")

@@ -113,7 +113,7 @@ def test_garbage_after_the_attachment_ends_the_connection(state_dir: Path) -> No
         connection.close()
 
 
-def test_an_overdue_question_for_the_mode_is_asked_once(state_dir: Path) -> None:
+def test_a_slow_request_for_the_mode_is_sent_once(state_dir: Path) -> None:
     asked: list[str] = []
 
     def note(number: int, method: str) -> bytes:
@@ -137,7 +137,7 @@ def test_the_remedies_for_a_wait_are_ordered_from_the_mildest(state_dir: Path) -
         connection.close()
 
 
-def test_what_cannot_be_packed_fails_its_own_call_only(state_dir: Path) -> None:
+def test_an_argument_that_cannot_be_packed_fails_only_its_own_call(state_dir: Path) -> None:
     with peer(state_dir / "p", attached(lambda number, method: result(number, 7))) as path:
         connection = NeovimConnection(path)
         with pytest.raises(OverflowError):

@@ -55,7 +55,7 @@ def test_other_loopback_hosts_are_fine() -> None:
     assert [load({"CARD_API_HOST": host}).api_host for host in ("::1", "localhost", "127.0.0.2")]
 
 
-def test_unknown_names() -> None:
+def test_an_unknown_setting_is_reported_with_the_nearest_name() -> None:
     known = {setting.name: "x" for setting in declared().values()}
     assert unknown_names({**known, "PATH": "/bin"}) == []
     assert "did you mean CARD_STATE_DIR?" in unknown_names({"CARD_STATEDIR": "x"})[0]

@@ -142,7 +142,7 @@ def test_a_text_that_cannot_be_shown_or_run_is_refused(place: tuple[str, ...], v
 
 @pytest.mark.parametrize("depth", [500, 501, 900, *range(940, 1000), 5000])
 @pytest.mark.parametrize(("opening", "closing"), [(b"[", b"]"), (b'{"a":', b"}")])
-def test_no_depth_ends_the_stack(depth: int, opening: bytes, closing: bytes) -> None:
+def test_no_depth_of_nesting_exhausts_the_stack(depth: int, opening: bytes, closing: bytes) -> None:
     inner = b"" if opening == b"[" else b"1"
     with pytest.raises(InvalidCard):
         parse_card(opening * depth + inner + closing * depth, "the card")

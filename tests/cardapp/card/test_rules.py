@@ -157,7 +157,7 @@ def test_only_a_step_is_a_progress_item(catalog: Catalog, wanted: str) -> None:
         ("18446744073709551615", "18446744073709551615"),
     ],
 )
-def test_values_that_are_the_same(expected: str, actual: str) -> None:
+def test_equal_values_in_other_notations_match(expected: str, actual: str) -> None:
     assert proof.same_value(expected, actual)
 
 
@@ -175,7 +175,7 @@ def test_values_that_are_the_same(expected: str, actual: str) -> None:
         ("nan", "1"),
     ],
 )
-def test_values_that_differ(expected: str, actual: str) -> None:
+def test_different_values_do_not_match(expected: str, actual: str) -> None:
     assert not proof.same_value(expected, actual)
 
 

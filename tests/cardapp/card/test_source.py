@@ -37,7 +37,7 @@ def test_identity_is_the_sha256_of_the_bytes(source: dict[str, Any]) -> None:
     }
 
 
-def test_defaults(source: dict[str, Any]) -> None:
+def test_optional_members_of_a_card_have_defaults(source: dict[str, Any]) -> None:
     card = parsed(source)
     snapshot = card.tasks[0].blocks[0].phases[0].steps[0].snapshots[0]
     assert (snapshot.stop.hits, snapshot.watch, card.target.args, card.allocator) == (1, (), (), None)
@@ -104,7 +104,7 @@ def test_ids_are_unique_among_siblings_only(source: dict[str, Any]) -> None:
         (b"[]", "must be an object"),
     ],
 )
-def test_what_is_no_card_at_all(raw: bytes, said: str) -> None:
+def test_a_file_that_is_no_card_is_refused(raw: bytes, said: str) -> None:
     with pytest.raises(InvalidCard, match=said):
         parse_card(raw, "test")
 

@@ -13,7 +13,7 @@ ANYTHING = st.text(st.characters(codec=None))
 
 
 @given(ANYTHING)
-def test_what_can_be_seen_stays_and_what_cannot_is_marked(text: str) -> None:
+def test_visible_characters_stay_and_invisible_ones_get_a_mark(text: str) -> None:
     shown = escape.visible(text)
     assert not any(unicodedata.category(char) in ("Cc", "Cs") for char in shown if char not in "\t\n")
     assert not set(shown) & set("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff\uffff")

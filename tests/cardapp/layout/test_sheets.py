@@ -197,7 +197,7 @@ def test_columns_are_in_reading_order(of: Card, layout: str) -> None:
 
 @several
 @given(cards(), any_layout)
-def test_no_part_is_cut_without_a_mark(of: Card, layout: str) -> None:
+def test_every_split_part_is_marked(of: Card, layout: str) -> None:
     open_parts: set[tuple[str, str]] = set()
     for part in parts_of(laid_out(of, layout)):
         place = part.kind, part.key
@@ -210,7 +210,7 @@ def test_no_part_is_cut_without_a_mark(of: Card, layout: str) -> None:
     assert not open_parts
 
 
-def test_what_fits_a_sheet_is_not_cut_in_two() -> None:
+def test_a_part_that_fits_a_sheet_is_not_split() -> None:
     """A row of values of four lines, in a table that is higher than a sheet: at its end the row goes on as a whole."""
     expect = tuple((f"value_{number}", f"{number:02}" * 30) for number in range(60))
     snapshot = Snapshot("n", "The snapshot", Stop("a.c", 5, "int", None, 1), expect, ())

@@ -52,7 +52,7 @@ def text_of(blocks: tuple[Block, ...]) -> str:
     return "".join(found)
 
 
-def test_every_kind_of_block() -> None:
+def test_every_kind_of_block_is_parsed() -> None:
     text = (
         "# One\n\nTwo\n\n- three\n- four\n\n7. five\n\n   six\n\n> seven\n\n```c x\nint a;\n\n```\n\n    eight\n\n---\n"
     )
@@ -105,12 +105,12 @@ def test_unsupported_content_is_shown_as_text(markdown: str, shown: str) -> None
     assert spans(markdown) == [Run(shown)]
 
 
-def test_a_block_of_html_is_a_text() -> None:
+def test_a_block_of_html_is_shown_as_text() -> None:
     assert parse("<div onclick='x'>\n<b>\n</div>") == (Paragraph((Run("<div onclick='x'>\n<b>\n</div>"),)),)
 
 
 @pytest.mark.parametrize("deep", ["> " * 200 + "x", "- " * 200 + "x", "> " * 5000 + "x", "1. " * 30 + "x"])
-def test_what_is_nested_too_deep_is_shown_as_it_was_written(deep: str) -> None:
+def test_text_nested_too_deeply_is_shown_as_written(deep: str) -> None:
     assert parse(deep) == (CodeBlock(deep),)
 
 

@@ -23,7 +23,7 @@ TEXTS = (
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("room", [-20.0, -0.1, 0.0, 0.2])
-def test_nothing_stays_where_there_is_no_room(text: str, room: float) -> None:
+def test_nothing_fits_a_height_of_zero(text: str, room: float) -> None:
     blocks = parse(text)
     taken = take(blocks, room, SETTING)
     assert (taken.blocks, taken.height, taken.rest) == ((), 0.0, blocks)
@@ -53,7 +53,7 @@ def test_a_paragraph_leaves_no_single_line() -> None:
     assert (len(taken.blocks), len(taken.rest)) == (1, 1)
 
 
-def test_a_break_the_author_asked_for_is_a_line() -> None:
+def test_a_hard_line_break_starts_a_new_line() -> None:
     paragraph = Paragraph((Run("a"), Break(), Run("b"), Break(), Run("c")))
     assert take((paragraph,), 100.0, SETTING).height == 12.0
 

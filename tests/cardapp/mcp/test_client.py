@@ -64,7 +64,7 @@ def talk(request: pytest.FixtureRequest) -> Talk:
 # -- results -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_call(talk: Talk, background: Background) -> None:
+def test_a_call_returns_structure_and_text(talk: Talk, background: Background) -> None:
     running, request = start(talk, background)
     assert request["params"]["name"] == "t"
     assert request["params"]["arguments"] == {"x": 1}
@@ -161,7 +161,9 @@ def test_a_result_without_a_type_is_complete(talk: Talk, background: Background)
         (complete(structuredContent=None), "root"),
     ],
 )
-def test_results_that_are_refused(talk: Talk, background: Background, result: dict[str, Any], reason: str) -> None:
+def test_an_invalid_result_fails_its_call_and_keeps_the_connection(
+    talk: Talk, background: Background, result: dict[str, Any], reason: str
+) -> None:
     running, request = start(talk, background)
     talk[1].answer(request, result)
     with pytest.raises(McpProtocolError, match=reason):
@@ -187,7 +189,7 @@ def test_a_tool_s_failure_is_no_protocol_error_and_free_of_the_schema(talk: Talk
     assert running.result(PATIENCE) == ToolResult(failure, True, "why")
 
 
-def test_an_error_answer(talk: Talk, background: Background) -> None:
+def test_an_error_response_fails_the_call_with_its_code(talk: Talk, background: Background) -> None:
     running, request = start(talk, background)
     talk[1].refuse(request, -32602, {"why": 1})
     with pytest.raises(McpRemoteError) as caught:
@@ -269,7 +271,7 @@ def test_an_excessive_number_of_tools_is_refused(talk: Talk, background: Backgro
 
 
 @pytest.mark.parametrize("tools", [None, {}, [7], [{"title": "nameless"}]])
-def test_tools_that_are_none(talk: Talk, background: Background, tools: Any) -> None:
+def test_a_list_of_tools_with_an_invalid_tool_is_refused(talk: Talk, background: Background, tools: Any) -> None:
     client, peer = talk
     listing = background(client.list_tools, timeout=PATIENCE)
     peer.answer(peer.expect("tools/list"), {"resultType": "complete", "tools": tools})
@@ -508,7 +510,7 @@ def test_messages_split_at_every_byte(talk: Talk, background: Background) -> Non
     assert running.result(PATIENCE).structured == {"n": 5}
 
 
-def test_a_peer_that_does_not_read_is_given_up_on(talk: Talk) -> None:
+def test_a_peer_that_does_not_read_is_disconnected(talk: Talk) -> None:
     client, _ = talk
     with pytest.raises(McpClosed, match="read"):
         client._rpc.request("x", {"text": "x" * 10_000_000}, timeout=0.2)

@@ -72,7 +72,7 @@ def test_a_line_holds_no_line_end_but_its_last(sent: list[Message]) -> None:
 
 
 @given(st.binary())
-def test_no_bytes_raise(noise: bytes) -> None:
+def test_no_bytes_raise_an_exception(noise: bytes) -> None:
     decoder = LineDecoder(max_line=50)
     for frame in decoder.feed(noise) + decoder.feed(b"\n"):
         assert frame is not None
@@ -80,7 +80,7 @@ def test_no_bytes_raise(noise: bytes) -> None:
 
 
 @given(json_values)
-def test_no_json_raises(value: Any) -> None:
+def test_no_json_raises_an_exception(value: Any) -> None:
     assert parse(json.dumps(value).encode()) is not None
 
 
@@ -140,7 +140,7 @@ def test_mid_line_tells_a_cut_message_from_a_clean_end() -> None:
         (b'{"jsonrpc":"2.0","id":[],"error":{"code":1,"message":""}}', INVALID_REQUEST),
     ],
 )
-def test_what_is_no_message_is_named_by_its_code(line: bytes, code: int) -> None:
+def test_an_invalid_message_gets_the_code_of_its_fault(line: bytes, code: int) -> None:
     found = parse(line)
     assert isinstance(found, Malformed)
     assert found.code == code
@@ -158,17 +158,17 @@ def test_an_error_may_have_a_null_id_or_none() -> None:
     assert parse(b'{"jsonrpc":"2.0","error":{"code":-32700,"message":"what?"}}') == expected
 
 
-def test_a_batch_keeps_what_is_wrong_in_it_apart() -> None:
+def test_an_invalid_member_of_a_batch_is_reported_beside_the_valid_ones() -> None:
     found = parse(b'[{"jsonrpc":"2.0","method":"m"},1]')
     assert found == Batch((Notification("m"), Malformed(INVALID_REQUEST, "a message must be an object")))
 
 
 @pytest.mark.parametrize("value", [float("nan"), object(), {1, 2}])
-def test_what_is_not_json_is_not_sent(value: Any) -> None:
+def test_a_value_that_is_not_json_is_not_sent(value: Any) -> None:
     with pytest.raises(ValueError, match="JSON"):
         encode(Notification("m", {"x": value}))
 
 
 @pytest.mark.parametrize(("value", "right"), [(1, True), ("", True), (True, False), (1.0, False), (None, False)])
-def test_ids(value: object, right: bool) -> None:
+def test_an_id_is_a_string_or_an_integer(value: object, right: bool) -> None:
     assert is_id(value) is right

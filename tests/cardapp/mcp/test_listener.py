@@ -128,7 +128,7 @@ def test_a_live_socket_is_left_alone(path: Path, listen: Callable[..., UnixListe
     client.close()
 
 
-def test_what_is_no_socket_is_left_alone(path: Path) -> None:
+def test_a_file_that_is_no_socket_is_not_removed(path: Path) -> None:
     path.write_text("precious")
     with pytest.raises(StateError, match="not a socket"):
         UnixListener(path, EXAMPLE["example_server"]()).start()
@@ -148,7 +148,7 @@ def test_a_file_that_took_the_socket_s_place_is_not_removed(path: Path, listen: 
     assert path.read_text() == "another's"
 
 
-def test_a_peer_too_many_is_hung_up_on(path: Path, listen: Callable[..., UnixListener]) -> None:
+def test_a_connection_above_the_limit_is_closed(path: Path, listen: Callable[..., UnixListener]) -> None:
     listen(max_connections=1)
     first = connect(path)
     with pytest.raises(McpClosed):

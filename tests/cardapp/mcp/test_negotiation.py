@@ -116,7 +116,9 @@ def test_any_other_error_leads_to_the_handshake(opening: tuple[Any, Future[McpCl
 
 
 @pytest.mark.parametrize("data", [None, [], "x", {}, {"supported": "all"}, {"supported": []}, {"supported": [1]}])
-def test_an_unsupported_version_that_lists_nothing_does_too(opening: tuple[Any, Future[McpClient]], data: Any) -> None:
+def test_an_unsupported_version_error_without_a_list_leads_to_the_handshake(
+    opening: tuple[Any, Future[McpClient]], data: Any
+) -> None:
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32022, data)
     shake_hands(peer)
@@ -136,7 +138,7 @@ def test_a_server_that_lists_only_old_revisions_does_too(opening: tuple[Any, Fut
 
 
 @pytest.mark.parametrize("result", [{}, {"supportedVersions": "2026-07-28"}, {"supportedVersions": [7]}])
-def test_a_result_that_is_no_discover_result_does_too(
+def test_an_invalid_discover_result_leads_to_the_handshake(
     opening: tuple[Any, Future[McpClient]], result: dict[str, Any]
 ) -> None:
     peer, connecting = opening
@@ -145,7 +147,7 @@ def test_a_result_that_is_no_discover_result_does_too(
     assert finish(connecting) == ("handshake", "2025-11-25")
 
 
-def test_silence_does_too_and_the_late_answer_is_ignored(
+def test_silence_leads_to_the_handshake_and_the_late_answer_is_ignored(
     pair: tuple[Any, socket.socket], background: Background
 ) -> None:
     peer, end = pair
@@ -178,7 +180,7 @@ def test_another_known_revision_is_accepted(opening: tuple[Any, Future[McpClient
 
 
 @pytest.mark.parametrize("revision", ["1999-01-01", MODERN, None, 7])
-def test_an_unknown_revision_is_hung_up_on(opening: tuple[Any, Future[McpClient]], revision: Any) -> None:
+def test_an_unknown_revision_ends_the_connection(opening: tuple[Any, Future[McpClient]], revision: Any) -> None:
     peer, connecting = opening
     peer.refuse(peer.expect("server/discover"), -32601)
     peer.answer(peer.expect("initialize"), {"protocolVersion": revision, "capabilities": {}, "serverInfo": {}})
@@ -260,7 +262,7 @@ def test_a_server_that_disconnects_at_the_handshake_too_fails_the_connection(
         connecting.result(PATIENCE)
 
 
-def test_a_path_without_a_listener(state_dir: Path) -> None:
+def test_connecting_to_a_path_without_a_listener_fails(state_dir: Path) -> None:
     for name in ("nothing", "x" * 200):
         with pytest.raises(McpClosed, match="no MCP server listens"):
             McpClient.connect(state_dir / name, timeout=PATIENCE)

@@ -125,7 +125,7 @@ def test_before_initialize_only_ping_is_answered(served: Serve) -> None:
     assert peer.receive()["error"]["code"] == -32601
 
 
-def test_discover(modern: Caller) -> None:
+def test_discover_lists_revisions_capabilities_and_the_server(modern: Caller) -> None:
     result = modern.ask("server/discover")["result"]
     assert result["resultType"] == "complete"
     assert result["supportedVersions"] == [MODERN, *reversed(HANDSHAKE)]
@@ -195,7 +195,7 @@ def test_an_unknown_cursor_is_refused(caller: Caller) -> None:
     assert caller.ask("tools/list", cursor="x")["error"]["code"] == -32602
 
 
-def test_a_call(caller: Caller) -> None:
+def test_a_call_answers_text_and_structure(caller: Caller) -> None:
     result = caller.call("add", {"a": 1, "b": 2.5})["result"]
     assert result["isError"] is False
     assert result["content"] == [{"type": "text", "text": '{"sum": 3.5}'}]
@@ -213,7 +213,7 @@ def test_a_tool_s_failure_is_a_result(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize(("name", "arguments"), [("add", {"a": 1, "b": 2}), ("fail", {}), ("add", {"a": "1"})])
-def test_what_is_answered_keeps_the_schema_that_was_listed(
+def test_a_result_is_validated_by_the_schema_that_was_listed(
     caller: Caller, name: str, arguments: dict[str, Any]
 ) -> None:
     """A failure too: the reference implementation for TypeScript shows no failure that breaks the schema."""
@@ -321,7 +321,7 @@ def test_progress_is_sent_before_the_result_and_increases(caller: Caller) -> Non
     assert seen[3]["id"] == request_id
 
 
-def test_without_a_token_there_is_no_progress(caller: Caller) -> None:
+def test_a_call_without_a_progress_token_gets_no_progress(caller: Caller) -> None:
     assert "result" in caller.call("count", {"steps": 3})
 
 

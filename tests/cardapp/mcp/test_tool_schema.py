@@ -38,7 +38,7 @@ def test_the_checked_value_may_be_any_json(value: Any) -> None:
     assert ToolSchema({}).faults(value) == ()
 
 
-def test_only_so_many_faults_are_reported() -> None:
+def test_the_number_of_reported_faults_is_limited() -> None:
     assert len(ToolSchema({"items": {"type": "null"}}).faults([1] * 100)) == MAX_REPORTED
 
 
@@ -129,6 +129,6 @@ def test_a_peer_s_patterns_are_not_followed(schema: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("schema", [None, {"type": "objekt"}, nested(5000)])
-def test_what_cannot_be_compiled_is_refused(schema: Any) -> None:
+def test_a_schema_that_cannot_be_compiled_is_refused(schema: Any) -> None:
     with pytest.raises(UnusableSchema):
         compiled(schema)

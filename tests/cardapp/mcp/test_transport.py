@@ -89,7 +89,7 @@ def test_shut_wakes_receivers_and_senders(ends: Ends, background: Callable[..., 
             each.result(PATIENCE)
 
 
-def test_what_is_closed_sends_and_receives_nothing(ends: Ends) -> None:
+def test_a_closed_transport_sends_and_receives_nothing(ends: Ends) -> None:
     transport, _, _ = ends
     transport.close()
     transport.close()

@@ -51,7 +51,7 @@ def test_the_layout_is_the_cards_or_the_one_that_is_named(tmp_path: Path) -> Non
     assert r"\paperwidth=297mm" in named.read_text("utf-8")
 
 
-def test_what_was_there_is_replaced_and_keeps_its_rights_and_links(tmp_path: Path) -> None:
+def test_an_existing_file_is_replaced_and_keeps_its_mode_and_links(tmp_path: Path) -> None:
     old, link = tmp_path / "old.tex", tmp_path / "link.tex"
     old.write_text("old")
     old.chmod(0o604)

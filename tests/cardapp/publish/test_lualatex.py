@@ -81,7 +81,7 @@ def test_typesetting_returns_pdf_remarks_and_missing_characters(machine: Machine
     assert machine.left == []
 
 
-def test_emit_tells_of_what_it_could_not_show(
+def test_emit_reports_missing_characters_and_texts_that_are_too_high(
     machine: Machine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CARD_STATE_DIR", str(tmp_path / "state"))
@@ -181,18 +181,18 @@ def test_an_error_names_its_place_in_the_card(machine: Machine, fault: str, said
         ("echo '! error:  (file io): fwrite() failed' >card.log; exit 1", "No space left on device; set TMPDIR"),
     ],
 )
-def test_half_a_pdf_is_none(machine: Machine, script: str, said: str) -> None:
+def test_an_incomplete_pdf_is_refused(machine: Machine, script: str, said: str) -> None:
     machine.lualatex(script)
     assert said in refused(machine, TypesettingFailed)
 
 
 @pytest.mark.parametrize("ending", ["exit 255", "exit 0", "kill -TERM $$"])
-def test_what_it_wrote_is_in_the_message(machine: Machine, ending: str) -> None:
+def test_the_message_has_the_output_of_the_program(machine: Machine, ending: str) -> None:
     machine.lualatex(f"echo 'module  ×'; echo; printf 'no \\033[1mtable\\377\\n' >&2; echo last; {ending}")
     assert "; it wrote: module × | no \ufffd[1mtable\ufffd | last; for details" in refused(machine, TypesettingFailed)
 
 
-def test_of_much_output_the_end_is_told(machine: Machine) -> None:
+def test_an_error_has_the_end_of_long_output(machine: Machine) -> None:
     machine.lualatex("for i in $(seq 5000); do echo $i; done; exit 1")
     said = refused(machine, TypesettingFailed)
     assert "; it wrote: …" in said
@@ -214,7 +214,7 @@ def test_a_folder_that_cannot_be_written_is_named(machine: Machine, monkeypatch:
     assert "TMPDIR" in said
 
 
-def test_time_runs_out_for_the_program_as_well(machine: Machine) -> None:
+def test_a_program_is_ended_at_its_time_limit(machine: Machine) -> None:
     machine.lualatex(HANGS)
     with pytest.raises(TooSlow, match=r"lualatex did not finish within 0\.5 s"):
         typeset(TEX, machine.cache, time_limit=0.5)
@@ -230,7 +230,7 @@ def test_more_sheets_may_take_longer(machine: Machine, monkeypatch: pytest.Monke
         typeset("\\begin{CardSheet}\n" * 2, machine.cache)
 
 
-def test_a_run_waits_for_its_turn(machine: Machine, tmp_path: Path) -> None:
+def test_typesetting_waits_for_another_run_to_end(machine: Machine, tmp_path: Path) -> None:
     """Two at once would write the same files of the cache."""
     machine.lualatex(
         f'mkdir {tmp_path}/busy || exit 9; sleep .2; rmdir {tmp_path}/busy; echo "$$" >card.pdf; echo >card.log'

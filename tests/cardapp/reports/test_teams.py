@@ -13,7 +13,7 @@ def made(parts: dict[str, Any], notes: Sequence[dict[str, Any]]) -> str:
     return "".join(teams.render(notes=notes, **parts))
 
 
-def test_the_whole_report(parts: dict[str, Any], event: Make) -> None:
+def test_the_report_has_all_sections_in_order(parts: dict[str, Any], event: Make) -> None:
     notes = [event(data={"text": "It *bumps*\nup"}), event(key="t9/gone", data={"text": "lost"})]
     assert (
         made(parts, notes)
@@ -62,7 +62,7 @@ def test_it_is_made_note_by_note(parts: dict[str, Any]) -> None:
     assert [piece.count("x" * 10_000) for piece in pieces if "xxx" in piece] == [1, 1, 1]
 
 
-def test_no_text_makes_a_line_of_its_own(parts: dict[str, Any], event: Make) -> None:
+def test_no_text_adds_a_line_to_the_report(parts: dict[str, Any], event: Make) -> None:
     plain = made(parts, [event(data={"text": "x"}, actor="a")])
     nasty = made(parts, [event(data={"text": "\n\n# x\n| a | b |\n- c"}, actor="\n## a")])
     assert len(nasty.splitlines()) == len(plain.splitlines())

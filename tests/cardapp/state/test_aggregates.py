@@ -52,7 +52,7 @@ def test_cards_do_not_share_their_state(db: Database) -> None:
         assert checkpoint_results.load_publication(conn, "b") is None
 
 
-def test_viewer_state_is_kept_whole(db: Database) -> None:
+def test_a_saved_viewer_state_is_loaded_unchanged(db: Database) -> None:
     state: dict[str, Any] = {"scale": 1.25, "scroll": {"x": 0, "y": 12.5}, "viewer": {"page": {"fit": True}}}
     with db.write() as conn:
         assert card_state.save_viewer(conn, "u", state, AT) == 1
@@ -152,7 +152,7 @@ def test_the_last_operation_and_results_are_kept(db: Database) -> None:
         assert checkpoint_results.load_result(conn, "b", "t1/b1/p1/s2") is None
 
 
-def test_progress_goes_both_ways(db: Database) -> None:
+def test_a_status_can_be_approved_and_withdrawn(db: Database) -> None:
     with db.write() as conn:
         assert card_state.load_statuses(conn, "u") == {}
         assert card_state.set_status(conn, "u", "t1.b1.p1.s1", "approved", "läuft", "me", AT) == Status(

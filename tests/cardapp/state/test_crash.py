@@ -42,7 +42,7 @@ for name in "abcd":
 """
 
 
-def test_what_was_acknowledged_outlives_kill_9(state_dir: Path, loops: Callable[..., int]) -> None:
+def test_acknowledged_writes_survive_kill_9(state_dir: Path, loops: Callable[..., int]) -> None:
     path = state_dir / "card-state"
     acknowledged: dict[int, str] = {}
     for turn in range(loops(quick=3, full=20)):

@@ -38,7 +38,7 @@ def test_a_new_file_is_private_and_durable(state_dir: Path) -> None:
     database.close()
 
 
-def test_what_was_written_is_there_after_reopening(state_dir: Path) -> None:
+def test_committed_rows_are_there_after_reopening(state_dir: Path) -> None:
     first = Database.open(state_dir / "card-state")
     with first.write() as conn:
         card_state.save_position(conn, "u", FRESH, AT)
@@ -205,7 +205,7 @@ def test_a_read_cannot_write(db: Database) -> None:
     assert refused.value.code == "state_read_only"
 
 
-def test_values_that_cannot_be_stored_are_named(db: Database) -> None:
+def test_a_value_that_sqlite_cannot_store_is_named(db: Database) -> None:
     with pytest.raises(InvalidValue, match="surrogate"), db.write() as conn:
         card_state.save_position(conn, "\ud800", FRESH, AT)
     with pytest.raises(InvalidValue, match="64 bits"), db.read() as conn:
@@ -249,7 +249,7 @@ def _goal(link: Path) -> str:
         return ""
 
 
-def test_a_crowd_of_readers_leaves_no_more_than_the_first_crowd_did(db: Database) -> None:
+def test_a_second_crowd_of_readers_leaves_no_further_connections(db: Database) -> None:
     together = threading.Barrier(20)
 
     def use() -> None:
@@ -316,7 +316,7 @@ def test_a_lock_held_by_another_process_is_reported_and_survived(db: Database) -
         (sqlite3.SQLITE_CANTOPEN, "state_cannot_open"),
     ],
 )
-def test_sqlites_errors_have_our_words(errorcode: int, code: str) -> None:
+def test_errors_of_sqlite_become_state_errors_with_a_remedy(errorcode: int, code: str) -> None:
     error = sqlite3.OperationalError("words of SQLite")
     error.sqlite_errorcode = errorcode
     ours = translated(error, Path("/x/card-state"))
@@ -326,7 +326,7 @@ def test_sqlites_errors_have_our_words(errorcode: int, code: str) -> None:
     assert "words of SQLite" in ours.detail
 
 
-def test_our_own_mistakes_stay_visible(db: Database) -> None:
+def test_programming_errors_are_not_translated(db: Database) -> None:
     with pytest.raises(sqlite3.OperationalError, match="no such table"), db.write() as conn:
         conn.execute("INSERT INTO nowhere VALUES (1)")
 

@@ -46,7 +46,7 @@ def test_the_hash_is_the_documented_one(add: Add) -> None:
     assert second["hash"] == hashlib.sha256(again.encode()).hexdigest()
 
 
-def test_a_clients_text_lives_in_its_data(add: Add) -> None:
+def test_a_clients_text_is_stored_in_its_data(add: Add) -> None:
     assert add(text="Found it", data={"minutes": 3})["data"] == {"text": "Found it", "minutes": 3}
     assert add(data={"text": "alone"})["data"] == {"text": "alone"}
     with pytest.raises(InvalidValue) as refused:
@@ -54,7 +54,7 @@ def test_a_clients_text_lives_in_its_data(add: Add) -> None:
     assert refused.value.errors[0].pointer == "/data/text"
 
 
-def test_what_json_cannot_hold_is_refused(add: Add) -> None:
+def test_data_that_json_cannot_represent_is_refused(add: Add) -> None:
     with pytest.raises(InvalidValue, match="surrogate"):
         add(data={"a": "\udc00"})
     with pytest.raises(ValueError, match="Out of range float"):
@@ -98,7 +98,7 @@ def test_large_events_end_a_page(db: Database, add: Add, monkeypatch: pytest.Mon
         assert list(events.stream(conn)) == added
 
 
-def test_an_empty_record(db: Database) -> None:
+def test_an_empty_record_has_the_genesis_head_and_no_events(db: Database) -> None:
     with db.read() as conn:
         assert events.head(conn).seq == 0
         assert events.head(conn) == (0, GENESIS)

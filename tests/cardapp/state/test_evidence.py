@@ -66,7 +66,7 @@ def test_the_same_picture_is_one_file_and_a_damaged_one_is_made_whole(root: Path
     assert [file.name for file in root.iterdir()] == [stored.name]
 
 
-def test_what_is_no_picture_leaves_nothing(root: Path) -> None:
+def test_an_invalid_image_leaves_no_file(root: Path) -> None:
     for data in (b"#!/bin/sh", png() + b"#!/bin/sh"):
         with pytest.raises((InvalidValue, UnsupportedMediaType)):
             evidence.store(root, data)
@@ -93,7 +93,7 @@ def test_what_is_no_picture_leaves_nothing(root: Path) -> None:
         "ab" * 32 + ".png",
     ],
 )
-def test_no_other_name_leads_anywhere(root: Path, name: str) -> None:
+def test_a_name_that_is_no_stored_image_is_not_found(root: Path, name: str) -> None:
     evidence.store(root, png())
     for ask in (evidence.path, evidence.load):
         with pytest.raises(NotFound):

@@ -60,7 +60,7 @@ def test_complete_images_are_recognized_and_measured() -> None:
     ],
     ids=["palette", "interlaced, pixels in two chunks", "widest, with a time behind the pixels"],
 )
-def test_other_whole_pngs(data: bytes) -> None:
+def test_other_complete_pngs_are_accepted(data: bytes) -> None:
     assert inspect(data).media_type == "image/png"
 
 
@@ -73,7 +73,7 @@ def test_other_whole_pngs(data: bytes) -> None:
     ],
     ids=["progressive, two scans", "stuffed byte, restart marker, filled end", "filled markers, a comment"],
 )
-def test_other_whole_jpegs(data: bytes) -> None:
+def test_other_complete_jpegs_are_accepted(data: bytes) -> None:
     assert inspect(data).media_type == "image/jpeg"
 
 
@@ -128,19 +128,19 @@ def test_a_wrong_structure_is_refused_with_its_reason(data: bytes, why: str) -> 
 @pytest.mark.parametrize(
     "data", [b"", b"GIF89a", b"<svg xmlns='http://www.w3.org/2000/svg'/>", b"%PDF-1.7", b"RIFF....WEBP", b"\x89PNG\n"]
 )
-def test_other_formats_are_refused(data: bytes) -> None:
+def test_other_image_formats_are_refused(data: bytes) -> None:
     with pytest.raises(UnsupportedMediaType, match="PNG or JPEG"):
         inspect(data)
 
 
 @pytest.mark.parametrize("whole", [PNG, JPEG], ids=["png", "jpeg"])
-def test_no_beginning_of_an_image_passes(whole: bytes) -> None:
+def test_a_truncated_image_is_refused(whole: bytes) -> None:
     for length in range(len(whole)):
         with pytest.raises((InvalidValue, UnsupportedMediaType)):
             inspect(whole[:length])
 
 
-def test_no_changed_byte_of_a_png_passes() -> None:
+def test_a_png_with_a_changed_byte_is_refused() -> None:
     for place in range(len(PNG)):
         damaged = bytearray(PNG)
         damaged[place] ^= 0x20

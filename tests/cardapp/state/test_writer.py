@@ -123,9 +123,7 @@ def test_sixteen_threads_lose_nothing(db: Database) -> None:
         assert card_state.load_position(conn, "u").revision == 16 * 25
 
 
-def test_a_commit_left_to_a_thread_that_never_came_is_made_up_for(
-    db: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_write_is_committed_though_a_queued_thread_never_comes(db: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cardapp.state.writer._RECHECK_SECONDS", 0.01)
     with db.write() as conn:
         save("a")(conn)

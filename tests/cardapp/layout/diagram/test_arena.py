@@ -78,7 +78,7 @@ def test_a_card_promises_what_it_expects_of_the_recipes_expressions() -> None:
         ),
     ],
 )  # fmt: skip
-def test_a_block_that_is_not_promised_is_no_padding_and_gives_its_number_to_none(
+def test_a_block_without_an_expected_value_is_no_padding_and_keeps_its_number(
     expect: dict[str, str], zones: list[tuple[str, int, str]]
 ) -> None:
     values = {f"a.{name}": number for name, number in expect.items()}

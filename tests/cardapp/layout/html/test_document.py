@@ -103,7 +103,7 @@ def test_headings_are_in_order_and_landmarks_are_there(shown: tuple[Document, El
 
 
 @pytest.mark.parametrize("language", ["cs", "de-AT"])
-def test_words_of_ours_are_english_in_a_card_of_another_language(language: str) -> None:
+def test_the_sheets_own_words_are_marked_as_english(language: str) -> None:
     page = _long_card(language)
     spoken: dict[str, set[str]] = defaultdict(set)
     for text, spoken_in in _spoken(page, ""):
@@ -214,7 +214,7 @@ def test_a_source_that_is_missing_is_named() -> None:
     assert set(missing) == {"This file cannot be read."}
 
 
-def test_what_a_layout_does_not_show_leaves_anchors_and_ranks_whole() -> None:
+def test_hidden_components_leave_all_anchors_and_heading_ranks() -> None:
     loaded = shipped("arena")
     full = arranged("karta-classic")
     kept = {name: full.components[name] for name in ("block_title", "step_title", "text")}

@@ -82,7 +82,7 @@ def test_an_escaped_address_is_decoded_percent_encoded(text: str) -> None:
         ("bell\a and \u202eevil", "bell‹U+0007› and ‹U+202E›evil"),
     ],
 )
-def test_escaped_text(text: str, latex: str) -> None:
+def test_special_characters_are_escaped_for_latex(text: str, latex: str) -> None:
     assert escape.tex_text(text) == latex
 
 
