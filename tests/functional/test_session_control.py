@@ -8,6 +8,8 @@ import pty
 import signal
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,16 @@ from tests.functional.session_process import (
 )
 
 pytestmark = [pytest.mark.functional, pytest.mark.each_runtime]
+
+
+@pytest.fixture(scope="module")
+def shared(runtime: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSession]:
+    """A running session for the tests that leave it as it was."""
+    with tempfile.TemporaryDirectory(prefix="card-", dir="/tmp", ignore_cleanup_errors=True) as folder:
+        card = TestCard(tmp_path_factory.mktemp("shared") / "card")
+        running = RunningSession(SessionTool(Path(folder), runtime), card)
+        yield running
+        running.stop()
 
 
 def choice(tool: SessionTool) -> dict[str, str]:
@@ -62,11 +74,11 @@ def instance_of_container(path: Path) -> str:
     return f"{state['StartedAt']}:{state['Pid']}"
 
 
-def test_only_the_owner_can_read_the_sessions_files(session: RunningSession) -> None:
-    for path in (session.tool.state, session.tool.state / "sessions", session.path):
+def test_only_the_owner_can_read_the_sessions_files(shared: RunningSession) -> None:
+    for path in (shared.tool.state, shared.tool.state / "sessions", shared.path):
         assert path.stat().st_mode & 0o077 == 0, path
     for name in ("mcp.sock", "gdb.sock"):
-        assert (session.path / "run" / name).stat().st_mode & 0o777 == 0o600
+        assert (shared.path / "run" / name).stat().st_mode & 0o777 == 0o600
 
 
 def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> None:
@@ -74,17 +86,17 @@ def test_a_card_may_be_named_by_its_file(tool: SessionTool, card: TestCard) -> N
     assert "by-file" in tool.must("list")
 
 
-def test_starting_twice_says_that_it_runs(session: RunningSession) -> None:
-    before = session.ask("session_binding")
-    again = session.tool.must("start", "--name", "s", str(session.card.folder))
+def test_starting_twice_says_that_it_runs(shared: RunningSession) -> None:
+    before = shared.ask("session_binding")
+    again = shared.tool.must("start", "--name", "s", str(shared.card.folder))
     assert "runs already" in again
     assert before["container_id"] in again
-    assert session.ask("session_binding") == before
+    assert shared.ask("session_binding") == before
 
 
-def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(session: RunningSession, tmp_path: Path) -> None:
+def test_a_name_in_use_by_another_card_is_refused_with_the_remedy(shared: RunningSession, tmp_path: Path) -> None:
     other = TestCard(tmp_path / "other", "other")
-    done = session.tool.run("start", "--name", "s", str(other.folder))
+    done = shared.tool.run("start", "--name", "s", str(other.folder))
     assert done.returncode == 1
     assert "card-session stop s" in done.stderr
     assert "--name" in done.stderr
@@ -122,9 +134,9 @@ def test_a_choice_that_cannot_be_written_starts_no_session(tool: SessionTool, ca
     assert processes_of("none", tool.state / "sessions" / "s") == {}
 
 
-def test_an_unknown_name_lists_the_known_ones(session: RunningSession) -> None:
+def test_an_unknown_name_lists_the_known_ones(shared: RunningSession) -> None:
     for command in ("select", "reset", "refresh", "attach", "detach", "stop", "mcp"):
-        done = session.tool.run(command, "nosuch")
+        done = shared.tool.run(command, "nosuch")
         assert done.returncode == 2, command
         assert "nosuch" in done.stderr
         assert "known: s" in done.stderr
@@ -297,10 +309,10 @@ def test_the_sources_may_be_edited_in_place(tool: SessionTool, card: TestCard) -
     session.stop()
 
 
-def test_the_bridge_transports_mcp_over_standard_streams(session: RunningSession) -> None:
+def test_the_bridge_transports_mcp_over_standard_streams(shared: RunningSession) -> None:
     with subprocess.Popen(
-        session.tool.command("mcp"),
-        env=session.tool.environment,
+        shared.tool.command("mcp"),
+        env=shared.tool.environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         bufsize=0,
@@ -314,12 +326,12 @@ def test_the_bridge_transports_mcp_over_standard_streams(session: RunningSession
         assert bridge.wait(10) == 0
 
 
-def test_the_bridge_reads_from_a_file_too(session: RunningSession, tmp_path: Path) -> None:
+def test_the_bridge_reads_from_a_file_too(shared: RunningSession, tmp_path: Path) -> None:
     requests = tmp_path / "requests"
     requests.write_text('{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
     with requests.open() as file:
         done = subprocess.run(
-            session.tool.command("mcp"), env=session.tool.environment, stdin=file, capture_output=True, text=True,
+            shared.tool.command("mcp"), env=shared.tool.environment, stdin=file, capture_output=True, text=True,
             check=False, timeout=30,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
@@ -336,26 +348,26 @@ def attach(session: RunningSession) -> tuple[int, int]:
     return pid, terminal
 
 
-def test_attach_shows_the_session_and_detach_ends_it(session: RunningSession) -> None:
-    pid, terminal = attach(session)
+def test_attach_shows_the_session_and_detach_ends_it(shared: RunningSession) -> None:
+    pid, terminal = attach(shared)
     try:
         shown = b""
         while b"target.c" not in shown:
             shown += os.read(terminal, 65536)
-        assert "detached" in session.tool.must("detach")
+        assert "detached" in shared.tool.must("detach")
         eventually(lambda: drained(terminal))
         assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
     finally:
         os.close(terminal)
-    assert "no terminal is attached" in session.tool.must("detach")
-    assert session.tool.run("attach").returncode == 2
+    assert "no terminal is attached" in shared.tool.must("detach")
+    assert shared.tool.run("attach").returncode == 2
 
 
-def test_a_terminal_that_is_closed_is_not_attached_any_more(session: RunningSession) -> None:
-    pid, terminal = attach(session)
+def test_a_terminal_that_is_closed_is_not_attached_any_more(shared: RunningSession) -> None:
+    pid, terminal = attach(shared)
     os.close(terminal)
     os.waitpid(pid, 0)
-    eventually(lambda: not session.tmux("list-clients").strip())
+    eventually(lambda: not shared.tmux("list-clients").strip())
 
 
 def drained(terminal: int) -> bool:
