@@ -216,7 +216,7 @@ def _api(options: argparse.Namespace, settings: Settings) -> None:
             from marketdata.operations.setup import prepare
             from marketdata.store.pool import connect
 
-            with connect(url, application_name="marketdata-bootstrap") as connection:
+            with connect(url, application_name="marketdata-operation") as connection:
                 prepare(connection, settings, warn)
             warn(f"tokens: {settings.secrets_dir / READ_TOKEN} and {settings.secrets_dir / WRITE_TOKEN}")
         api.run(replace(settings, database_url=url))

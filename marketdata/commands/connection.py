@@ -20,7 +20,7 @@ def initialised(settings: Settings, say: Callable[[str], None] | None = None) ->
     from marketdata.operations.setup import initialise
     from marketdata.store.pool import connect
 
-    with database(settings) as url, connect(url, application_name="marketdata-bootstrap") as connection:
+    with database(settings) as url, connect(url, application_name="marketdata-operation") as connection:
         initialise(connection, say or (lambda _text: None))
         yield connection
 

@@ -121,7 +121,7 @@ def finish_rotation_at_start(url: str, folder: Path, say: Say) -> None:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with connect(url, application_name="marketdata-bootstrap") as connection:
+            with connect(url, application_name="marketdata-operation") as connection:
                 finish_rotation(connection, folder, say)
         finally:
             os.close(descriptor)

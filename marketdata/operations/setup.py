@@ -43,7 +43,7 @@ def initialise(connection: Connection, say: Say) -> None:
 
 
 def _create_reader(connection: Connection) -> str:
-    """Roles belong to the whole server: a task on another database may create this one at the same time."""
+    """Roles belong to the whole server: an operation on another database may create this one at the same time."""
     if _has_reader(connection):
         return f"role {READER}: already exists"
     try:

@@ -1,2 +1,2 @@
-"""Access to PostgreSQL: the pool, the schema, and one module per aggregate. Only this package and ``bootstrap`` import
-psycopg."""
+"""Access to PostgreSQL: the pool, the schema, and one module per aggregate. Only this package, ``operations`` and
+``backup`` import psycopg."""

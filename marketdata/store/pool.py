@@ -140,7 +140,7 @@ class translated:
 
 @contextlib.contextmanager
 def connect(conninfo: str, *, application_name: str = "marketdata") -> Iterator[Connection]:
-    """A connection for a one-shot task, in autocommit mode and without a statement timeout."""
+    """A connection for one command, in autocommit mode and without a statement timeout."""
     with translated():
         try:
             opened = psycopg.connect(_completed(conninfo, application_name), autocommit=True)
