@@ -76,7 +76,14 @@ MEMBERS: dict[str, dict[str, str]] = {
         "set_close_on_finish": "(self) -> None",
         "version": "str",
     },
-    "dispatcher": {"add_task": "(self, task)"},
+    "dispatcher": {
+        "lock": "lock",
+        "queue": "deque",
+        "set_thread_count": "(self, count)",
+        "start_new_thread": "(self, target, thread_no)",
+        "thread_exit_cv": "Condition",
+        "threads": "set",
+    },
     "server": {
         "channel_class": "type",
         "close": "(self)",
@@ -96,7 +103,7 @@ MEMBERS: dict[str, dict[str, str]] = {
 }
 
 NOT_OF_WAITRESS = {
-    "get", "lower", "shutdown", "start",  # of the standard library
+    "clear", "get", "lower", "shutdown", "start", "wait",  # of the standard library
     "connections", "listen", "status",  # of this product
 }  # fmt: skip
 """Names in the adapter that waitress has too, elsewhere."""
