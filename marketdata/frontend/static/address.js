@@ -1,10 +1,10 @@
-// The address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160, the newest that many, or from and to.
-// Without these the newest, as many as fit well.
+// The page's address holds the view: ?symbol=…&interval=1h&zone=+00:00, and either bars=160 (the newest 160 bars) or from
+// and to. Without these, the page shows the newest bars, as many as fit well.
 
 import { WIDTHS } from './intervals.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
-// What an address says; a missing or invalid part is null, and `faults` says what is invalid.
+// The view of an address. A missing or invalid part is null; `faults` has a sentence for each invalid part.
 export function read(search) {
   const given = new URLSearchParams(search.replaceAll('+', '%2B'));
   const [from, to] = ['from', 'to'].map((name) => Date.parse(given.get(name) ?? ''));

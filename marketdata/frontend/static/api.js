@@ -10,10 +10,10 @@ export class Refusal extends Error {
   }
 }
 
-// Neither the frontend nor the API behind it answers.
+// The frontend, or the API behind it, does not respond.
 export class Offline extends Error {}
 
-// The frontend does not know this browser's login, or knows it no longer.
+// The frontend refuses the login of this browser, or the login has expired.
 export class LoggedOut extends Error {}
 
 const UNREACHABLE = new Set([502, 503, 504]);
@@ -21,20 +21,20 @@ const UNREACHABLE = new Set([502, 503, 504]);
 let loggedInAt = 0;
 export const noteLogin = () => { loggedInAt = performance.now(); };
 
-// {content, tag}; content is null when `tag` is still the current one.
+// Returns {content, tag}. content is null when `tag` is still the current entity tag.
 export async function request(path, { tag = null, signal } = {}) {
   const startedAt = performance.now();
   const sentAt = Date.now();
   let response;
   try {
-    // Absolute: an address with a user's name and password in it cannot be the base of a request.
+    // The URL is absolute: fetch refuses one that is relative to an address with a user name and a password.
     response = await fetch(`${location.origin}${path}`, { signal, cache: tag ? 'no-store' : 'no-cache', headers: { Accept: 'application/json', 'X-Login-Prompt': 'none', ...(tag && { 'If-None-Match': tag }) } });
   } catch (failure) {
     if (failure.name === 'AbortError') throw failure;
     throw new Offline('The service does not answer.');
   }
   noteClock(response.headers.get('Date'), sentAt);
-  // One that was sent before a new login had the old one.
+  // The request was sent with the old login, before a new one.
   if (response.status === 401 && startedAt < loggedInAt) return request(path, { tag, signal });
   if (response.status === 401) throw new LoggedOut('The login is needed again.');
   if (response.status === 304) return { content: null, tag };
@@ -45,8 +45,8 @@ export async function request(path, { tag = null, signal } = {}) {
   return { content, tag: response.headers.get('ETag') };
 }
 
-// The service's clock, which a Date header has to the second: the offset is moved as far as it contradicts. The as_of of a
-// body does not serve: the browser may have kept the body.
+// Estimates the service's clock from the Date header, which has whole seconds. The offset changes only as far as the header
+// contradicts it. The body's as_of cannot be used, since the body may come from the browser's cache.
 function noteClock(date, sentAt) {
   const time = Date.parse(date ?? '');
   if (Number.isNaN(time)) return;

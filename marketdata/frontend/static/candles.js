@@ -1,18 +1,18 @@
-// The candles that are known of one view, in order and without a hole: everything from the first to the last.
+// The loaded candles of one view, sorted by time. Nothing is missing between the first and the last one.
 
 import { bucketOpen, nextOpen, width } from './intervals.js';
 
-// A longer run of buckets without a candle is drawn as this many.
-const LONGEST_GAP = 500;
+// A longer run of empty buckets is drawn as a gap of this many.
+const MAX_GAP = 500;
 const FIELDS = ['o', 'h', 'l', 'c', 'v', 'n', 'closed', 'finalized'];
 
 export class Candles {
   constructor(interval, zone) {
     this.interval = interval;
     this.zone = zone;
-    this.rows = []; // as the API gives them, by t
-    this.hasOlder = true; // whether the API may have candles before the first
-    this.hasNewer = true; // and after the last; when not, live ones are appended
+    this.rows = []; // as the API sends them, sorted by t
+    this.hasOlder = true; // whether the API may have candles before the first one
+    this.hasNewer = true; // whether it may have candles after the last one; if not, live candles are appended
   }
 
   get first() { return this.rows[0]; }
@@ -38,7 +38,7 @@ export class Candles {
     return row?.t === time ? row : null;
   }
 
-  // Replace what is known of from <= t <= to by `rows`; the changes, as put() gives them.
+  // Replaces the candles with from <= t <= to by `rows`. Returns the changes, each as put() does.
   replace(from, to, rows) {
     const [start, end] = [this.index(from), this.index(to + 1)];
     const before = new Map(this.rows.slice(start, end).map((row) => [row.t, row]));
@@ -49,7 +49,7 @@ export class Candles {
     return changes;
   }
 
-  // Store one candle, or remove it when its bucket was emptied; what changed: {t, before, after, isCorrection} or null.
+  // Stores a candle, or removes it when its bucket became empty. Returns the change {t, before, after, isCorrection}, or null.
   put(row) {
     const at = this.index(row.t);
     const before = this.rows[at]?.t === row.t ? this.rows[at] : null;
@@ -63,27 +63,27 @@ export class Candles {
 
   append(rows) { this.rows = this.rows.concat(rows); }
 
-  // Forget rows at the far end, so that `most` are left.
-  trim(most, end) {
-    if (this.rows.length <= most) return;
+  // Drops rows at the end `end` ('newest' or 'oldest'), so that at most `limit` are left.
+  trim(limit, end) {
+    if (this.rows.length <= limit) return;
     if (end === 'newest') {
-      this.rows = this.rows.slice(0, most);
+      this.rows = this.rows.slice(0, limit);
       this.hasNewer = true;
     } else {
-      this.rows = this.rows.slice(-most);
+      this.rows = this.rows.slice(-limit);
       this.hasOlder = true;
     }
   }
 
-  // The opening times to draw from `from` to `until`, of candles and of the empty buckets between them.
+  // The opening times of the buckets to draw, from `from` to `until`: candles, and empty buckets between them.
   slots(from, until) {
     const slots = [];
     const upTo = (end) => {
       const start = slots.length ? nextOpen(slots.at(-1), this.interval, this.zone) : bucketOpen(from, this.interval, this.zone);
       const missing = Math.ceil((end - start) / width(this.interval));
-      const half = LONGEST_GAP / 2;
+      const half = MAX_GAP / 2;
       for (let open = start, count = 0; open < end; open = nextOpen(open, this.interval, this.zone), count += 1) {
-        if (count === half && missing > LONGEST_GAP) open = bucketOpen(end - half * width(this.interval), this.interval, this.zone);
+        if (count === half && missing > MAX_GAP) open = bucketOpen(end - half * width(this.interval), this.interval, this.zone);
         slots.push(open);
       }
     };
@@ -96,7 +96,7 @@ export class Candles {
   }
 }
 
-// The `rows` that a read gave of from <= t <= to, with the states over them that came live meanwhile, a Map by t.
+// `rows` of a read of from <= t <= to, with newer states put over them. `live`, a Map by t, came during the read.
 export function overlaid(rows, live, from, to) {
   const newer = [...live.values()].filter(({ t }) => t >= from && t <= to);
   if (!newer.length) return rows;
@@ -106,7 +106,7 @@ export function overlaid(rows, live, from, to) {
 
 function difference(before, after) {
   if (before && after.n && FIELDS.every((name) => before[name] === after[name])) return null;
-  // Trades only add to a candle that is open; anything else corrects it.
+  // A new trade can only extend an open candle. Any other change is a correction.
   const isCorrection = Boolean(before) && (after.n < before.n || (before.closed && after.v !== before.v) || after.h !== before.h && Number(after.h) < Number(before.h));
   return { t: after.t, before, after: after.n ? after : null, isCorrection };
 }

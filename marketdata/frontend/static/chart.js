@@ -1,14 +1,14 @@
-// The picture: the chart library with our candles. Its time axis gets local times, shifted by the zone, so that its days
-// begin where the zone's do.
+// Draws the candles with the chart library. The library gets local times, shifted by the time zone, so that its days begin
+// where the zone's days begin.
 
 import { CandlestickSeries, ColorType, createChart, CrosshairMode, HistogramSeries, LineSeries, PriceLineSource, PriceScaleMode, TickMarkType } from './vendor/lightweight-charts.mjs';
 import * as decimals from './decimals.js';
 import { $ } from './dom.js';
 import { width } from './intervals.js';
-import { Corrections, Hatching } from './painting.js';
+import { Corrections, Hatching } from './backdrop.js';
 import { palette } from './palette.js';
-import * as slotsOf from './slots.js';
-import * as zones from './zones.js';
+import * as timeAxis from './time_axis.js';
+import * as zones from './time_zones.js';
 
 const RIGHT_MARGIN = 6; // bars
 const VOLUME_TOP = 0.84; // of the height
@@ -16,19 +16,19 @@ const VOLUME_TOP = 0.84; // of the height
 let chart = null;
 let series = null;
 let volume = null;
-let axis = null; // has a point at the last slot: the library's axis ends with the last point of any series
+let axis = null; // has one point, at the last slot: the library's axis ends at the last point of any series
 let colours = null;
 let candles = null;
 let slots = [];
-let ahead = null; // the places that will be in sight with the next frame
-let newest = null; // the opening time of the newest candle that is drawn; null when there are newer ones
-let scale = 0; // places that prices are moved by, see decimals.js
+let ahead = null; // the visible range that the library shows with the next frame
+let newest = null; // the opening time of the newest candle; null when newer ones are not loaded
+let scale = 0; // decimal places that prices are shifted by, see scaleOf() in decimals.js
 let volumeScale = 0;
 let places = 2;
 const hatching = new Hatching();
 const corrections = new Corrections();
 
-// `onRange` is called when other times come into sight, `onCrosshair` with a time, or null when the pointer has left.
+// `onRange` is called when the visible times change, `onCrosshair` with the time under the pointer, or null.
 export function start({ onRange, onCrosshair }) {
   colours = palette();
   chart = createChart($('chart'), {
@@ -40,7 +40,7 @@ export function start({ onRange, onCrosshair }) {
     localization: { timeFormatter: timeLabel },
     kineticScroll: { mouse: false, touch: true },
   });
-  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? besides() });
+  series = chart.addSeries(CandlestickSeries, { priceFormat: priceFormat(), priceLineSource: PriceLineSource.LastVisible, autoscaleInfoProvider: (found) => found() ?? emptyViewPrices() });
   volume = chart.addSeries(HistogramSeries, { priceScaleId: 'volume', lastValueVisible: false, priceLineVisible: false });
   axis = chart.addSeries(LineSeries, { priceScaleId: 'axis', visible: false, lastValueVisible: false, priceLineVisible: false });
   volume.priceScale().applyOptions({ scaleMargins: { top: VOLUME_TOP, bottom: 0 } });
@@ -75,7 +75,7 @@ function priceFormat() {
   return {
     type: 'custom', base: 10 ** places,
     formatter: (number) => decimals.price(number, places, scale),
-    // On the axis only as many places as tell the marks apart.
+    // The axis shows only the decimal places that distinguish its marks.
     tickmarksFormatter: (numbers) => {
       const gap = numbers.length > 1 ? Math.min(...numbers.slice(1).map((number, at) => Math.abs(number - numbers[at]))) : 0;
       const needed = gap > 0 ? Math.min(Math.max(Math.ceil(-Math.log10(gap) + 0.05), places > 1 && !scale ? 2 : 0), places) : places;
@@ -103,8 +103,8 @@ const bar = (row) => {
   return { time: toAxis(row.t), value: decimals.scaled(row.v, volumeScale), color: colour };
 };
 
-// The prices of a view without candles: those near the last one before it.
-function besides() {
+// The price range of a view without candles: around the last candle before it.
+function emptyViewPrices() {
   const seen = candles && view();
   const row = seen && (candles.before(seen.to) ?? candles.first);
   if (!row) return null;
@@ -112,7 +112,7 @@ function besides() {
   return { priceRange: { minValue: price * 0.99, maxValue: price * 1.01 } };
 }
 
-// Another view: the prices' format is chosen from its newest candle.
+// Begins another view. The format of prices depends on its newest candle.
 export function open(given) {
   candles = given;
   corrections.clear();
@@ -124,13 +124,13 @@ export function open(given) {
   chart.timeScale().applyOptions({ timeVisible: width(candles.interval) < 86_400_000, secondsVisible: width(candles.interval) < 60_000 });
 }
 
-// Draw everything that is known, with the buckets without candles from `from` to `until`.
+// Draws all loaded candles, and empty buckets, from `from` to `until`.
 export function draw(from, until) {
   const before = inSight();
   slots = candles.slots(from, until);
   const known = new Map(candles.rows.map((row) => [row.t, row]));
   const rows = slots.map((t) => known.get(t) ?? null);
-  // While the places of the candles change, the library would draw bars that it condensed for the places before, and fail.
+  // The library may still draw volume bars that it merged for the old positions, and would fail. So they are removed first.
   volume.setData([]);
   series.setData(rows.map((row, at) => (row ? item(row) : { time: toAxis(slots[at]) })));
   volume.setData(rows.filter(Boolean).map(bar));
@@ -163,7 +163,7 @@ export function extend(opens) {
 
 const end = (t) => ({ time: toAxis(t), value: 0 });
 
-// The places in sight, {from, to}: the library takes new ones only with its next frame.
+// The visible range {from, to} in slots. The library applies a new one only with its next frame.
 const sight = () => ahead ?? chart.timeScale().getVisibleLogicalRange();
 
 function look(range) {
@@ -172,8 +172,8 @@ function look(range) {
   requestAnimationFrame(() => { ahead = null; });
 }
 
-// What is in sight, and a slot by which it is found again when slots are added: that of the newest candle where it is in
-// sight, so that the view follows it, else the first in sight.
+// The visible range, with an anchor that finds it again after slots were added: the newest candle if it is visible, so that
+// the view follows it, else the first visible slot.
 function inSight() {
   const range = slots.length ? sight() : null;
   if (!range) return null;
@@ -205,14 +205,14 @@ export function forget() {
 
 export const flash = (times) => corrections.add(times.map(index), colours.current);
 
-const index = (time) => slotsOf.indexOf(slots, time);
-const timeAt = (place) => slotsOf.timeAt(slots, width(candles.interval), place);
-const placeOf = (time) => slotsOf.placeOf(slots, width(candles.interval), time);
+const index = (time) => timeAxis.indexOf(slots, time);
+const timeAt = (place) => timeAxis.timeAt(slots, width(candles.interval), place);
+const placeOf = (time) => timeAxis.placeOf(slots, width(candles.interval), time);
 
-// -- what is in sight ----------------------------------------------------------------------------------------------
+// -- the view -----------------------------------------------------------------------------------------------------
 
-// What is in sight: {from, to} in ms, how many bars they are, how many are loaded on the left and right of them, whether
-// the newest candle is among them, and whether showNewest() shows the same; null when nothing is.
+// The view: {from, to} in ms, the number of bars, the bars that are loaded to the left and right of it, whether it has the
+// newest candle, and whether it is the view of showNewest(). Null without candles.
 export function view() {
   const range = sight();
   if (!range || !slots.length) return null;
@@ -223,7 +223,7 @@ export function view() {
   };
 }
 
-// `bars` of them with the newest candle at the right, however long ago it was.
+// The range of `bars` bars with the newest candle at the right, however old that candle is.
 function newestRange(bars) {
   const to = (newest === null ? slots.length - 1 : index(newest)) + Math.min(RIGHT_MARGIN, bars / 4);
   return { from: to - bars, to };
@@ -247,7 +247,7 @@ export function zoom(factor) {
   look({ from: range.to - (range.to - range.from) * factor, to: range.to });
 }
 
-// Put the crosshair on the candle `step` after that of `time`, or on the last one in sight; its time.
+// Puts the crosshair on the candle `step` candles after `time`, or without a time on the last visible one. Returns its time.
 export function moveCrosshair(time, step) {
   if (!candles?.rows.length) return null;
   const { rows } = candles;
@@ -271,7 +271,7 @@ export function setLog(isLog) {
 
 export const autoScale = () => series.priceScale().applyOptions({ autoScale: true });
 
-// Read the colours again; draw() has to follow where candles are shown.
+// Reads the colours again. The caller must draw() afterwards.
 export function recolour() {
   colours = palette();
   chart.applyOptions({
@@ -287,11 +287,11 @@ export function recolour() {
   });
 }
 
-// Paint the gaps of the coverage, [{from, to, isFailed, label}] in ms.
+// Paints the gaps of the coverage, [{from, to, isFailed, label}], times in ms.
 export function paintGaps(gaps) {
   if (!candles || !slots.length) return;
   hatching.set(gaps.map((gap) => ({ ...gap, from: gap.from === -Infinity ? -1e7 : placeOf(gap.from), to: placeOf(gap.to) })), colours);
 }
 
 export const picture = () => chart.takeScreenshot(true);
-export const theColours = () => colours;
+export const currentColours = () => colours;

@@ -1,4 +1,4 @@
-// Which times the ingestor has read. What it has not is hatched, so that it does not look like a time without trades.
+// The times that the ingestor has read. Other times are hatched, so that they do not look like times without trades.
 
 import * as api from './api.js';
 import * as chart from './chart.js';
@@ -6,7 +6,7 @@ import { $ } from './dom.js';
 import { now, state, subscribe, update } from './state.js';
 
 const EVERY_MS = 10_000;
-const LATE_MS = 60_000; // less than this after the newest indexed time, nothing is late
+const LATE_MS = 60_000; // up to this lag the ingestor is not late
 const KNOWN = new Set(['indexed', 'no_trades']);
 
 export function start() {
@@ -22,7 +22,7 @@ export async function read() {
   } catch (failure) {
     if (failure instanceof api.LoggedOut) update({ loggedOut: true });
     else if (symbol === state.symbol && failure instanceof api.Refusal) update({ coverage: [] });
-    // An API that does not answer is shown by the state of the connection.
+    // When the API does not respond, the state of the connection shows it.
   }
 }
 
@@ -39,13 +39,13 @@ export function paint() {
   drawKey();
 }
 
-// The hatching is explained where it is in sight.
+// Shows the key of the hatching while hatching is visible.
 export function drawKey() {
   const view = chart.view();
   $('hatched-key').hidden = !view || missing(view.from, view.to) === null;
 }
 
-// Why the candle from `from` until `to` may lack trades; null when all of its time was read.
+// Why the times from `from` until `to` may lack trades; null when all of them were read.
 export function missing(from, to) {
   const found = gaps(state.coverage, now()).filter((gap) => gap.from < to && gap.to > from);
   return (found.find(({ isFailed }) => isFailed) ?? found[0])?.label ?? null;
@@ -53,7 +53,7 @@ export function missing(from, to) {
 
 const gap = (from, to, isFailed) => ({ from, to, isFailed, label: isFailed ? 'indexing failed' : 'not indexed' });
 
-// Nothing recorded at all says nothing: such a symbol is written by a program that records none.
+// Without any coverage there are no gaps: the program that writes this symbol records none.
 function gaps(ranges, until) {
   if (!ranges.length) return [];
   const found = [];

@@ -1,5 +1,5 @@
-// Amounts are exact decimal strings. They are shown by their digits; only the picture needs numbers, and only to the
-// precision of a pixel.
+// Amounts are exact decimal strings, and the page shows their digits. Only the drawing uses numbers; these need no more
+// precision than a pixel.
 
 const GROUP = '\u202f'; // narrow no-break space
 const SUBSCRIPTS = '₀₁₂₃₄₅₆₇₈₉';
@@ -7,7 +7,7 @@ const SIGNIFICANT = 7;
 
 const grouped = (digits) => digits.replace(/\B(?=(\d{3})+$)/g, GROUP);
 
-// [head, tail] of a decimal: together they are every digit of it. The head has the digits that matter first.
+// Splits a decimal into [head, tail]. The head has the first significant digits, the tail all others.
 export function split(decimal) {
   const [whole, fraction = ''] = decimal.split('.');
   const zeros = whole === '0' ? /^0*/.exec(fraction)[0].length : -whole.length;
@@ -16,8 +16,8 @@ export function split(decimal) {
   return [`${grouped(whole)}.${fraction.slice(0, shown)}`, fraction.slice(shown)];
 }
 
-// How many places the decimal point moves so that prices near `decimal` are numbers near 1: the chart library computes
-// with numbers of that size without loss that could be seen.
+// How many places the decimal point moves so that prices near `decimal` become numbers near 1. The chart library computes
+// with such numbers without a visible loss.
 export function scaleOf(decimal) {
   const power = Math.floor(Math.log10(Number(decimal)));
   return power >= -3 && power <= 7 ? 0 : -power;
@@ -25,13 +25,13 @@ export function scaleOf(decimal) {
 
 export const scaled = (decimal, places) => Number(places ? `${decimal}e${places}` : decimal);
 
-// Decimal places that show SIGNIFICANT - 1 digits of a number.
+// The decimal places that show SIGNIFICANT - 1 digits of a number.
 export function placesFor(number) {
   if (!(number > 0)) return 2;
   return Math.min(Math.max(SIGNIFICANT - 2 - Math.floor(Math.log10(number)), 0), 12);
 }
 
-// A number of the picture as a price: `2 503.20`, `0.0₁₇1234` (seventeen zeros follow the point), `1.5e18`.
+// The text of a scaled number as a price: `2 503.20`, `0.0₁₇1234` (seventeen zeros follow the point), `1.5e18`.
 export function price(number, places, scale) {
   const fixed = Math.abs(number).toFixed(places);
   const sign = number < 0 && Number(fixed) ? '−' : '';
@@ -47,7 +47,7 @@ export function price(number, places, scale) {
   return `${sign}0.0${[...String(zeros)].map((digit) => SUBSCRIPTS[digit]).join('')}${digits}`;
 }
 
-// `+0.27 %`; the change from one decimal to another.
+// The change from one decimal to another, as `+0.27 %`.
 export function change(from, to) {
   const percent = (Number(to) / Number(from) - 1) * 100;
   if (!Number.isFinite(percent)) return '';

@@ -1,4 +1,4 @@
-// Elements, made without markup: a text is never read as HTML.
+// Makes elements without markup, so that no text is parsed as HTML.
 
 export const PHONE = matchMedia('(max-width: 719px)');
 
@@ -20,7 +20,7 @@ export function button(label, onclick, attributes = {}) {
   return element('button', { type: 'button', onclick, ...attributes }, label);
 }
 
-// Offer `content` as a file.
+// Saves `content` as a file.
 export function download(name, content) {
   const link = element('a', { href: URL.createObjectURL(content), download: name });
   link.click();

@@ -1,4 +1,4 @@
-// The candles in sight as CSV, with the API's own digits, and the chart as a picture.
+// Saves the visible candles as CSV, with the digits of the API, and the chart as a picture.
 
 import * as chart from './chart.js';
 import * as decimals from './decimals.js';
@@ -6,7 +6,7 @@ import { download } from './dom.js';
 import * as feed from './feed.js';
 import { finality } from './legend.js';
 import { state } from './state.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
 const COLUMNS = ['t', 'T', 'o', 'h', 'l', 'c', 'v', 'q', 'n', 'vwap', 'closed', 'finalized'];
 const HEAD = 56; // pixels above the chart, for the title
@@ -32,10 +32,10 @@ export function png() {
 
 const name = (rows) => `${state.symbol.replace(/[^A-Za-z0-9._-]/g, '-')}_${state.interval}_${zones.parts(rows.at(-1).t, state.zone).date}`;
 
-// The chart with its symbol, the last candle in sight and its origin, so that the picture says what it shows.
+// The picture of the chart, with its symbol, its last visible candle and the library's notice.
 function framed(picture, last) {
   const ratio = devicePixelRatio || 1;
-  const colours = chart.theColours();
+  const colours = chart.currentColours();
   const canvas = document.createElement('canvas');
   canvas.width = picture.width;
   canvas.height = picture.height + (HEAD + FOOT) * ratio;

@@ -1,25 +1,24 @@
-// What is shown and how it stays up to date: reads the candles of a view, more of them before they come into sight, and
-// takes the live ones.
+// Loads the candles of the view, more of them before they become visible, and applies the live ones.
 
 import * as api from './api.js';
 import { Candles, overlaid } from './candles.js';
 import * as chart from './chart.js';
-import { firstView, LARGEST } from './firstview.js';
+import { firstView, MAX_READ } from './first_view.js';
 import { bucketOpen, nextOpen, width } from './intervals.js';
 import * as live from './live.js';
 import { now, state, update } from './state.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
-const PAGE = 1000; // candles that are read when more are needed, at least
-const MAX_CANDLES = 50_000; // candles that are kept
-const LEAD = 160; // empty buckets before the first candle there is
-const RETRY_MS = 5000; // until what could not be read again is asked for once more
-const CHANGES_MAX = 20; // changes of one frame that are drawn one by one
+const PAGE = 1000; // the smallest number of further candles that is read
+const MAX_CANDLES = 50_000; // loaded candles
+const LEAD = 160; // empty buckets that are drawn before the very first candle
+const RETRY_MS = 5000; // between two tries of a revalidation
+const MAX_SINGLE_CHANGES = 20; // more changes in one frame draw the whole chart
 
-// {symbol, candles, range, abort, busy, corrected}; `reads` has the live candles of each request that runs, `tag` that of
-// the first answer, and `isStale` says that something may have changed unseen.
+// The shown view: {symbol, candles, range, abort, busy, corrected, …}. `reads` has the live candles that came during each
+// running request, `tag` is the entity tag of the first response, and `isStale`: candles may have changed unseen.
 let shown = null;
-let asked = null; // the same of the view that was asked for last: `shown`, as soon as it could be read
+let asked = null; // the view that was requested last; becomes `shown` when it is loaded
 const listeners = [];
 export const onCandles = (listener) => listeners.push(listener);
 const tell = () => listeners.forEach((listener) => listener());
@@ -28,9 +27,9 @@ export const candles = () => shown?.candles ?? null;
 export const isComplete = () => shown !== null && shown === asked;
 export const isCorrected = (t) => shown.corrected.has(t);
 
-// Show state.symbol in state.interval and state.zone: from `from` to `to`, or where these are null the newest `bars`, or
-// as many as fit where that is null, too. `isFirm` is false when the newest are wanted also where there is no candle from
-// `from` to `to`. What is shown as {bars, from, to}; null when nothing can be, and state.failure says why.
+// Opens a view of state.symbol, state.interval and state.zone: from `from` to `to`; without these the newest `bars`; without
+// `bars` as many as fit. When `isFirm` is false and the range has no candle, the newest candles are shown instead.
+// Returns the shown range {bars, from, to}. After a failure it returns null, and state.failure has the reason.
 export async function open({ bars, from = null, to = null }, { isFirm = true } = {}) {
   asked?.abort.abort();
   const mine = {
@@ -42,7 +41,7 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
   try {
     const { rows, hasOlder, hasNewer, ...first } = await firstView((query) => read(mine, query), mine.range, mine.candles.interval, isFirm);
     if (asked !== mine) return null;
-    Object.assign(mine, first); // an alias was asked for, perhaps; what is live has the symbol
+    Object.assign(mine, first); // the requested name may be an alias; live messages have the symbol
     Object.assign(mine.candles, { rows, hasOlder, hasNewer });
     shown = mine;
     waiting = new Map();
@@ -61,7 +60,7 @@ export async function open({ bars, from = null, to = null }, { isFirm = true } =
   }
 }
 
-// {content, tag} as api.request() gives them, and the live candles that came `during` the request.
+// Returns {content, tag} of api.request(), and `during`: the live candles that came during the request.
 async function read(mine, query, options = {}) {
   const path = api.chartPath({ symbol: mine.symbol, interval: mine.candles.interval, timeZone: zones.text(mine.candles.zone), ...query });
   const during = new Map();
@@ -81,7 +80,7 @@ export function fail(failure) {
 const subscriptions = () => {
   const { interval, zone, hasNewer, last } = shown.candles;
   const ticks = { symbol: shown.symbol, interval: 'ticks' };
-  // Without candles there is nothing to be late for; with older ones in sight, newer ones are read when they are needed.
+  // Without candles there is no `since`. While older candles are shown, newer ones are read only when they are needed.
   const following = { symbol: shown.symbol, interval, timeZone: zones.text(zone), ...(last && { since: last.t }) };
   return hasNewer ? [ticks] : [following, ticks];
 };
@@ -89,7 +88,7 @@ const subscriptions = () => {
 function draw() {
   const { candles: { interval, zone, hasNewer, hasOlder, first, last }, range } = shown;
   const until = hasNewer ? last?.t ?? range.to : bucketOpen(now(), interval, zone);
-  // Before the very first candle, too, the axis has times.
+  // The axis also has times before the very first candle.
   const start = first && !hasOlder ? Math.max(Math.min(first.t - LEAD * width(interval), range.from ?? Infinity), 0) : first?.t ?? range.from;
   chart.draw(start ?? until - LEAD * width(interval), until);
 }
@@ -98,17 +97,17 @@ export function redraw() {
   if (shown && !state.loading) draw();
 }
 
-// -- more of the past and of what follows ------------------------------------------------------------------------------
+// -- older and newer candles -------------------------------------------------------------------------------------------
 
-// How many candles can be kept out of sight. A part of them is read at once, and a smaller one is kept on each side, so that
-// what one side adds does not make the other side read again.
+// How many candles can be loaded outside the view. One read takes a part of them, and each side keeps a smaller part, so
+// that reading at one side does not make the other side read again.
 const spare = (view) => Math.max(MAX_CANDLES - view.bars, 0);
 
-// Called when other times are in sight: read what will be needed, before it is.
+// Called when the visible times change. Reads candles before they become visible.
 export function prefetch(view) {
   if (!shown || state.loading) return;
   const { rows, hasOlder, hasNewer } = shown.candles;
-  if (rows.length >= MAX_CANDLES && !spare(view)) return; // more than fits is in sight
+  if (rows.length >= MAX_CANDLES && !spare(view)) return; // the view alone fills the limit
   const ahead = Math.min(Math.max(view.bars * 1.5, 300), spare(view) / 4);
   if (view.left < ahead && hasOlder) more('older', view);
   if (view.right < ahead && hasNewer) more('newer', view);
@@ -120,14 +119,14 @@ async function more(side, view) {
   mine.busy[side] = true;
   try {
     const known = mine.candles;
-    // The more there is, the more is added at once: each addition draws everything.
+    // The more candles are loaded, the more are added at once, since each addition redraws everything.
     const missing = Math.max(-(side === 'older' ? view.left : view.right), 0);
-    const wanted = Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), missing + spare(view) / 2, LARGEST);
+    const wanted = Math.min(Math.max(PAGE, view.bars * 3, known.rows.length / 2), missing + spare(view) / 2, MAX_READ);
     const limit = Math.max(Math.round(wanted), 1);
     const edge = () => (side === 'older' ? known.first?.t : known.last?.t);
     const before = edge();
     const { content, during } = await read(mine, side === 'older' ? { endTime: before - 1, limit } : { startTime: before + 1, limit });
-    // Where the edge has moved, the answer no longer follows it.
+    // If the edge has moved, the response does not adjoin it.
     if (mine !== shown || edge() !== before) return;
     if (side === 'older') takeOlder(known, content, during);
     else takeNewer(known, content, during);
@@ -136,7 +135,7 @@ async function more(side, view) {
     if (!known.hasNewer) live.follow(subscriptions());
   } catch (failure) {
     if (failure instanceof api.LoggedOut) fail(failure);
-    // Otherwise it is tried again at the next movement; the state of the connection is shown anyway.
+    // Otherwise the next movement tries again. The state of the connection is shown elsewhere.
   } finally {
     mine.busy[side] = false;
     const next = mine === shown && chart.view();
@@ -161,11 +160,11 @@ function takeNewer(known, { candles: rows, more: isMore }, during) {
 
 let waiting = new Map(); // the newest state of each changed candle, by t
 
-// A message of the WebSocket about candles. They are drawn together, once a frame.
+// Takes a message of the WebSocket about candles. Candles are drawn together, once a frame.
 export function take(message) {
   if (message.symbol !== shown?.symbol || message.interval !== shown.candles.interval) return;
   if ((message.timeZone ?? '+00:00') !== zones.text(shown.candles.zone)) return;
-  // What changed between the read and the subscription was not sent either.
+  // Changes between the read and the subscription were not sent.
   if (message.type === 'subscribed' || message.code === 'missed') revalidate();
   if (message.type !== 'candle') return;
   for (const during of shown.reads) during.set(message.candle.t, message.candle);
@@ -173,7 +172,7 @@ export function take(message) {
   waiting.set(message.candle.t, message.candle);
 }
 
-// A hidden tab has no frames; its candles still have to be taken.
+// A hidden tab has no frames, but its candles must be applied.
 const requestFrame = () => (document.hidden ? setTimeout(takeWaiting, 200) : requestAnimationFrame(takeWaiting));
 
 function takeWaiting() {
@@ -188,14 +187,14 @@ function apply(changes) {
   if (!changes.length) return;
   const isFull = shown.candles.rows.length > MAX_CANDLES + PAGE;
   if (isFull) shown.candles.trim(MAX_CANDLES, 'oldest');
-  if (isFull || changes.length > CHANGES_MAX || !changes.every((change) => chart.drawOne(change))) draw();
+  if (isFull || changes.length > MAX_SINGLE_CHANGES || !changes.every((change) => chart.drawOne(change))) draw();
   const corrected = changes.filter((change) => change.isCorrection).map(({ t }) => t);
   for (const t of corrected) shown.corrected.add(t);
   chart.flash(corrected);
   tell();
 }
 
-// Empty buckets appear as time passes. Many of them are drawn anew, which shortens a long gap.
+// Adds empty buckets as time passes. After many of them everything is redrawn, which shortens a long gap.
 export function passTime() {
   const last = chart.lastSlot();
   if (!shown || state.loading || shown.candles.hasNewer || last === undefined) return;
@@ -209,7 +208,7 @@ export function passTime() {
   draw();
 }
 
-// Connected: `since` brings what follows the last candle. What is older is asked for again when that was subscribed to.
+// Called after a connect. `since` brings the candles after the last one. Older ones are revalidated after the subscription.
 export function resume() {
   live.resume(shown?.candles.last?.t ?? null);
   if (!asked) return;
@@ -217,15 +216,15 @@ export function resume() {
   else if (shown?.candles.hasNewer) revalidate();
 }
 
-// What was asked for and could not be read is asked for again.
+// Opens the requested view again after a failure.
 export const reopen = () => open(asked.range);
 
-// Read again what changed unseen, if that could not be done.
+// Revalidates again if the last revalidation failed.
 export function catchUp() {
   if (shown?.isStale && !state.loggedOut) revalidate();
 }
 
-// The known candles may have changed unseen: ask for them again.
+// Reads the loaded candles again, since they may have changed unseen.
 async function revalidate() {
   const mine = shown;
   mine.isStale = true;
@@ -245,14 +244,14 @@ async function revalidate() {
   }
 }
 
-// The tag counts the changes of the symbol: with that of the first read, 304 says that nothing has changed since.
+// The entity tag changes with every change of the symbol. A 304 for the first read's tag: nothing has changed since.
 async function readAgain(mine) {
   const known = mine.candles;
   let start = known.hasOlder ? known.first?.t ?? mine.range.from ?? 0 : 0;
   let newest = null;
   for (let isMore = true; isMore;) {
     const end = known.hasNewer ? known.last?.t ?? mine.range.to : Infinity;
-    const query = { startTime: start, limit: LARGEST, ...(end < Infinity && { endTime: Math.max(start, end) }) };
+    const query = { startTime: start, limit: MAX_READ, ...(end < Infinity && { endTime: Math.max(start, end) }) };
     const { content, tag, during } = await read(mine, query, { tag: newest ? null : mine.tag });
     if (mine !== shown || !content) return;
     newest ??= tag;

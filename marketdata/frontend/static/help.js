@@ -1,8 +1,8 @@
-// The table of the keys, and of what touches do where there is a touch screen.
+// The help dialog: the keys, and on a touch screen the gestures.
 
 import { $, button, element, PHONE } from './dom.js';
 
-// [keys, what they do]
+// [keys, effect]
 const KEYS = [
   [['A', '…', 'Z'], 'Search a symbol by its letters'],
   [['1', '…', '9'], 'Choose an interval: 5, 1h, 1d; a plain number is minutes'],
@@ -20,7 +20,7 @@ const KEYS = [
   [['?'], 'This table'],
 ];
 
-// [touch, what it does]
+// [gesture, effect]
 const TOUCHES = [
   ['Drag', 'Move the chart'],
   ['Pinch', 'Zoom'],

@@ -1,5 +1,5 @@
-// Intervals of candles and their buckets; the rules are those of the API (marketdata/interval.py). Times are in
-// milliseconds since 1970, the shift of a time zone in minutes.
+// Intervals of candles and their buckets, with the rules of the API (marketdata/interval.py). Times are in milliseconds since
+// 1970, the shift of a time zone in minutes.
 
 const SECOND = 1000;
 const DAY = 86_400 * SECOND;
@@ -14,13 +14,13 @@ export const WIDTHS = new Map(Object.entries({
 
 const UNITS = { s: 'second', m: 'minute', h: 'hour', d: 'day', w: 'week', M: 'month' };
 
-// `15 minutes`
+// The interval in words, like `15 minutes`.
 export function inWords(interval) {
   const count = parseInt(interval, 10);
   return `${count} ${UNITS[interval.at(-1)]}${count === 1 ? '' : 's'}`;
 }
 
-// Milliseconds, about 30 days for a month.
+// The length of a bucket in milliseconds. A month counts as 30 days.
 export const width = (interval) => (WIDTHS.get(interval) ?? DAYS_OF_MONTH * 86_400) * SECOND;
 
 export function bucketOpen(time, interval, shift) {
@@ -39,8 +39,8 @@ export function nextOpen(open, interval, shift) {
   return open + width(interval);
 }
 
-// What typed keys can mean, the best first: `5` is five minutes, `60` an hour, as in TradingView; `1h`, `D` and `1M`
-// are themselves. A unit may be written in either case, except m (minute) and M (month).
+// The intervals that typed keys can mean, the best match first. As in TradingView, a plain number is minutes: `60` is an
+// hour. `1h`, `D` and `1M` are intervals. Units may have either case, except m (minute) and M (month).
 export function matching(typed) {
   const found = /^(\d*)\s*([a-zA-Z]?)$/.exec(typed.trim());
   if (!found || !typed.trim()) return [];

@@ -1,5 +1,5 @@
-// The keys of the page. Letters open the search for a symbol, digits the interval, as in TradingView; everything else has
-// Alt or is no letter or digit.
+// The keys of the page. As in TradingView, letters open the search for a symbol, and digits the interval. All other commands
+// have Alt, or a key that is neither a letter nor a digit.
 
 import { $ } from './dom.js';
 import * as help from './help.js';
@@ -32,7 +32,7 @@ function chosen(event, target) {
   if ($('keyboard').open || target.matches(IS_FIELD)) return null;
   if (event.altKey) return { KeyR: actions.reset, KeyL: actions.log, KeyT: actions.trades, KeyC: actions.csv, KeyS: actions.png }[event.code] ?? null;
   const step = event.shiftKey ? actions.read : actions.move;
-  // A toolbar's own controls and lists that scroll keep their arrows.
+  // Lists that scroll keep their arrow keys.
   if (key === 'ArrowLeft' && !target.closest('.scroller')) return () => step(-1);
   if (key === 'ArrowRight' && !target.closest('.scroller')) return () => step(1);
   if (key === '+' || key === '=') return () => actions.zoom(0.8);

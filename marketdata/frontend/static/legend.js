@@ -1,4 +1,4 @@
-// The candle under the crosshair, else the last one in sight if there is one, in the API's own digits.
+// Shows the candle under the crosshair, else the last visible one, with the digits of the API.
 
 import * as chart from './chart.js';
 import * as coverage from './coverage.js';
@@ -6,10 +6,10 @@ import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import * as feed from './feed.js';
 import { nextOpen, width } from './intervals.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
 let pointed = null; // the time under the crosshair
-let isAsked = false; // whether the next change is announced
+let isAsked = false; // whether drawing announces the candle to a screen reader
 
 export const time = () => pointed;
 

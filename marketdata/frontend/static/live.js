@@ -1,5 +1,5 @@
-// The WebSocket /api/v1/live: candles of what is shown, and ticks of its symbol. It connects again by itself,
-// but not while the login is missing.
+// The WebSocket /api/v1/live: candles of the view, and ticks of its symbol. It reconnects by itself, unless the login has
+// expired.
 
 import { state } from './state.js';
 
@@ -38,7 +38,7 @@ function connect() {
   };
 }
 
-// Try now instead of at the end of the wait.
+// Reconnects now instead of after the wait.
 export function retry() {
   if (socket && socket.readyState > WebSocket.OPEN) connect();
 }
@@ -47,8 +47,8 @@ const send = (op, subscription) => {
   if (socket?.readyState === WebSocket.OPEN) socket.send(JSON.stringify({ op, ...subscription }));
 };
 
-// Receive these [{symbol, interval, timeZone?, since?}] and no others. `isAnew`: what has a `since` is sent from there on,
-// also when it is received already.
+// Sets the subscriptions, [{symbol, interval, timeZone?, since?}]. `isAnew`: also subscribes again to candles that are
+// received already, so that `since` takes effect.
 export function follow(subscriptions, isAnew = false) {
   const key = ({ symbol, interval, timeZone }) => JSON.stringify([symbol, interval, timeZone]);
   const kept = new Set(subscriptions.map(key));
@@ -58,7 +58,7 @@ export function follow(subscriptions, isAnew = false) {
   wanted = subscriptions;
 }
 
-// Subscribe again after a connect; `since` says from which time on candles are sent at once.
+// Subscribes again after a connect. Candles from `since` on are sent at once.
 export function resume(since) {
   for (const each of wanted) send('subscribe', each.interval === 'ticks' || since === null ? each : { ...each, since });
 }

@@ -1,4 +1,4 @@
-// A login that expired is asked for again on top of the view.
+// The login dialog, which opens over the chart when the login has expired.
 
 import * as api from './api.js';
 import { $, button, element } from './dom.js';
@@ -12,7 +12,7 @@ export function start(given) {
   subscribe((changed) => { if (changed.has('loggedOut')) draw(); });
 }
 
-// Ask whether the login still holds: a WebSocket that closed does not say why.
+// Checks whether the login is still valid. A closed WebSocket does not tell why it closed.
 export async function check() {
   try {
     const { user, auth } = await api.whoami();
@@ -53,8 +53,8 @@ function draw() {
   (state.user ? password : name).focus();
 }
 
-// What is wrong with these; an empty text when they are right. The browser keeps the credentials that such a request was
-// given, and sends them with all that follow.
+// Tries a name and a password. Returns an empty text when they are right, else a message. The browser keeps the credentials
+// of such a request, and sends them with all later requests.
 function tried(name, password) {
   return new Promise((resolve) => {
     const request = new XMLHttpRequest();

@@ -1,4 +1,4 @@
-// The start of the page, and what a choice does.
+// Starts the page, connects its parts, and handles the user's choices.
 
 import * as address from './address.js';
 import * as api from './api.js';
@@ -16,15 +16,15 @@ import { remember, state, update } from './state.js';
 import * as status from './status.js';
 import * as toolbar from './toolbar.js';
 import * as trades from './trades.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
-const SETTLE_MS = 250; // after the first of some movements
-const EMPTY_MS = 3000; // between two looks for a first symbol
+const SETTLE_MS = 250; // after the first of several movements
+const EMPTY_MS = 3000; // between two tries to find a first symbol
 
 const FITTING = { bars: null, from: null, to: null };
 
-let range = FITTING; // what the address says of it
-let fitted = null; // the bars that were shown because nobody had chosen how many
+let range = FITTING; // the range of the address
+let fitted = null; // the number of bars that the page chose itself
 let settleTimer = 0;
 
 function start() {
@@ -48,7 +48,7 @@ function start() {
 
 // -- the view and its address ------------------------------------------------------------------------------------------
 
-// What the address leaves open is as it was last time, else the first symbol, hourly, in UTC.
+// A missing part of the address is the last choice, else the first symbol, one hour, UTC.
 async function openAddress() {
   const given = address.read(location.search);
   const before = toolbar.wanted();
@@ -68,7 +68,7 @@ async function openAddress() {
   if (symbol) await open();
 }
 
-// What of the address does not exist, and what is shown instead.
+// Reports invalid parts of the address, and what is shown instead.
 function notice(faults) {
   $('notice').hidden = !faults.length;
   if (faults.length) $('notice-text').textContent = [...faults, `Shown: ${state.interval}, ${zones.label(state.zone)}.`].join(' ');
@@ -88,7 +88,7 @@ function noteNewest() {
   if (found && found.last > (state.newest ?? 0)) update({ newest: found.last });
 }
 
-// `isFirm` as feed.open() has it.
+// Opens the view. `isFirm` as in feed.open().
 async function open(isFirm = true) {
   if (!state.symbol) return;
   legend.point(null);
@@ -102,7 +102,7 @@ async function open(isFirm = true) {
     update({ isEmpty: false });
     writeAddress();
   }
-  if (state.symbol !== asked) coverage.read(); // an alias has become its symbol
+  if (state.symbol !== asked) coverage.read(); // an alias was replaced by its symbol
   legend.draw();
 }
 
@@ -144,7 +144,7 @@ function setSymbol(symbol) {
   open(false);
 }
 
-// The candles at the right edge stay in sight, and as many bars as before.
+// Keeps the right edge and the number of bars.
 function chooseInterval(interval) {
   toolbar.openSheet(false);
   if (interval === state.interval) return;
@@ -195,10 +195,10 @@ function connection(kind, retryAt) {
 function message(given) {
   if (given.type === 'tick') trades.take(given);
   else if (given.interval !== 'ticks') feed.take(given);
-  else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // those that were not sent
+  else if (given.type === 'subscribed' || given.code === 'missed') trades.read(); // some trades were not sent
 }
 
-// Logged in again: whatever did not work meanwhile is asked for again.
+// After a new login: repeats whatever failed meanwhile.
 function again() {
   login.check();
   readSymbols();

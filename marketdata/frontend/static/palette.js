@@ -1,10 +1,10 @@
-// The colours of the canvas are those of the style sheet, as they are now: dark or light.
+// The colours of the chart's canvas, read from the style sheet in its current theme, dark or light.
 
 const probe = document.createElement('span');
 probe.hidden = true;
 const context = document.createElement('canvas').getContext('2d', { willReadFrequently: true });
 
-// A custom property as `rgba(…)`, the one form that the chart library reads.
+// A custom property of the style sheet as `rgba(…)`, the only form that the chart library reads.
 function colour(name, alpha = 1) {
   document.body.append(probe);
   probe.style.color = `var(--${name})`;

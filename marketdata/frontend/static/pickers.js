@@ -1,10 +1,10 @@
-// Two dialogs that typed keys open: the search for a symbol, and an interval.
+// The two dialogs that typed keys open: the search for a symbol, and the choice of an interval.
 
 import { $, element } from './dom.js';
 import * as intervals from './intervals.js';
 import { state, now } from './state.js';
 
-// A list that follows what is typed. `find(typed)` gives [{value, cells}], `choose(value)` takes one.
+// A list that follows the typed text. `find(typed)` returns [{value, cells}]; `choose(value)` is called with the chosen one.
 class Picker {
   constructor({ dialog, input, list, find, choose, none }) {
     Object.assign(this, { dialog: $(dialog), input: $(input), list: $(list), find, choose, none, at: 0, found: [] });
@@ -32,7 +32,7 @@ class Picker {
       this.at = (this.at + step + this.found.length) % Math.max(this.found.length, 1);
       this.#draw();
     } else if (event.key === 'Enter') this.#take(this.found[this.at]);
-    else if (event.key === 'Escape') this.dialog.close(); // at once: by itself a search field is only emptied
+    else if (event.key === 'Escape') this.dialog.close(); // by default, Escape only empties a search field
     else return;
     event.preventDefault();
   }
@@ -71,7 +71,7 @@ export const isDemo = (symbol) => symbol?.startsWith('DEMO:') ?? false;
 function findSymbols(typed) {
   const words = typed.toLowerCase().split(/\s+/).filter(Boolean);
   const matches = state.symbols.filter(({ symbol, aliases }) => words.every((word) => [symbol, ...aliases].some((name) => name.toLowerCase().includes(word))));
-  // What begins with the typed letters comes first: the whole name, or what follows the chain.
+  // Symbols that begin with the typed letters come first: the whole name, or the part after the chain.
   const isFirst = ({ symbol }) => Boolean(words.length) && [symbol, symbol.split(':')[1] ?? ''].some((name) => name.toLowerCase().startsWith(words[0]));
   return matches.sort((one, other) => isFirst(other) - isFirst(one)).map(({ symbol, aliases, last }) => ({
     value: symbol,

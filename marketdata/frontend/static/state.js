@@ -1,4 +1,4 @@
-// What the page shows, in one place: the view that the address holds, and what is known about the service.
+// The state of the page in one place: the view, which the address holds too, and the state of the service.
 
 export const state = {
   symbol: null,
@@ -10,7 +10,7 @@ export const state = {
   symbols: [],
   coverage: [],
   loading: true,
-  isEmpty: false, // whether there is no candle in sight
+  isEmpty: false, // whether no candle is visible
   failure: null, // why the chart could not be read
   live: { state: 'connecting', retryAt: 0 },
   loggedOut: false,
@@ -20,7 +20,7 @@ export const state = {
 
 const listeners = [];
 
-// `listener` is called with the set of the names that changed.
+// Calls `listener` with the set of the changed names.
 export const subscribe = (listener) => listeners.push(listener);
 
 export function update(changes) {
@@ -38,5 +38,5 @@ export function remembered(name) {
 }
 
 export function remember(name, value) {
-  try { localStorage.setItem(`chart-${name}`, value); } catch { /* then they last as long as the page */ }
+  try { localStorage.setItem(`chart-${name}`, value); } catch { /* the choice is lost with the page */ }
 }

@@ -1,4 +1,4 @@
-// What the page says about itself: the live dot, and over the chart why there is nothing to see.
+// The status of the page: the live dot, and the message in place of a chart.
 
 import * as api from './api.js';
 import * as chart from './chart.js';
@@ -7,9 +7,9 @@ import { $, button, element } from './dom.js';
 import * as feed from './feed.js';
 import * as live from './live.js';
 import { now, state, subscribe } from './state.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
-const QUIET_MS = 200; // what takes less is not announced
+const QUIET_MS = 200; // a shorter wait is not shown
 let said = '';
 let loadingSince = 0;
 
@@ -35,7 +35,7 @@ function drawDot() {
   if ($('live-text').textContent !== text) $('live-text').textContent = text;
   $('live').title = TITLES[kind];
   $('retry').hidden = kind !== 'offline' || state.loggedOut;
-  // Spoken when it changes its kind, not with every tick of the age.
+  // Announced when the kind changes, not with every change of the age.
   if (said !== kind && !(said === '' && kind === 'connecting')) $('said').textContent = SPOKEN[kind];
   said = kind;
 }

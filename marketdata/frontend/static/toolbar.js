@@ -1,4 +1,4 @@
-// The bar: what is chosen, and on a telephone a sheet from below with the same controls.
+// The toolbar with the choices. On a telephone, the same controls are in a sheet at the bottom.
 
 import * as chart from './chart.js';
 import { $, button, element, PHONE } from './dom.js';
@@ -8,7 +8,7 @@ import { inWords, WIDTHS } from './intervals.js';
 import * as pickers from './pickers.js';
 import { remember, remembered, state, subscribe } from './state.js';
 import * as trades from './trades.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
 const QUICK = ['1s', '1m', '5m', '15m', '1h', '4h', '1d', '1w'];
 const DARK = matchMedia('(prefers-color-scheme: dark)');
@@ -57,7 +57,7 @@ function draw() {
   $('logout').hidden = !state.auth || state.auth === 'none';
 }
 
-// On a telephone the user and the logout are in the sheet.
+// Moves the user and the logout into the sheet on a telephone.
 function place() {
   if (PHONE.matches) $('controls').append($('who'));
   else $('live').after($('who'));
@@ -73,8 +73,8 @@ export function openSheet(isOpen) {
   if (isOpen) $('intervals').firstElementChild.focus();
 }
 
-// A choice closes the sheet. A button that was clicked gives the keyboard back to the page: at the next key the browser
-// would draw a ring around it.
+// A choice closes the sheet. A clicked button loses the focus, since the browser would draw a ring around it at the next
+// key.
 function afterClick({ target, detail }) {
   const chosen = target.closest('button');
   if (!chosen) return;

@@ -1,10 +1,10 @@
-// The list of trades, newest first. A trade that a reorganisation removed stays in it, struck through.
+// The list of trades, newest first. A trade that a reorganisation removed stays, struck through.
 
 import * as api from './api.js';
 import * as decimals from './decimals.js';
 import { $, element } from './dom.js';
 import { remember, remembered, state, subscribe, update } from './state.js';
-import * as zones from './zones.js';
+import * as zones from './time_zones.js';
 
 const MAX_TRADES = 100;
 
@@ -43,16 +43,16 @@ export async function read() {
   try {
     const found = await api.ticks(symbol, MAX_TRADES);
     if (symbol !== state.symbol) return;
-    // A tick that came meanwhile is newer than what was read.
+    // A live tick of the meantime is newer than the response.
     const during = new Map(trades.filter((each) => !before.has(each)).map((each) => [each.id, each]));
     trades = [...during.values(), ...found.filter(({ id }) => !during.has(id))].sort(newestFirst).slice(0, MAX_TRADES);
     draw();
-  } catch { /* what is wrong is said where the chart is */ }
+  } catch { /* the chart shows the failure */ }
 }
 
 const newestFirst = (one, other) => Date.parse(other.ts) - Date.parse(one.ts) || other.seq - one.seq;
 
-// A tick of the WebSocket.
+// Takes a tick of the WebSocket.
 export function take(tick) {
   if (tick.symbol !== state.symbol) return;
   if (tick.retracted) {

@@ -1,27 +1,27 @@
-// The candles that a view begins with: those in it and around it, and the nearest ones on both sides.
+// Reads the first candles of a view: the candles in it and around it, and the nearest ones on both sides.
 
 import { PHONE } from './dom.js';
 import { width } from './intervals.js';
 import { now } from './state.js';
 
-const NEWEST = 600; // candles
+const NEWEST = 600; // candles of the first read of the newest
 const MIN_BARS = 40;
-const MARGIN = 10; // bars beside few candles
-const BESIDE = 300;
-export const LARGEST = 10_000; // a limit of the API
+const MARGIN = 10; // empty bars beside a few candles
+const BESIDE = 300; // candles that are read on each side
+export const MAX_READ = 10_000; // the API's limit of candles in one response
 
-// {range, symbol, tag, rows, hasOlder, hasNewer} of a range {bars, from, to}, where `bars` may be null; `read(query)` gives
-// {content, tag}. When `isFirm` is false and there is no candle from `from` to `to`, those of the newest `bars` instead.
+// Returns {range, symbol, tag, rows, hasOlder, hasNewer} for a range {bars, from, to}. `bars` may be null. `read(query)`
+// returns {content, tag}. When `isFirm` is false and the range has no candle, the newest `bars` are read instead.
 export async function firstView(read, range, interval, isFirm) {
   const { bars, from, to } = range;
   if (from === null) return newest(read, range, interval);
   const pad = Math.ceil((to - from) / 2);
-  const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: to + pad, limit: LARGEST });
+  const { content, tag } = await read({ startTime: Math.max(from - pad, 0), endTime: to + pad, limit: MAX_READ });
   const rows = content.candles;
   if (!isFirm && !rows.some(({ t }) => t >= from && t <= to)) return newest(read, { bars, from: null, to: null }, interval);
   const [first, last] = [rows[0]?.t ?? from, rows.at(-1)?.t ?? from - 1];
   const isLast = !content.more && to + pad >= now();
-  // A long time without candles is drawn shortened, which takes the candles before and after it.
+  // A long gap is drawn shortened. That needs the candles before and after it.
   const [older, newer] = await Promise.all([
     rows.length && first <= from ? null : read({ endTime: Math.max(first - 1, 0), limit: BESIDE }),
     last >= to || isLast ? null : read({ startTime: last + 1, limit: BESIDE }),
@@ -33,15 +33,15 @@ export async function firstView(read, range, interval, isFirm) {
 }
 
 async function newest(read, range, interval) {
-  const { content, tag } = await read({ limit: Math.min(Math.max(NEWEST, Math.ceil(range.bars * 1.5)), LARGEST) });
+  const { content, tag } = await read({ limit: Math.min(Math.max(NEWEST, Math.ceil(range.bars * 1.5)), MAX_READ) });
   const bars = range.bars ?? fitting(content, interval);
   return { range: { ...range, bars }, symbol: content.symbol, tag, rows: content.candles, hasOlder: content.more, hasNewer: false };
 }
 
-// How many bars are shown where nobody has chosen it: few where all that is known are a few candles.
+// How many bars are shown when nobody has chosen a number: fewer when only a few candles exist.
 function fitting({ candles, more }, interval) {
-  const most = PHONE.matches ? 80 : 160;
-  if (more || !candles.length) return most;
+  const limit = PHONE.matches ? 80 : 160;
+  if (more || !candles.length) return limit;
   const known = (candles.at(-1).t - candles[0].t) / width(interval);
-  return Math.min(Math.max(Math.ceil(known) + MARGIN, MIN_BARS), most);
+  return Math.min(Math.max(Math.ceil(known) + MARGIN, MIN_BARS), limit);
 }

@@ -1,7 +1,7 @@
-// The slots of the chart's axis: the opening times of its buckets, ascending, each `length` ms long, with places between
-// and beyond them as fractions of a slot.
+// Converts between times and positions on the chart's axis. `slots` are the opening times of its buckets, ascending, each
+// `length` ms long. A position is the index of a slot, with a fraction between slots and beyond the ends.
 
-// The index of the slot of a time, or of the first one after it.
+// The index of the first slot at or after a time.
 export function indexOf(slots, time) {
   let [low, high] = [0, slots.length];
   while (low < high) {

@@ -1,16 +1,16 @@
-// Time zones are offsets from UTC, as the API takes them; here in minutes.
+// Time zones. As in the API, a zone is an offset from UTC; here it is in minutes.
 
 const OTHERS = [-720, -660, -600, -570, -540, -480, -420, -360, -300, -240, -210, -180, -120, -60, 0, 60, 120, 180, 210,
   240, 270, 300, 330, 345, 360, 390, 420, 480, 525, 540, 570, 600, 630, 660, 720, 765, 780, 840];
 
-// `+05:30`
+// The text of an offset, like `+05:30`.
 export function text(minutes) {
   const size = Math.abs(minutes);
   const two = (number) => String(number).padStart(2, '0');
   return `${minutes < 0 ? '-' : '+'}${two(Math.floor(size / 60))}:${two(size % 60)}`;
 }
 
-// `UTC+05:30`, and `UTC` itself
+// The label of a zone, like `UTC+05:30` or `UTC`.
 export const label = (minutes) => (minutes ? `UTC${text(minutes).replace('-', '−')}` : 'UTC');
 
 // The minutes of `+05:30`; null for anything else.
@@ -21,14 +21,14 @@ export function parsed(given) {
   return minutes >= -720 && minutes <= 840 ? minutes : null;
 }
 
-// This machine's offset now.
+// This machine's current offset.
 export const own = () => -new Date().getTimezoneOffset();
 
 export const offered = (chosen) => [...new Set([...OTHERS, own(), chosen])].sort((one, other) => one - other);
 
 const pad = (number, places = 2) => String(number).padStart(places, '0');
 
-// Parts of a time in a zone.
+// The parts of a time in a zone, as text.
 export function parts(time, minutes) {
   const local = new Date(time + minutes * 60_000);
   return {

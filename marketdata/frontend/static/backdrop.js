@@ -1,10 +1,10 @@
-// What is painted behind the candles: times that were not indexed, and a candle that was just corrected.
+// Paints behind the candles: hatching over times that were not indexed, and a band at a corrected candle.
 
-const LABEL_TOP = 72; // pixels, under the legend
+const LABEL_TOP = 72; // pixels, below the legend
 const FADE_MS = 1200;
 const NO_MOTION = matchMedia('(prefers-reduced-motion: reduce)');
 
-// `gaps` are [{from, to, label, isFailed}] on the chart's axis (logical indexes, edges of bars).
+// `gaps` are [{from, to, label, isFailed}]. from and to are logical indexes of the chart, at the edges of bars.
 export class Hatching {
   constructor() {
     this.gaps = [];
@@ -39,7 +39,7 @@ export class Hatching {
       context.strokeStyle = isFailed ? this.colours.failed : this.colours.hatch;
       context.lineWidth = ratio;
       const step = 9 * ratio;
-      // The lines are anchored to the screen, so a pan does not make them swim.
+      // The lines are anchored to the screen, so that panning does not move them.
       context.beginPath();
       for (let x = Math.floor((start - bitmapSize.height) / step) * step; x < end; x += step) {
         context.moveTo(x, bitmapSize.height);
@@ -65,7 +65,7 @@ export class Hatching {
   }
 }
 
-// The x of a place between bars: half a bar left of where the index itself is.
+// The x of a bar's left edge, half a bar left of its index.
 const edge = (scale, at) => scale.logicalToCoordinate(0) + (at - 0.5) * scale.options().barSpacing;
 
 // A band behind a corrected candle, which fades once.
@@ -101,10 +101,10 @@ export class Corrections {
 
   #draw({ context, bitmapSize, horizontalPixelRatio: ratio }) {
     const scale = this.chart.timeScale();
-    const least = 6; // pixels: a thin bar is marked, too
+    const minSpread = 6; // pixels, so that a thin bar is visible
     for (const [index, since] of this.since) {
       const age = Math.min((performance.now() - since) / FADE_MS, 1);
-      const spread = Math.max(scale.options().barSpacing, least);
+      const spread = Math.max(scale.options().barSpacing, minSpread);
       const middle = edge(scale, index + 0.5);
       context.globalAlpha = NO_MOTION.matches ? 0.3 : 0.5 * (1 - age);
       context.fillStyle = this.colour;
