@@ -17,7 +17,7 @@ PEER_TEXT = 2000
 
 @dataclass(frozen=True)
 class FieldError:
-    """An invalid field: its JSON pointer ("" is the whole document) and what is wrong with it."""
+    """An invalid field: its JSON pointer ("" is the whole document) and its fault."""
 
     pointer: str
     message: str

@@ -1,4 +1,4 @@
-"""Private directories: those of the stored state and of the sockets.
+"""Private directories, for the stored state and for sockets.
 
 Whoever can connect to a socket in one of them can run any command. So such a directory must belong to this user, have
 mode 0700 and be no symbolic link. The mode is changed only on a directory that was made here or is empty: changing it

@@ -1,4 +1,4 @@
-"""What this application reads of other processes in ``/proc`` (proc(5))."""
+"""Reads facts about other processes from ``/proc`` (proc(5))."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def is_frozen(pid: int, proc: Path = Path("/proc"), groups: Path = Path("/sys/fs
             if controllers == "freezer":
                 return (groups / f"freezer{path}" / "freezer.state").read_text("ascii").strip() != "THAWED"
             if controllers == "":
-                # Version 2. Beside version 1 it is mounted elsewhere, and the freezer is one of version 1.
+                # Version 2. If version 1 is mounted too, version 2 is elsewhere, and version 1 has the freezer.
                 return "frozen 1" in (groups / path.lstrip("/") / "cgroup.events").read_text("ascii").splitlines()
     except (OSError, ValueError):
         pass

@@ -60,7 +60,7 @@ def _numbered(identity: Identity, sheets: list[Sheet]) -> Iterator[Sheet]:
 
 
 def _sheet_of(pages: Mapping[str, int], sheets: tuple[Sheet, ...]) -> dict[str, int]:
-    """The index of the sheet on which each position begins: that of its first part, else that of its parent."""
+    """The index of the sheet on which each position begins: the sheet of its first part, else of its parent."""
     first: dict[str, int] = {"": 0}
     for sheet in sheets:
         first.setdefault(sheet.key, sheet.index)

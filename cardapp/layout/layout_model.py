@@ -1,7 +1,7 @@
 """A layout as frozen dataclasses, with defaults filled in (schema: ``card-template.v1``).
 
-Lengths are in millimetres unless a name says otherwise, type sizes in points. ``layout_options.py`` defines the names
-of components, columns, roles, colours and sizes."""
+Lengths are in millimetres (except names with another unit), type sizes in points. ``layout_options.py`` defines the
+names of components, columns, roles, colours and sizes."""
 
 from __future__ import annotations
 

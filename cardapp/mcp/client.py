@@ -22,7 +22,7 @@ from cardapp.mcp.tool_schema import ToolSchema, UnusableSchema, compiled
 from cardapp.mcp.transport import Stream, Transport
 
 CheckResult = Callable[[str, Any], tuple[FieldError, ...]]
-"""Takes a tool's name and its structured result; returns what is wrong with it, empty if nothing is."""
+"""Takes a tool's name and its structured result; returns the faults of the result."""
 
 CLIENT_INFO = {"name": "cardapp", "version": "1"}
 MAX_PAGES = 100

@@ -91,7 +91,7 @@ def write(content: bytes, output: str | None) -> None:
         else:
             _write_file(content, Path(output))
     except BrokenPipeError:
-        raise  # the reader closed the pipe; ``output.run_printing`` handles that
+        raise  # the reader closed the pipe; ``console.run_printing`` handles that
     except OSError as error:
         raise UsageError(f"{output or 'standard output'} cannot be written: {error.strerror}") from error
 

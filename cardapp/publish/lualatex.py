@@ -105,8 +105,8 @@ def _typeset(tex: str, directory: Path, command: list[str], cache: Path, time_li
 
 
 def _ended(how: str, directory: Path) -> TypesettingFailed:
-    """With what lualatex wrote last on standard output and standard error, on one line of printable characters: that is
-    in no log when the run ended before the document began."""
+    """The error has the end of lualatex's output, on one line of printable characters. If the run ended before the
+    document began, no log has that output."""
     lines = (directory / _OUTPUT).read_text("utf-8", "replace").splitlines()
     text = " | ".join(filter(None, (" ".join(line.split()) for line in lines)))
     end = "".join(char if char.isprintable() else "\N{REPLACEMENT CHARACTER}" for char in text[-_OUTPUT_END:])

@@ -158,7 +158,7 @@ def _quoted(text: object) -> str:
 
 
 def _inline(text: object) -> str:
-    """A typed text, of whose markup only code between backticks is interpreted."""
+    """A typed text as HTML. Only code between backticks is interpreted as markup."""
     return _CODE.sub(r"<code>\1</code>", html(text))
 
 

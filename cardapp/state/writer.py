@@ -87,7 +87,7 @@ class Writer:
         self._owner = threading.get_ident()
 
     def _end_turn(self) -> None:
-        """Commit, unless another thread waits: it will end its own turn here, so the last one commits."""
+        """Commit, unless another thread waits for its turn. That thread comes here too, so the last one commits."""
         self._owner = None
         try:
             if self._group is not None and (self._queued == 0 or self._group.size >= MAXIMUM_GROUP):

@@ -1,4 +1,4 @@
-"""Mutated JSON documents: what an author's slip, a broken tool or a hostile hand makes of a sound file."""
+"""Mutated JSON documents, with the faults of an author's slip, a broken tool or an attacker."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The served card follows its file, survives half-done edits, and its revision follows contents, not times."""
+"""The served card follows its file and survives an invalid one; its revision depends on contents, not on times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command line as a person meets it: exit codes and what is said."""
+"""The command line: exit codes and output."""
 
 from __future__ import annotations
 

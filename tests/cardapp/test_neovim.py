@@ -1,4 +1,4 @@
-"""The connection against peers that are no Neovim: silent, rude, talking nonsense."""
+"""The connection to Neovim against other programs: silent ones, and ones that send nonsense."""
 
 from __future__ import annotations
 

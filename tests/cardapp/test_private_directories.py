@@ -1,4 +1,4 @@
-"""Directories for this user alone; rights are changed only on what nobody else can be using."""
+"""Private directories: the mode is changed only on a directory that nobody else can be using."""
 
 from __future__ import annotations
 

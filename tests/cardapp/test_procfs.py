@@ -1,4 +1,4 @@
-"""What is read of other processes, and of their control groups in both versions."""
+"""Facts about other processes, and about their control groups in both versions."""
 
 from __future__ import annotations
 

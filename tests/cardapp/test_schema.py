@@ -1,4 +1,4 @@
-"""What a schema refuses is said by field and in the words of JSON."""
+"""Each fault of a document is reported by its pointer and in JSON's terms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings are parsed once, strictly, and an unknown name is met with the nearest known one."""
+"""Settings are parsed once and strictly; for an unknown name the most similar known one is given."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Binding a Unix socket, telling its file from another one, and naming the process behind it."""
+"""Unix sockets: binding one, telling its file from a later one, naming the process behind it."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Lays out a sequential flow in swimlanes, from left to right and line by line, with the lanes' names at the left.
 
-An arrow back to the left runs between two lines or lanes, where there is nothing else.
+An arrow back to the left runs between two lines or lanes, where no shape is.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A card's sheets for the application's page: one HTML fragment a page (a block), and one style sheet for all.
 
-The fragments go into a shadow root of the page: there the style sheet of the exported file
-applies to the sheets and to nothing else. Each part carries ``data-key`` and ``data-kind``, by which the page finds it.
+The page puts the fragments into a shadow root, where the style sheet applies to the sheets only. The page finds a part
+by its ``data-key`` and ``data-kind``.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Cards for the pure core: a small one to read, and a strategy that makes any."""
+"""Cards for the pure core: a small one for examples, and a strategy that makes any card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of shortcuts: what the contract names is there, nothing is bound twice, nothing takes a reserved key."""
+"""The table of shortcuts has those of the contract, binds no key twice and takes no reserved key."""
 
 from __future__ import annotations
 

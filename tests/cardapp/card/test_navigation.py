@@ -1,4 +1,4 @@
-"""Navigation: random walks on random cards hold the pure core to its rules; examples show them to a reader."""
+"""Navigation: random walks on random cards keep its rules; examples show them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A card's source is read strictly, and each fault is named by its place."""
+"""A card's source is read strictly, and each fault is named by its pointer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards for the sheet model: a growing one, and any, with texts that want to break a sheet."""
+"""Cards for the sheet model: one of any size, and a strategy that makes any card, with texts that are hard to split."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cards for the emitters' tests: those that ship, and made-up ones whose every text is hostile."""
+"""Cards for the emitters' tests: the shipped ones, and invented ones in which every text is hostile."""
 
 from __future__ import annotations
 

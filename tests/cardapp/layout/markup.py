@@ -1,4 +1,4 @@
-"""Reads an HTML file strictly: every element closed where it must be, every attribute once, nothing unknown."""
+"""Reads an HTML file strictly: each element is closed in its place, each attribute occurs once, each name is known."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The lines between columns: in the gutters, beside what they part, and nowhere else."""
+"""The lines of a row: in the gutters between columns with content, and nowhere else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every word of a layout file has an effect: change it, and the file that comes out is another one."""
+"""Every option of a layout file has an effect: a file with another value gives other output."""
 
 from __future__ import annotations
 

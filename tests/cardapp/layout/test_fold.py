@@ -1,4 +1,4 @@
-"""Lines of code in a column: every character stays, no segment is too wide, and words stay whole where they can."""
+"""Breaking lines of code: no character is lost, no segment is too wide, words stay whole where possible."""
 
 from __future__ import annotations
 

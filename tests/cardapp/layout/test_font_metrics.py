@@ -1,4 +1,4 @@
-"""Widths that are reckoned without a font: what must never be less than any font takes."""
+"""The computed width of a text is never less than its width in any of the fonts."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
-"""Any layout file is either refused with the places at fault, or understood with its warnings: never another exception,
-never a text that cannot be shown."""
+"""Any layout file is either refused with the pointers of its faults, or read with warnings.
+
+No other exception is raised, and no text is made that cannot be shown.
+"""
 
 from __future__ import annotations
 

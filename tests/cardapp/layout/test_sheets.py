@@ -1,4 +1,4 @@
-"""Cards on sheets: nothing is lost or cut without a mark, everything has its place and stays within it."""
+"""Cards on sheets: nothing is lost, each split is marked, each part stays in its column and on its sheet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What emitters get of a text: CommonMark, HTML as text, nothing lost, and no address that is not safe."""
+"""Parsed texts: CommonMark, HTML as text, no lost character, and no unsafe link target."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much of a text fits: whole lines only, and what stays and what goes on are the text."""
+"""Fitting a text into a height: it is split between lines, and both pieces together are the text."""
 
 from __future__ import annotations
 

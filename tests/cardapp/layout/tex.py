@@ -1,5 +1,7 @@
-"""Reads the sheets of a LaTeX file as TeX would split them: only commands that we know, with their arguments, and no
-other character that TeX takes for anything but itself."""
+"""Reads the sheets of a LaTeX file as TeX would split them.
+
+Only known commands with their arguments are accepted, and no other character that is special in TeX.
+"""
 
 from __future__ import annotations
 

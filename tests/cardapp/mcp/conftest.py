@@ -1,4 +1,4 @@
-"""A peer that a test plays line by line, on either side of the stream."""
+"""A peer at either side of the stream, whose lines a test sends and reads one by one."""
 
 from __future__ import annotations
 

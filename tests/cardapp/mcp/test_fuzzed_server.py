@@ -1,4 +1,4 @@
-"""Mutated messages to the session's server: each is answered or passed over, and the connection lives."""
+"""Mutated messages to the session's server: each is answered or ignored, and the connection stays usable."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a card's sheets are written: whole or not at all, and with a message that names the place."""
+"""The export writes a file completely or not at all, and its message names the file."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The run of lualatex, with stand-ins that do what it may do: fail, hang, die, say nothing."""
+"""The run of lualatex, with programs in its place that fail, hang, die or print nothing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small card, its progress, and events as the record gives them."""
+"""A small card, its progress, and events as ``state.events`` returns them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An open database in a fresh state directory, and what an event needs."""
+"""An open database in a fresh state directory, and a function that appends an event."""
 
 from __future__ import annotations
 

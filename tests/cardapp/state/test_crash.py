@@ -1,4 +1,4 @@
-"""kill -9 of a process that writes: what it acknowledged is there, nothing is half there, the chain holds."""
+"""After kill -9 of a writing process, each acknowledged write is complete, and the hash chain is intact."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of an arena: as the debugger read it, as the card promises it, and region by region."""
+"""The arena model, from a reading of the debugger and from a card's expected values, and its regions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The two renderers: what they say beside the places, which are compared where a browser and TeX can be run."""
+"""The two renderers, without positions: these are compared where a browser and TeX can be run."""
 
 from __future__ import annotations
 

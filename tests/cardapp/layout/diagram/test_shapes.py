@@ -1,4 +1,4 @@
-"""What holds for every diagram of every card in every room: nothing overlaps, nothing is cut off, arrows arrive."""
+"""Rules for every diagram of every card in every room: no shapes overlap, no text is cut off, arrows end at shapes."""
 
 from __future__ import annotations
 

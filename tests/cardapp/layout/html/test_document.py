@@ -1,4 +1,4 @@
-"""The HTML file of a card: well formed, whole, reachable, and nothing but what the card says."""
+"""The HTML file of a card is well formed and complete, its links resolve, and it has no other content than the card."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The LaTeX file of a card, without LaTeX: whole, reachable, commands of ours alone, nothing but the card's text."""
+"""The LaTeX file of a card, without LaTeX: complete, its links resolve, and its only commands are ours."""
 
 from __future__ import annotations
 
