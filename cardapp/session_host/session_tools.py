@@ -358,7 +358,7 @@ class SessionTools:
         if columns is not None:
             with suppress(TooSlow):
                 if not editor.mode(ASK_TIMEOUT).blocking:
-                    editor.lua("require('card.layout').adapt(...)", columns, timeout=ASK_TIMEOUT)
+                    editor.lua("require('card.windows').adapt(...)", columns, timeout=ASK_TIMEOUT)
 
     def _settled_grid(self, columns: int, rows: int) -> tuple[int, int]:
         """Neovim's grid after it has taken the terminal's size; smaller if another attached UI is smaller.

@@ -79,7 +79,7 @@ def test_the_page_has_words_for_each_reason_why_sync_goes_off() -> None:
 
 
 def test_the_editors_commands_know_the_levels_of_a_position() -> None:
-    assert quoted(read(LUA / "lua" / "card" / "commands.lua"), r"local LEVELS = (\{.*?\})") == LEVELS[1:]
+    assert quoted(read(LUA / "lua" / "card" / "user_commands.lua"), r"local LEVELS = (\{.*?\})") == LEVELS[1:]
 
 
 def test_the_page_pastes_as_much_as_the_service_takes() -> None:

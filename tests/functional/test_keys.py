@@ -19,7 +19,7 @@ from tests.functional.neovim_process import eventually, neovim_in_terminal, neov
 pytestmark = pytest.mark.functional
 
 RUNTIME = Path(__file__).resolve().parents[2] / "cardapp" / "session_host" / "nvim"
-SET_UP = "lua require('card.commands').setup() require('card.keys').setup()"
+SET_UP = "lua require('card.user_commands').setup() require('card.keys').setup()"
 LOAD = ("--cmd", f"set rtp^={RUNTIME} cmdheight=2", "-c", SET_UP)
 TABLE = ("GET", "/api/keyboard")
 SYNC = ("POST", "/api/navigation/sync")
@@ -338,7 +338,7 @@ def test_ctrl_backtick_arrives_from_a_terminal(api: Application, state_dir: Path
 
 PARSE = """
 local whole, ended = ...
-local sound, answer = pcall(require('card.http').parse, whole, ended)
+local sound, answer = pcall(require('card.api').parse, whole, ended)
 return sound and (answer or 'more') or tostring(answer)
 """
 

@@ -34,7 +34,7 @@ vim.api.nvim_create_autocmd('VimEnter', {
 
 vim.api.nvim_create_autocmd('VimResized', {
   callback = function()
-    require('card.layout').adapt()
+    require('card.windows').adapt()
   end,
 })
 
@@ -47,7 +47,7 @@ vim.api.nvim_create_autocmd('FileChangedShell', {
 
 -- The commands of the card, and the editor keys of the keyboard table. A fault in them must not keep Neovim from
 -- starting.
-for _, part in ipairs({ 'card.commands', 'card.keys' }) do
+for _, part in ipairs({ 'card.user_commands', 'card.keys' }) do
   local found, loaded = pcall(require, part)
   if found then
     pcall(loaded.setup)

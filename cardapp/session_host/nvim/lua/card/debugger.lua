@@ -1,5 +1,5 @@
 -- Starts and restarts termdebug in this Neovim, and shows where the program is.
-local layout = require('card.layout')
+local windows = require('card.windows')
 local M = {}
 
 -- gdb does not read the learner's own configuration, nor the C library's debug information: gdb would read that again at
@@ -30,19 +30,19 @@ function M.start()
     vim.cmd('runtime termdebug_overlay.vim')
   end
   M.ready = false
-  vim.api.nvim_set_current_win(layout.need_code_window())
+  vim.api.nvim_set_current_win(windows.need_code_window())
   vim.cmd('silent Termdebug')
-  layout.learn()
-  layout.arrange()
+  windows.learn()
+  windows.arrange()
   -- Ctrl-L clears the commands that termdebug sent to gdb at its start.
-  vim.fn.chansend(vim.bo[layout.gdb].channel, '\12')
+  vim.fn.chansend(vim.bo[windows.gdb].channel, '\12')
   M.ready = true
 end
 
 -- Put all three windows in their places.
 function M.tidy()
-  vim.api.nvim_set_current_win(layout.need_code_window())
-  layout.arrange()
+  vim.api.nvim_set_current_win(windows.need_code_window())
+  windows.arrange()
 end
 
 function M.is_ready()
@@ -52,7 +52,7 @@ end
 -- End gdb, if it still runs, and start a new one. The code windows and their unsaved changes stay.
 function M.restart()
   for _, channel in ipairs(vim.api.nvim_list_chans()) do
-    if channel.buffer == layout.gdb or table.concat(channel.argv or {}, ' '):find('#gdb communication', 1, true) then
+    if channel.buffer == windows.gdb or table.concat(channel.argv or {}, ' '):find('#gdb communication', 1, true) then
       vim.fn.jobstop(channel.id)
     end
   end
@@ -60,7 +60,7 @@ function M.restart()
   vim.wait(10000, function()
     return vim.fn.exists(':Gdb') == 0
   end, 10)
-  for _, buffer in pairs({ layout.gdb, layout.program }) do
+  for _, buffer in pairs({ windows.gdb, windows.program }) do
     vim.cmd('silent! bwipeout! ' .. buffer)
   end
   M.start()
@@ -100,7 +100,7 @@ function M.shows(file, line)
   for _, window in ipairs(vim.fn.win_findbuf(buffer)) do
     if vim.api.nvim_win_get_cursor(window)[1] == line then
       vim.api.nvim_set_current_win(window)
-      layout.follow_output()
+      windows.follow_output()
       return true
     end
   end
@@ -109,7 +109,7 @@ end
 
 -- Show `file` with the PC sign and the cursor on `line`, for when termdebug does not.
 function M.show(file, line)
-  vim.api.nvim_set_current_win(layout.need_code_window())
+  vim.api.nvim_set_current_win(windows.need_code_window())
   if vim.api.nvim_buf_get_name(0) ~= file then
     vim.cmd('silent edit ' .. vim.fn.fnameescape(file))
   end
@@ -122,7 +122,7 @@ function M.show(file, line)
   end
 end
 
-M.output = layout.output
+M.output = windows.output
 
 -- Remove the PC sign, and reload files that changed on disk and have no unsaved changes.
 function M.clear()
