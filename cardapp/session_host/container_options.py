@@ -23,7 +23,8 @@ from cardapp.session_host.profile import ROOT, Limits, load_profile
 WORKSPACE = "/workspace"
 STATES = ".state"  # in the repository: where state directories are by default
 STATE_INSIDE = f"{STATES}/card"
-LABEL = "cardapp.session_client"
+LABEL = "cardapp.session"
+"""Marks the containers of sessions; a stop finds them by it, also those of an earlier release."""
 EMPTY = "ro,nosuid,nodev,size=4k,mode=700,notmpcopyup"
 MAX_FILE = 1 << 30  # bytes of one file that a program in the container may write
 
