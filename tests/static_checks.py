@@ -5,7 +5,6 @@ The output of each is a section of pytest's summary, whole and unmixed. That of 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import signal
@@ -51,8 +50,8 @@ class Check:
         reporter.write_line(self._output.read().decode(errors="replace").rstrip())
 
     def stop(self) -> None:
-        """Also stops the processes that it started."""
-        with contextlib.suppress(ProcessLookupError):
+        """Also stops the processes that it started. After its end its number may be another process's."""
+        if self.running:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
         self._output.close()
