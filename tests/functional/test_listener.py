@@ -198,7 +198,7 @@ def test_a_body_is_received_in_parts_and_in_chunks(client: socket.socket, listen
     assert json.loads(answer(client)[2])["length"] == 2
 
 
-def test_a_client_may_ask_before_it_sends(client: socket.socket, listener: Listener) -> None:
+def test_expect_100_continue_is_answered_before_the_body(client: socket.socket, listener: Listener) -> None:
     headers = ("Content-Type: application/json", "Content-Length: 2", "Expect: 100-continue")
     client.sendall(head(listener, "POST /x HTTP/1.1", *headers))
     assert client.recv(25) == b"HTTP/1.1 100 Continue\r\n\r\n"
@@ -444,7 +444,7 @@ def test_all_bodies_together_have_a_bound(state_dir: Path, app: App) -> None:
     assert statuses == [503] * (MANY - 4)
 
 
-def test_the_space_of_bodies_is_free_again(state_dir: Path, app: App) -> None:
+def test_every_body_returns_its_space_to_the_budget(state_dir: Path, app: App) -> None:
     """After many uploads that ended, were cut off or refused, one more is taken."""
     settings = make_settings(state_dir)
     listener = Listener(settings, app, Limits(bodies_bytes=1))  # room for one picture
@@ -619,7 +619,7 @@ def test_a_request_that_does_not_end_is_left_behind(settings: Settings, app: App
     app.release.set()
 
 
-def test_the_port_is_had_again_at_once(settings: Settings, state_dir: Path, app: App) -> None:
+def test_a_restarted_service_can_bind_its_port_at_once(settings: Settings, state_dir: Path, app: App) -> None:
     first = Listener(settings, app)
     first.start()
     with connect(first, settings, "tcp") as client:
