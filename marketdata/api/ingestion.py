@@ -11,7 +11,7 @@ from marketdata.api.group_commit import GroupCommit
 from marketdata.api.metrics import Metrics
 from marketdata.api.served_version import ServedVersion
 from marketdata.errors import Contended, Saturated
-from marketdata.http.listener.loop import WORKERS
+from marketdata.http.listener import WORKERS
 from marketdata.store import ticks
 from marketdata.store.pool import Pool
 from marketdata.store.ticks import Outcome

@@ -14,8 +14,8 @@ from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Connection, Upstream
 from marketdata.frontend.upstream_response import Body, Fields, Head, MalformedResponse, body_of
 from marketdata.http.failures import MethodNotAllowed, StartResponse
-from marketdata.http.hand_over import HandOver
 from marketdata.http.request_log import VARIABLE, with_id
+from marketdata.http.response import HandOver
 
 MAX_RUNNING = 32
 """Requests to the API at the same time, each over its own connection."""

@@ -20,8 +20,7 @@ from marketdata.frontend.reloading_file import ReloadingFile
 from marketdata.frontend.tunnels import Tunnels
 from marketdata.frontend.upstream import Upstream
 from marketdata.http import request_log
-from marketdata.http.listener import Listener
-from marketdata.http.listener.loop import CONNECTIONS
+from marketdata.http.listener import CONNECTIONS, Listener
 from marketdata.limits import MAX_BODY_BYTES
 from marketdata.settings import Settings
 

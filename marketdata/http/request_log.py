@@ -13,12 +13,8 @@ import socket
 import sys
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
-from functools import partial
 from secrets import token_hex
-from time import monotonic
 from typing import Any
-
-from marketdata.http.hand_over import HandOver
 
 FORMS = ("off", "text", "json")
 FIELD = "X-Request-Id"
@@ -75,71 +71,23 @@ def with_id(fields: Iterable[tuple[str, str]], identity: str) -> list[tuple[str,
     return [*(field for field in fields if field[0].lower() != FIELD.lower()), (FIELD, identity)]
 
 
-class Logged:
-    """Part of a task of waitress, before its own class: logs the answer when it is sent, a WebSocket when it ends."""
-
-    request: Any
-    channel: Any
-    status: Any
-    response_headers: Any
-    content_bytes_written: Any
-    wrote_header: Any
-    _began = 0.0
-
-    def start(self) -> None:
-        self._began = monotonic()
-        super().start()  # type: ignore[misc]
-
-    def get_environment(self) -> dict[str, Any]:
-        environ: dict[str, Any] = super().get_environment()  # type: ignore[misc]
-        if identity := identify(self.request):
-            environ[VARIABLE] = identity
-        return environ
-
-    def execute(self) -> None:
-        try:
-            super().execute()  # type: ignore[misc]
-        except HandOver as upgrade:
-            if is_on():
-                upgrade.take = partial(self._hand_over, upgrade.take)
-            raise
-
-    def _hand_over(self, take: Callable[[socket.socket], None], connection: socket.socket) -> None:
-        self.status = "101 Switching Protocols"
-        take(_WebSocket(connection, partial(self._note, self._answered())))
-
-    def add_id(self) -> None:
-        """Before the head is built."""
-        if identity := identify(self.request):
-            self.response_headers[:] = with_id(self.response_headers, identity)
-
-    def build_response_header(self) -> bytes:
-        self.add_id()
-        return bytes(super().build_response_header())  # type: ignore[misc]
-
-    def finish(self) -> None:
-        super().finish()  # type: ignore[misc]
-        if is_on() and self.wrote_header:
-            self._note(self._answered(), self.content_bytes_written)
-
-    def _note(self, answered: dict[str, Any], size: int) -> None:
-        answered |= {"bytes": size, "ms": round((monotonic() - self._began) * 1000, 1)}
-        _log.info("%s", answered["id"], extra={"answered": answered})
-
-    def _answered(self) -> dict[str, Any]:
-        address = getattr(self.channel, "addr", None)
-        query = getattr(self.request, "query", "")
-        target = getattr(self.request, "path", "") + (f"?{query}" if query else "")
-        return {
-            "id": identify(self.request),
-            "peer": address[0] if isinstance(address, tuple) else "unix",
-            "method": _printable(getattr(self.request, "command", "")),
-            "target": _printable(target),
-            "status": int(self.status[:3]),
-        }
+def write(request: Any, address: Any, status: str, size: int, seconds: float) -> None:
+    """Log an answer of ``size`` bytes to the parsed ``request`` of the client at ``address``."""
+    query = getattr(request, "query", "")
+    target = getattr(request, "path", "") + (f"?{query}" if query else "")
+    answered = {
+        "id": identify(request),
+        "peer": address[0],
+        "method": _printable(getattr(request, "command", "")),
+        "target": _printable(target),
+        "status": int(status[:3]),
+        "bytes": size,
+        "ms": round(seconds * 1000, 1),
+    }
+    _log.info("%s", answered["id"], extra={"answered": answered})
 
 
-class _WebSocket(socket.socket):
+class WebSocket(socket.socket):
     """The connection of a WebSocket. ``ended`` is called with the number of bytes that were sent when it is closed."""
 
     def __init__(self, accepted: socket.socket, ended: Callable[[int], None]) -> None:

@@ -13,8 +13,8 @@ import pytest
 from marketdata import token
 from marketdata.api.serve import Service
 from marketdata.errors import DatabaseUnavailable
-from marketdata.http.listener.channel import RECEIVE_BYTES
-from marketdata.http.listener.parser import BODIES_BYTES, UNCOUNTED_BYTES
+from marketdata.http.connection import RECEIVE_BYTES, Connection
+from marketdata.http.request_parser import BODIES_BYTES, UNCOUNTED_BYTES
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import Api, eventually, new_token
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected
@@ -38,6 +38,12 @@ def ticks(name: str, count: int) -> bytes:
 
 def post(bearer: str, body: bytes) -> bytes:
     return head(INGEST, bearer, f"{JSON}Content-Length: {len(body)}\r\n") + body
+
+
+def held(service: Service) -> list[Connection]:
+    """The connections whose token is being checked."""
+    connections = service._listener.connections()
+    return [each for each in connections if each.request is not None and each.request.is_held]
 
 
 def bodies_left(service: Service) -> int:
@@ -215,11 +221,12 @@ def test_nothing_more_is_read_while_a_worker_checks_the_token(service: Service, 
     body = ticks("held", 5000) + b" " * (MAX_BODY_BYTES // 2)
     with connected(service.port) as client, sending(client, post(bearer, body)):
         eventually(lambda: bool(look_up.threads))
-        (held,) = [each for each in service._listener.channels() if each.is_held]
+        (connection,) = held(service)
         for _ in range(5):
             assert ask(service.port, HEALTH)[0] == 200, "the loop is not blocked"
-        assert len(held.arriving._held_bytes) <= RECEIVE_BYTES
-        assert held.arriving.body_bytes_received == 0
+        assert len(connection._input) <= RECEIVE_BYTES
+        assert connection.request is not None
+        assert connection.request.body_bytes_received == 0
         assert bodies_left(service) == BODIES_BYTES
         look_up.go.set()
         assert answer(client)[0] == 200
@@ -233,7 +240,7 @@ def test_a_stalled_body_is_decided_by_a_worker_alone(service: Service, database:
     with connected(service.port) as client:
         client.sendall(post(new_token(database, "write"), body)[: -len(body)])
         eventually(lambda: bool(look_up.threads))
-        eventually(lambda: not any(each.is_held for each in service._listener.channels()))
+        eventually(lambda: not held(service))
         client.sendall(body)
         assert answer(client)[0] == 200
     assert all(name != "api-listener" for name in look_up.threads)
@@ -272,9 +279,9 @@ def test_a_client_that_leaves_while_its_token_is_checked(service: Service, datab
     for _ in range(5):
         with connected(service.port) as client:
             client.sendall(head(INGEST, bearer) + SOME)
-            eventually(lambda: any(each.is_held for each in service._listener.channels()))
+            eventually(lambda: bool(held(service)))
     look_up.go.set()
-    eventually(lambda: not service._listener.channels())
+    eventually(lambda: not service._listener.connections())
     assert ask(service.port, HEALTH)[0] == 200
 
 

@@ -12,7 +12,7 @@ from contextlib import closing
 import pytest
 
 from marketdata.api.serve import Service
-from marketdata.http.listener import channel
+from marketdata.http import connection
 from marketdata.limits import MAX_BODY_BYTES
 from tests.marketdata.api.conftest import eventually
 from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick
@@ -75,24 +75,23 @@ def test_a_refused_body_is_not_kept() -> None:
     with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % (8000 * KIB) + b"x" * 7000 * KIB)
         assert answer(client)[0] == 413
-        (lingering,) = listener.channels()
-        eventually(lambda: lingering._discarded > 6000 * KIB)
-        assert lingering.is_discarding
-        assert lingering.arriving is None
-        assert not lingering.has_request
+        (lingering,) = listener.connections()
+        eventually(lambda: lingering.discarded > 6000 * KIB)
+        assert lingering.discarding_since is not None
+        assert lingering.request is None
 
 
 def test_no_more_is_dropped_than_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "LINGER_BYTES", 1000 * KIB)
+    monkeypatch.setattr(connection, "LINGER_BYTES", 1000 * KIB)
     with listening(quick, body_bytes=1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**9)
         assert answer(client)[0] == 413
         write_until_reset(client, b"x" * 64 * KIB, seconds=30)
-        eventually(lambda: not listener.channels())
+        eventually(lambda: not listener.connections())
 
 
 def test_a_client_that_goes_on_writing_is_cut_off_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(channel, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.3)
     with listening(quick, body_bytes=1, arrival_seconds=0.1) as listener, connected(listener.port) as client:
         client.sendall(REFUSED % 10**9)
         assert answer(client)[0] == 413
@@ -105,9 +104,9 @@ def test_the_client_sees_the_end_of_the_answer_at_once() -> None:
         assert answer(client)[0] == 413
         client.settimeout(5)
         assert client.recv(1) == b"", "the server's side is shut down"
-        assert len(listener.channels()) == 1
+        assert len(listener.connections()) == 1
         client.shutdown(socket.SHUT_WR)
-        eventually(lambda: not listener.channels())
+        eventually(lambda: not listener.connections())
 
 
 def test_what_follows_a_refusal_is_no_request(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from marketdata.api import ingestion
 from marketdata.api.ingestion import CONCURRENT_MAX, LARGE_MAX, SHARED_ITEMS_MAX
 from marketdata.api.serve import Service
 from marketdata.api.ticks import STREAMS_MAX
-from marketdata.http.listener.loop import WORKERS
+from marketdata.http.listener import WORKERS
 from tests.marketdata.api.conftest import Api, eventually, waiting_for_locks, webtest
 
 Make = Callable[..., dict[str, Any]]

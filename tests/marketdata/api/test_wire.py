@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import socket
+import struct
 import threading
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from waitress.adjustments import Adjustments
 
+from marketdata.http import listener as listener_module
 from marketdata.http.failures import StartResponse
-from marketdata.http.listener.channel import Channel
 from tests.marketdata.api.conftest import eventually
-from tests.marketdata.api.wire import HEALTH, answer, connected, listening, quick
+from tests.marketdata.api.wire import HEALTH, answer, ask, connected, listening, quick, small_send_buffers
 
 BODY = bytes(range(256)) * 16 * 1024
 """4 MiB."""
@@ -80,7 +81,7 @@ def test_two_headers_of_one_name_both_arrive() -> None:
 
 def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.MonkeyPatch) -> None:
     """The system takes a part at once; the rest is sent when the client reads, and the next answer follows."""
-    monkeypatch.setattr(Adjustments, "socket_options", [(socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)])
+    small_send_buffers(monkeypatch)
 
     def large(_environ: object, start: StartResponse) -> list[bytes]:
         start("200 OK", [("Content-Length", str(len(BODY)))])
@@ -95,7 +96,7 @@ def test_an_answer_sent_in_several_writes_is_complete(monkeypatch: pytest.Monkey
 
 
 def test_a_worker_leaves_a_silent_connection_and_resumes_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 2)
+    monkeypatch.setattr("marketdata.http.listener.WORKERS", 2)
     with listening(quick) as listener, connected(listener.port) as silent, connected(listener.port) as other:
         for _ in range(3):
             for client in (silent, other, other):
@@ -106,13 +107,9 @@ def test_a_worker_leaves_a_silent_connection_and_resumes_it(monkeypatch: pytest.
 
 def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     """Otherwise new connections would wait for workers that wait for a next request."""
-    stays: list[Channel] = []
-
-    def stay(channel: Channel) -> None:
-        stays.append(channel)
-
-    monkeypatch.setattr("marketdata.http.listener.loop.WORKERS", 2)
-    monkeypatch.setattr("marketdata.http.listener.channel.Channel._receive", stay)
+    long_wait = (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 60, 0))
+    monkeypatch.setattr(listener_module, "_SOCKET_OPTIONS", (*listener_module._SOCKET_OPTIONS, long_wait))
+    monkeypatch.setattr("marketdata.http.listener.WORKERS", 2)
     busy, let_go = threading.Event(), threading.Event()
 
     def app(environ: dict[str, Any], start: StartResponse) -> list[bytes]:
@@ -121,14 +118,36 @@ def test_a_worker_stays_only_while_another_one_is_free(monkeypatch: pytest.Monke
             let_go.wait(30)
         return quick(environ, start)
 
-    with listening(app) as listener, connected(listener.port) as first, connected(listener.port) as second:
-        second.sendall(HEALTH)
-        assert answer(second)[2] == b"ok"
-        eventually(lambda: len(stays) == 1)
+    with listening(app) as listener, ExitStack() as held:
+        first, second, third = (held.enter_context(connected(listener.port)) for _ in range(3))
         first.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
         assert busy.wait(30)
         for _ in range(3):
-            second.sendall(HEALTH)
-            assert answer(second)[2] == b"ok"
-        assert len(stays) == 1, "the other worker is taken"
+            for client in (second, third):
+                client.settimeout(10)
+                client.sendall(HEALTH)
+                assert answer(client)[2] == b"ok"
         let_go.set()
+        assert answer(first)[2] == b"ok"
+
+
+def test_an_urgent_request_is_answered_while_all_workers_are_busy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("marketdata.http.listener.WORKERS", 2)
+    let_go = threading.Event()
+
+    def app(environ: dict[str, Any], start: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] == "/busy":
+            let_go.wait(30)
+        return quick(environ, start)
+
+    with listening(app, urgent=frozenset({"/healthz"})) as listener, ExitStack() as held:
+        clients = [held.enter_context(connected(listener.port)) for _ in range(4)]
+        urgent = held.enter_context(connected(listener.port))
+        for client in clients:
+            client.sendall(b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+        eventually(lambda: listener.backlog() == 2)
+        # The reserved worker takes nothing else of this connection.
+        urgent.sendall(HEALTH + b"GET /busy HTTP/1.1\r\nHost: a\r\n\r\n")
+        assert [answer(urgent)[2], ask(listener.port, HEALTH)[2]] == [b"ok", b"ok"]
+        let_go.set()
+        assert [answer(client)[2] for client in clients] == [b"ok"] * 4

@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import pytest
+
+from marketdata.http import listener as listener_module
 from marketdata.http.failures import StartResponse, WsgiApp
 from marketdata.http.listener import Listener
 
@@ -54,3 +57,9 @@ def listening(app: WsgiApp, *, body_bytes: int = 1, **limits: Any) -> Iterator[L
 def quick(_environ: object, start: StartResponse) -> list[bytes]:
     start("200 OK", [("Content-Length", "2")])
     return [b"ok"]
+
+
+def small_send_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel accepts only some ten kilobytes for a client that does not read."""
+    option = (socket.SOL_SOCKET, socket.SO_SNDBUF, 32 * 1024)
+    monkeypatch.setattr(listener_module, "_SOCKET_OPTIONS", (*listener_module._SOCKET_OPTIONS, option))

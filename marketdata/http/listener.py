@@ -1,29 +1,28 @@
-"""The HTTP listener: one thread that reads and writes all connections, and a fixed number of workers.
+"""The HTTP listener: one thread that reads from all connections, and a fixed number of workers.
 
-Requests and up to 16 MiB of each answer are buffered, so a slow client occupies a connection but no worker. A larger
-answer also occupies a worker, so its client must read at a minimum rate.
+Requests and up to 16 MiB of each response are buffered, so a slow client occupies a connection but no worker. A larger
+response also occupies a worker, so its client must read at a minimum rate.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import resource
+import select
 import socket
+import struct
 import threading
-from collections.abc import Callable
-from contextlib import ExitStack
-from functools import partial
+from contextlib import ExitStack, suppress
 from heapq import nsmallest
 from time import monotonic
 
 from marketdata.errors import StateError
+from marketdata.http.connection import NEXT_REQUEST_MS, Connection, Server
 from marketdata.http.failures import Problem, WsgiApp, problem
-from marketdata.http.listener.admission import Admit
-from marketdata.http.listener.channel import RECEIVE_BYTES, Channel
-from marketdata.http.listener.parser import BODIES_BYTES, BodyBudget
-from marketdata.http.listener.workers import Workers
 from marketdata.http.reply import Headers
-from marketdata.http.waitress_adapter import Server
+from marketdata.http.request_parser import BODIES_BYTES, Admit, BodyBudget, parser_options
+from marketdata.http.workers import Workers
 
 WORKERS = 44
 """Requests that run at once: 8 more than the maximum of concurrent ingests, so reads and health checks always find a
@@ -40,11 +39,19 @@ _SPARED_CONNECTIONS = 64
 BEGIN_SECONDS = 1.0
 """A connection that is idle for less than this is not closed for another one."""
 
-HEADER_BYTES = 16 * 1024
 ARRIVAL_SECONDS = 120.0
 """Longest time for one request to arrive: enough for a batch over a slow line, too short for a client that sends single
 bytes."""
 
+_SOCKET_OPTIONS: tuple[tuple[int, int, int | bytes], ...] = (
+    (socket.SOL_SOCKET, socket.SO_REUSEADDR, 1),
+    (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1),
+    (socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("@ll", 0, NEXT_REQUEST_MS * 1000)),
+)
+"""Of the listening socket, from which the accepted ones inherit them. Waiting in recv(2) instead of poll(2) and recv(2)
+saves one switch of the GIL; all other calls have MSG_DONTWAIT."""
+_QUEUE = 1024
+_ACCEPTED_AT_ONCE = 64
 _POLL_SECONDS = 5.0
 _DRAIN_POLL_SECONDS = 0.02
 
@@ -56,7 +63,7 @@ class Listener:
 
     Call ``start`` once; ``stop`` may be called repeatedly. ``admit`` decides whether a body is accepted. ``body_bytes``
     is the maximum size of one body, ``bodies_bytes`` that of all bodies together. ``reserved`` descriptors are those of
-    connections that were handed over. ``refusal`` makes the answers that are not the application's, which have the
+    connections that were handed over. ``refusal`` makes the responses that are not the application's, which have the
     ``refusal_headers``, too. Requests for the paths ``urgent`` must not block: a further worker is kept for them.
     ``name`` is part of the names of the threads and of the settings for the address.
     """
@@ -81,17 +88,20 @@ class Listener:
     ) -> None:
         self._app = app
         self._address = (host, port)
+        self._admit = admit
         self._body_bytes = body_bytes
         self._bodies = BodyBudget(bodies_bytes)
-        self._connect = partial(Channel, self._bodies, body_bytes, admit, refusal, refusal_headers, urgent)
         self._arrival_seconds = arrival_seconds
         self._worker_count = workers or WORKERS
         self._room = min(connections, max(descriptors() - reserved - _OTHER_DESCRIPTORS, 2 * self._worker_count))
+        self._refusal, self._refusal_headers = refusal, refusal_headers
+        self._urgent = urgent
         self._name = name
         self._stopping = threading.Event()
         self._lifecycle = threading.Lock()
         self._server: Server | None = None
-        self._workers: Workers | None = None
+        self._bound: socket.socket | None = None
+        self._wake = -1
         self._thread: threading.Thread | None = None
         self._flush_until = 0.0
         self._sweep_at = 0.0
@@ -103,114 +113,116 @@ class Listener:
         with self._lifecycle, ExitStack() as undo:
             bound = undo.enter_context(_bind(*self._address, self._name))
             self.port = bound.getsockname()[1]
-            self._workers = Workers(self._worker_count, self._name)
-            undo.callback(self._workers.end, 0.0)
-            self._server = Server(
-                self._app,
-                bound,
-                self._workers,
-                self._connect,
-                ident=None,
-                connection_limit=self._room + _OTHER_DESCRIPTORS,  # never reached: _make_room closes connections before
-                recv_bytes=RECEIVE_BYTES,
-                max_request_header_size=HEADER_BYTES,
-                max_request_body_size=self._body_bytes + 1,  # waitress refuses a body of this size or more
-                log_socket_errors=False,
-                clear_untrusted_proxy_headers=False,  # the application does not use them
-            )
+            poll = undo.enter_context(select.epoll())
+            workers = Workers(self._worker_count, self._name)
+            undo.callback(workers.end, 0.0)
+            options = parser_options(self._body_bytes)
+            server = Server(
+                self._app, options, self.port, options.server_name, self._bodies, self._body_bytes,
+                self._admit, self._refusal, self._refusal_headers, self._urgent, workers, poll,
+            )  # fmt: skip
+            self._wake = os.eventfd(0)
+            undo.callback(os.close, self._wake)
+            poll.register(self._wake, select.EPOLLIN)
+            poll.register(bound, select.EPOLLIN)
+            self._server, self._bound = server, bound
             self._thread = threading.Thread(
-                target=self._loop, args=(self._server,), name=f"{self._name}-listener", daemon=True
+                target=self._loop, args=(server, bound), name=f"{self._name}-listener", daemon=True
             )
             self._thread.start()
             undo.pop_all()
 
     def backlog(self) -> int:
         """Requests that have arrived and wait for a worker."""
-        return self._workers.backlog if self._workers is not None else 0
+        return self._server.workers.backlog if self._server is not None else 0
 
     def stop(self, timeout: float = 5.0) -> None:
         """Accept no more connections, let running requests end for at most ``timeout`` seconds, then close all."""
         deadline = monotonic() + timeout
         with self._lifecycle:
-            if self._thread is None or self._workers is None or self._server is None:
+            if self._thread is None or self._server is None or self._bound is None:
                 return
-            self._in_loop(self._server, self._server.stop_accepting)
-            self._workers.end(max(deadline - monotonic(), 0.0))
+            self._server.poll.unregister(self._bound)
+            self._bound.close()
+            self._server.workers.end(max(deadline - monotonic(), 0.0))
             self._flush_until = max(deadline, monotonic() + _DRAIN_POLL_SECONDS)
-            # Set it in the loop's thread. Set here, the loop could end and close its trigger before it is woken.
-            self._in_loop(self._server, self._stopping.set)
+            self._stopping.set()
+            os.eventfd_write(self._wake, 1)
             self._thread.join(timeout + _POLL_SECONDS)
             self._thread = None
 
-    def channels(self) -> list[Channel]:
+    def connections(self) -> list[Connection]:
         """The open connections."""
-        found = self._server.connections() if self._server is not None else []
-        return [each for each in found if isinstance(each, Channel)]
+        return list(self._server.connections.values()) if self._server is not None else []
 
-    def _loop(self, server: Server) -> None:
+    def _loop(self, server: Server, bound: socket.socket) -> None:
         try:
             while not self._stopping.is_set():
-                self._turn(server, min(_POLL_SECONDS, self._arrival_seconds))
-            while self._has_unsent() and monotonic() < self._flush_until:
-                self._turn(server, _DRAIN_POLL_SECONDS)
+                self._turn(server, bound, min(_POLL_SECONDS, self._arrival_seconds))
+            server.poll.unregister(self._wake)
+            while any(each.unsent for each in self.connections()) and monotonic() < self._flush_until:
+                self._turn(server, bound, _DRAIN_POLL_SECONDS)
         finally:
-            server.close()
+            for each in self.connections():
+                each.cut()  # wakes a worker that still waits for its client
+                each.close()
+            server.poll.close()
+            os.close(self._wake)
 
-    def _turn(self, server: Server, seconds: float) -> None:
+    def _turn(self, server: Server, bound: socket.socket, seconds: float) -> None:
         try:
-            server.turn(seconds)
-            if len(server) > self._room:
-                self._make_room(server)
+            accepting = bound.fileno()
+            for descriptor, _ in server.poll.poll(seconds):
+                connection = server.connections.get(descriptor)
+                if connection is not None:
+                    connection.proceed()
+                elif descriptor == accepting:
+                    self._accept(server, bound)
+            if len(server.connections) > self._room:
+                self._make_room()
             if monotonic() >= self._sweep_at:
                 self._sweep_at = monotonic() + min(_POLL_SECONDS, self._arrival_seconds)
-                self._close_overdue()
+                for each in self.connections():
+                    if not each.is_in_worker and each.is_overdue(self._arrival_seconds):
+                        each.cut()
         except Exception:
             # One broken connection must not end the service for all.
             _log.exception("internal error in the listener's loop")
             self._stopping.wait(_DRAIN_POLL_SECONDS)
 
-    def _make_room(self, server: Server) -> None:
+    def _accept(self, server: Server, bound: socket.socket) -> None:
+        with suppress(BlockingIOError):
+            for _ in range(_ACCEPTED_AT_ONCE):
+                try:
+                    Connection(server, *bound.accept())
+                except BlockingIOError:
+                    raise
+                except OSError:  # the client has gone, there is no descriptor, or the listener was stopped
+                    self._stopping.wait(_DRAIN_POLL_SECONDS)
+                    return
+
+    def _make_room(self) -> None:
         """Close unused connections above the maximum, those that were idle longest first.
 
         A connection that was idle for less than ``BEGIN_SECONDS`` is closed only if ``_SPARED_CONNECTIONS`` is
         exceeded.
         """
         for spared, seconds in ((0, BEGIN_SECONDS), (_SPARED_CONNECTIONS, 0.0)):
-            surplus = len(server) - self._room - spared
-            if surplus > 0:
-                unused = [channel for channel in self.channels() if channel.is_unused(seconds)]
-                for channel in nsmallest(surplus, unused, key=lambda channel: channel.moved_at):
-                    channel.handle_close()
-
-    def _close_overdue(self) -> None:
-        crowded = self.backlog() > 0
-        for channel in self.channels():
-            if channel.is_overdue(self._arrival_seconds, crowded=crowded):
-                channel.handle_close()
-
-    def _has_unsent(self) -> bool:
-        return any(channel.unsent for channel in self.channels())
-
-    def _in_loop(self, server: Server, action: Callable[[], None]) -> None:
-        """Run ``action`` in the loop's thread and wait for it."""
-        done = threading.Event()
-
-        def act() -> None:
-            try:
-                action()
-            finally:
-                done.set()
-
-        server.wake(act)
-        done.wait(_POLL_SECONDS)
+            kept = [each for each in self.connections() if not each.is_cut]
+            unused = [each for each in kept if each.is_unused(seconds)]
+            for each in nsmallest(len(kept) - self._room - spared, unused, key=lambda each: each.moved_at):
+                each.cut()
 
 
 def _bind(host: str, port: int, name: str) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     bound = socket.socket(family, socket.SOCK_STREAM)
     try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for option in _SOCKET_OPTIONS:
+            bound.setsockopt(*option)
         bound.bind((host, port))
+        bound.listen(_QUEUE)
+        bound.setblocking(False)
     except OSError as error:
         bound.close()
         setting = f"MARKET_{name.upper()}"
