@@ -105,8 +105,8 @@ MARKET = Product(
         "wsproto": ("api.live.websocket",),
     },
     pure=(
-        "errors", "limits", "tick", "interval", "token", "api.schemas", "api.compiled_schemas", "api.caller",
-        "http.revalidation", "http.compression", "http.reply", "http.chunked_coding",
+        "errors", "limits", "tick", "interval", "token", "api.schemas", "api.compiled_schemas",
+        "http.revalidation", "http.reply", "http.chunked_coding",
         "api.live.websocket",
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",
         "demo.chain", "demo.prices",

@@ -9,10 +9,11 @@ from __future__ import annotations
 import hmac
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
+from typing import Literal
 
 from marketdata import token
-from marketdata.api.caller import Caller, Scope
 from marketdata.errors import Forbidden, InvalidRequest, Unauthorized
 from marketdata.secretfile import ADMIN_SECRET
 from marketdata.store.tokens import ValidToken
@@ -23,6 +24,19 @@ _BEARER = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]+=*)", re.ASC
 
 ADMIN = "admin"
 _ADMIN_CREDENTIAL = f"the administrator's secret, from the file {ADMIN_SECRET} in the folder of the token files"
+
+
+Scope = Literal["read", "write", "any", "admin"]
+"""What a route requires: a token of that scope, a token of either scope (``any``), or the administrator's secret."""
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """The token's id, name and scope; for the administrator's secret all three are ``admin``."""
+
+    id: str
+    name: str
+    scope: str
 
 
 class Authenticator:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from marketdata.api.caller import Caller
+from marketdata.api.auth import Caller
 from marketdata.api.services import Services
 
 

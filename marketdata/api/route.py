@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from marketdata.api.caller import Scope
+from marketdata.api.auth import Scope
 from marketdata.api.request import Request
 from marketdata.http.reply import JSON, Headers, Reply
 

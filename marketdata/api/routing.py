@@ -14,9 +14,8 @@ from marketdata.api.route import Route
 from marketdata.api.services import Services
 from marketdata.api.udf import UDF, with_udf_members
 from marketdata.errors import NotFound
-from marketdata.http.compression import THRESHOLD, accepts_gzip, compressed
 from marketdata.http.failures import MethodNotAllowed, StartResponse, problem_of, send
-from marketdata.http.reply import Reply
+from marketdata.http.reply import THRESHOLD, Reply, accepts_gzip, compressed
 from marketdata.http.request_log import VARIABLE
 from marketdata.http.revalidation import VARY, revalidated
 from marketdata.limits import MAX_BODY_BYTES

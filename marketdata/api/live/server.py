@@ -13,7 +13,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from marketdata.api.caller import Caller
+from marketdata.api.auth import Caller
 from marketdata.api.live.feed import Feed
 from marketdata.api.live.feed_reader import FeedReader, Reading
 from marketdata.api.live.subscriber import BATCH_BYTES, RECEIVE_BYTES, Subscriber

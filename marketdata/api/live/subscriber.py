@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 from time import monotonic
 
-from marketdata.api.caller import Caller
+from marketdata.api.auth import Caller
 from marketdata.api.live.feed import Feed, Key
 from marketdata.api.live.feed_reader import PACE_SECONDS, PAGE_ROWS, Frames
 from marketdata.api.live.websocket import PING, Protocol, text_frame

@@ -7,8 +7,7 @@ import math
 import pytest
 
 from marketdata import token
-from marketdata.api.auth import CACHE_SECONDS, Authenticator
-from marketdata.api.caller import Caller
+from marketdata.api.auth import CACHE_SECONDS, Authenticator, Caller
 from marketdata.errors import Unauthorized
 from marketdata.store.tokens import ValidToken
 
