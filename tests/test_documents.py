@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from docs.draw_rooms import LAYERS, PICTURE, picture, table_of_rooms
+from tests.draw_rooms import LAYERS, PICTURE, picture, table_of_rooms
 from tests.test_architecture import MODULES, dotted, imports
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = ("cardapp", "docs", "etc", "marketdata", "templates", "tests")
+FOLDERS = ("cardapp", "etc", "marketdata", "templates", "tests")
 PAGES = sorted([*ROOT.glob("*.md"), *(page for folder in FOLDERS for page in (ROOT / folder).rglob("*.md"))])
 ROOMS = {room.path: room for room in table_of_rooms()}
 
@@ -50,7 +50,7 @@ def test_the_table_of_rooms_names_every_package_and_no_other() -> None:
 
 
 def test_the_picture_of_the_rooms_is_drawn_from_the_table() -> None:
-    assert PICTURE.read_text(encoding="utf-8") == picture(table_of_rooms()), "run docs/draw_rooms.py"
+    assert PICTURE.read_text(encoding="utf-8") == picture(table_of_rooms()), "run tests/draw_rooms.py"
 
 
 def test_no_room_imports_one_of_a_layer_above_it() -> None:
@@ -72,7 +72,7 @@ def test_a_page_for_everybody_stays_short(page: str, measure: type[list[str]], l
     assert len(measure((ROOT / page).read_text(encoding="utf-8"))) <= limit
 
 
-CHANGES_PAGE = ROOT / "docs" / "where-do-i-change.md"
+CHANGES_PAGE = ROOT / "tests" / "where-do-i-change.md"
 ANSWERS = [row for row in CHANGES_PAGE.read_text(encoding="utf-8").splitlines() if row.startswith("| ")][2:]
 
 

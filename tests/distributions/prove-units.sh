@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# prove-units.sh: installs the units of etc/systemd as docs/systemd.md says, and starts, kills and stops the services.
+# prove-units.sh: installs the units of etc/systemd as etc/systemd/README.md says, and starts, kills and stops the services.
 # Only for bare-root.sh, which boots a root with systemd for it; there this is the only service at first.
 set -euo pipefail
 cd "$(readlink -f "$(dirname "${BASH_SOURCE[0]}")/../..")"
@@ -16,9 +16,9 @@ fail() {
 }
 trap 'fail "line $LINENO: $BASH_COMMAND"' ERR
 
-# The commands of a section of docs/systemd.md.
+# The commands of a section of etc/systemd/README.md.
 commands_of() {
-    awk -v title="## $1" '/^## / { found = $0 == title } found && /^    / { print substr($0, 5) }' docs/systemd.md
+    awk -v title="## $1" '/^## / { found = $0 == title } found && /^    / { print substr($0, 5) }' etc/systemd/README.md
 }
 
 # within SECONDS COMMAND...: repeats the command until it succeeds.
@@ -43,7 +43,7 @@ owns_database() {
 
 as_marketdata() { runuser -u marketdata -- env MARKET_STATE_DIR="$state" MARKET_ENV_FILE=/etc/marketdata.env "$@"; }
 
-say "the commands of docs/systemd.md …"
+say "the commands of etc/systemd/README.md …"
 bash -euo pipefail -c "$(commands_of 'Installing')"
 within 60 serves 8787 md_ticks_v1
 within 60 answers http://127.0.0.1:8081/healthz

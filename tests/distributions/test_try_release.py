@@ -206,7 +206,7 @@ def test_a_sync_is_proved_on_a_fresh(release: str) -> None:
 
 @pytest.mark.full
 def test_the_units_work_under_systemd() -> None:
-    """Debian with systemd as its first process: the commands of docs/systemd.md, and services that end."""
+    """Debian with systemd as its first process: the commands of etc/systemd/README.md, and services that end."""
     done = run_long("trixie", "--systemd")
     if done.returncode == 3:
         pytest.skip(f"not run: {done.stderr.strip()}")

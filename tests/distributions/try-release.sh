@@ -12,7 +12,7 @@ into it and runs bin/start there until the program's state at the card's first s
 of this machine is in that root but its settings for apt, pip, npm and certificates. All of it is removed at the end.
 
   --tests    afterwards run bin/test in that root, too
-  --systemd  instead boot that root with systemd, install the units as docs/systemd.md says, and start, kill and stop the
+  --systemd  instead boot that root with systemd, install the units as etc/systemd/README.md says, and start, kill and stop the
              services; it needs control groups of version 2, also beside those of version 1
 
 It needs root, debootstrap, and a mirror of Debian. TMPDIR has to have 2 GB free, with --tests 5 GB.

@@ -1,4 +1,4 @@
-"""Draws docs/rooms.svg from the table of rooms in README.md. Run it after a change of that table.
+"""Draws etc/rooms.svg from the table of rooms in README.md. Run it after a change of that table.
 
 The picture has one panel for each product and one band for each layer. It follows the reader's light or dark setting.
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 from xml.sax.saxutils import escape
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURE = ROOT / "docs" / "rooms.svg"
+PICTURE = ROOT / "etc" / "rooms.svg"
 
 PRODUCTS = {"cardapp": "Card application", "marketdata": "Market data"}
 LAYERS = ("interface", "application", "session", "infrastructure", "model")
