@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cardapp import serve
+from cardapp.state import events as record
 from cardapp.web import schemas
 from tests.functional.serving import Stage, make_card, picture, position
 
@@ -56,7 +57,7 @@ def test_the_service_works_while_the_clock_is_set_back(stage: Stage) -> None:
     times = [event["at"] for event in events]
     assert times == sorted(times, reverse=True)
     with stage.service.services.database.read() as conn:
-        assert events.verify(conn, evidence_root=stage.service.settings.evidence_dir).intact
+        assert record.verify(conn, evidence_root=stage.service.settings.evidence_dir).intact
 
     lesson = api.request("GET", "/api/report/lesson.html").body.decode()
     places = [lesson.index(text) for text in texts]

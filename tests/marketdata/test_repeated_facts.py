@@ -120,5 +120,5 @@ def test_the_candles_function_has_the_default_number_of_rows() -> None:
 
 
 def test_the_page_has_the_greatest_number_of_rows() -> None:
-    (largest,) = re.findall(r"LARGEST = ([\d_]+);", (PAGE / "firstview.js").read_text(encoding="utf-8"))
+    (largest,) = re.findall(r"MAX_READ = ([\d_]+);", (PAGE / "first_view.js").read_text(encoding="utf-8"))
     assert int(largest) == MAX_ROWS

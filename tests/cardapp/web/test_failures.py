@@ -27,7 +27,7 @@ from cardapp.web.services import Services
 
 def every(kind: type[e.CardAppError]) -> list[type[e.CardAppError]]:
     """The classes of the service's process: the session's own run in another one."""
-    ours = [kind] if kind.__module__.startswith("cardapp.") and ".container" not in kind.__module__ else []
+    ours = [kind] if kind.__module__.startswith("cardapp.") and ".session_host" not in kind.__module__ else []
     return ours + [each for child in kind.__subclasses__() for each in every(child)]
 
 
