@@ -12,7 +12,7 @@ from itertools import groupby
 
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Card, Identity
-from cardapp.layout.components import ComponentBuilder, Sources
+from cardapp.layout.component_builder import ComponentBuilder, Sources
 from cardapp.layout.layout_model import Layout
 from cardapp.layout.measure import Measure
 from cardapp.layout.pagination import Paginator

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, TypeVar
 
 from cardapp.layout import text_fitting
-from cardapp.layout.components import CardComponent
+from cardapp.layout.component_builder import CardComponent
 from cardapp.layout.diagram.shapes import Diagram
 from cardapp.layout.measure import Measure
 from cardapp.layout.sheets import (

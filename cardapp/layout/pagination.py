@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from cardapp.errors import InvalidLayout
-from cardapp.layout.components import CardComponent, Group
-from cardapp.layout.components import Row as ComponentRow
+from cardapp.layout.component_builder import CardComponent, Group
+from cardapp.layout.component_builder import Row as ComponentRow
 from cardapp.layout.fragments import ROUNDING, Cutter, Fragment, Measured
 from cardapp.layout.layout_model import Column, Frame, Layout
 from cardapp.layout.layout_options import ALL

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cardapp.card.catalog import Catalog
 from cardapp.card.model import Block, Card, Phase, Snapshot, Step, Stop, Task
 from cardapp.layout import font_metrics
-from cardapp.layout.components import ComponentBuilder
+from cardapp.layout.component_builder import ComponentBuilder
 from cardapp.layout.compose import compose
 from cardapp.layout.layout_file import build
 from cardapp.layout.layout_model import Layout, Output
