@@ -63,12 +63,14 @@ def validator(schema: dict[str, Any], registry: Any = None) -> Validator:
     return found
 
 
-def decode(raw: bytes) -> Any:
-    """The JSON value in ``raw``.
+def decode(raw: bytes, *, integral_as_int: bool = False) -> Any:
+    """Decode the JSON value in ``raw``.
 
     It is stricter than JSON, so that every accepted value can be shown, stored and sent on: names in an object are
     unique, numbers are finite and fit a double, strings have no unpaired surrogate, and nesting is limited.
 
+    :param integral_as_int: return ``44.0`` as the integer 44. JSON Schema, but not :func:`validator`, accepts ``44.0``
+        as an integer.
     :raises ValueError: the message is a predicate for the caller's subject: "the body" + " is not JSON: …".
     """
     try:
@@ -76,7 +78,7 @@ def decode(raw: bytes) -> Any:
             raw.decode("utf-8"),
             object_pairs_hook=_unique_object,
             parse_int=_integer,
-            parse_float=_finite,
+            parse_float=_finite_or_integer if integral_as_int else _finite,
             parse_constant=_refuse_constant,
         )
     except UnicodeDecodeError as error:
@@ -112,6 +114,11 @@ def _finite(text: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"contains the number {text[:40]}, which is too large")
     return value
+
+
+def _finite_or_integer(text: str) -> float | int:
+    value = _finite(text)
+    return int(value) if value.is_integer() else value
 
 
 def _refuse_constant(name: str) -> NoReturn:

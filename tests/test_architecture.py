@@ -54,6 +54,7 @@ CARD = Product(
     imported_only_by={"serve": ("cli",), "cli": ("__main__",), "__main__": ()},
     dependency_importers={
         "bottle": ("web",),
+        "fastjsonschema": ("card.source",),
         "markdown_it": ("layout.text",),
         "pynvim": ("neovim",),
         "simple_websocket": ("web.websocket",),
@@ -95,6 +96,7 @@ MARKET = Product(
     dependency_importers={
         "bcrypt": ("frontend.users", "frontend.login"),
         "bottle": ("api.routing",),
+        "fastjsonschema": ("api.schemas",),
         "jsonschema": ("api.schemas", "source.rpc_file"),
         "psycopg": ("store", "operations", "backup"),
         "psycopg_pool": ("store.pool",),
@@ -105,7 +107,7 @@ MARKET = Product(
         "wsproto": ("api.live.websocket",),
     },
     pure=(
-        "errors", "limits", "tick", "interval", "token", "api.schemas", "api.compiled_schemas",
+        "errors", "limits", "tick", "interval", "token", "api.schemas",
         "http.revalidation", "http.reply", "http.chunked_coding",
         "api.live.websocket",
         "source.evm", "source.pool_kinds", "source.swaps", "source.adaptive_range", "source.provider_errors",

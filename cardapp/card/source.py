@@ -9,15 +9,15 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 from jsonschema.protocols import Validator
 
-from cardapp.card.compiled_schema import IsValid, compile_schema
 from cardapp.card.model import (
     AllocatorRecipe,
     Block,
@@ -115,8 +115,8 @@ def parse_card(raw: bytes, name: str) -> tuple[Card, Identity]:
     return _card(document), identity
 
 
-@cache
 def _schema() -> dict[str, Any]:
+    """A new copy with each call, because fastjsonschema changes the schema that it compiles."""
     found: dict[str, Any] = json.loads(Path(__file__).with_name("card-source.v1.schema.json").read_text("utf-8"))
     return found
 
@@ -127,17 +127,22 @@ def _checker() -> Validator:
 
 
 def _is_valid(document: Any) -> bool:
-    return _compiled()(document)
+    """Whether the document meets the schema. jsonschema takes twenty times as long; it only names the faults."""
+    try:
+        _compiled()(document)
+    except fastjsonschema.JsonSchemaException:
+        return False
+    return True
 
 
 @cache
-def _compiled() -> IsValid:
-    return compile_schema(_schema())
+def _compiled() -> Callable[[Any], Any]:
+    return fastjsonschema.compile(_schema(), use_default=False)
 
 
 def _decode(raw: bytes, name: str) -> Any:
     try:
-        return decode(raw)
+        return decode(raw, integral_as_int=True)
     except ValueError as error:
         raise InvalidCard(f"{name} {error}") from error
 

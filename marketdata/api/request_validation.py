@@ -12,7 +12,6 @@ from typing import Any, NoReturn
 from urllib.parse import parse_qsl
 
 from marketdata.api import schemas
-from marketdata.api.compiled_schemas import accepts
 from marketdata.errors import FieldError, InvalidValue, MalformedJson, TooLarge, UnsupportedMediaType
 from marketdata.http.reply import JSON
 from marketdata.limits import MAX_BODY_BYTES
@@ -39,7 +38,7 @@ def query_of(text: str, schema: str) -> Mapping[str, Any]:
             message = "occurs twice in the query"
             raise InvalidValue(f"{name[:80]} {message}", errors=(FieldError(schemas.pointer([name]), message),))
         found[name] = _typed(value, properties.get(name, {}))
-    if not accepts(schema)(found):
+    if not schemas.accepts(schema, found):
         checked(schema, found, "the query")
     defaults = {name: part["default"] for name, part in properties.items() if "default" in part}
     return MappingProxyType(defaults | found)

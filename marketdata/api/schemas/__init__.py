@@ -14,12 +14,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from decimal import Decimal
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import fastjsonschema
 import jsonschema
 import referencing
 from jsonschema.protocols import Validator
@@ -77,6 +78,26 @@ def faults(name: str, value: Any) -> tuple[FieldError, ...]:
     return tuple(_field_error(error) for error in found)
 
 
+def accepts(name: str, query: Mapping[str, str | int]) -> bool:
+    """Whether ``query`` is valid by the schema called ``name``. It is quicker than :func:`faults`, which would take as
+    long as the response to a chart query."""
+    try:
+        _compiled(name)(query)
+    except fastjsonschema.JsonSchemaException:
+        return False
+    return True
+
+
+@cache
+def _compiled(name: str) -> Callable[[Any], Any]:
+    return fastjsonschema.compile(
+        {"$ref": f"{files()[definitions()[name][0]]['$id']}#/$defs/{name}"},
+        handlers={"https": lambda address: files()[address.rpartition("/")[2]]},
+        formats={format_name: partial(_conforms, format_name) for format_name in _formats.checkers},
+        use_default=False,
+    )
+
+
 @cache
 def _registry() -> referencing.Registry[Any]:
     resources = [(document["$id"], DRAFT202012.create_resource(document)) for document in files().values()]
@@ -121,19 +142,18 @@ def _is_utc_offset(value: object) -> bool:
     return True
 
 
-def ended(pattern: str) -> str:
+def _ended(pattern: str) -> str:
     """``pattern`` with its final ``$`` replaced by the end of the string, as in ECMA-262."""
     return re.sub(r"(?<!\\)\$$", r"\\Z", pattern)
 
 
-def conforms(name: str, value: object) -> bool:
-    """Whether ``value`` has the format called ``name``."""
+def _conforms(name: str, value: object) -> bool:
     return _formats.conforms(value, name)
 
 
 def _pattern(_checker: Validator, pattern: str, value: Any, schema: Any) -> Iterator[jsonschema.ValidationError]:
-    breaks_format = "format" in schema and not conforms(schema["format"], value)
-    if isinstance(value, str) and not breaks_format and not re.search(ended(pattern), value):
+    breaks_format = "format" in schema and not _conforms(schema["format"], value)
+    if isinstance(value, str) and not breaks_format and not re.search(_ended(pattern), value):
         yield jsonschema.ValidationError("does not match the pattern")
 
 
