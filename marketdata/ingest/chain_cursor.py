@@ -15,13 +15,13 @@ from marketdata.source.rpc_file import Pool
 
 
 class ReadBlock(NamedTuple):
-    """A block that was read. ``symbols`` is a JSON list of the symbols with ticks in it. ``time`` is in seconds since
-    1970, or None when an earlier release read the block."""
+    """A block that was read. ``symbols`` is a JSON list of the symbols with ticks in the block. ``time`` is in seconds
+    since 1970."""
 
     number: int
     hash: str
     symbols: str
-    time: int | None
+    time: int
 
 
 class Resumption(NamedTuple):
@@ -55,7 +55,7 @@ class ChainCursor:
         return dict(self._outbox.rows("SELECT symbol, next_block FROM pools"))
 
     def first_block(self, pool: Pool) -> int | None:
-        """The block where the ingestor began with the pool; None when it never began, or an earlier release did."""
+        """The block where the ingestor began with the pool; None when the ingestor never read the pool."""
         statement = "SELECT first_block FROM pools WHERE symbol = ? AND address = ?"
         found = self._outbox.rows(statement, pool.symbol, pool.address)
         return found[0][0] if found else None

@@ -32,12 +32,16 @@ _BUSY_MS = 30_000
 _JSON = json.JSONEncoder(separators=(",", ":"))
 _MIGRATIONS = (
     """
-    CREATE TABLE identity (id TEXT NOT NULL);
-    -- The next block to read of each pool.
-    CREATE TABLE pools (symbol TEXT PRIMARY KEY, address TEXT NOT NULL, next_block INTEGER NOT NULL) WITHOUT ROWID;
+    -- One row. The items belong to ticks_table, which is NULL until the API has named the table.
+    CREATE TABLE identity (id TEXT NOT NULL, ticks_table TEXT);
+    -- The ingestor began with the pool at first_block. The next block to read is next_block. The times
+    -- [covered_from, covered_to) were read without a gap up to next_block. All times are in seconds since 1970.
+    CREATE TABLE pools (symbol TEXT PRIMARY KEY, address TEXT NOT NULL, next_block INTEGER NOT NULL,
+                        first_block INTEGER NOT NULL, covered_from INTEGER, covered_to INTEGER) WITHOUT ROWID;
     -- Known blocks, which were read and not replaced: the newest ones without a gap, older ones if they have ticks.
-    CREATE TABLE blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, symbols TEXT NOT NULL);
-    -- Blocks that were read, and that a reorganisation replaced.
+    -- symbols is a JSON list of the symbols with ticks in the block.
+    CREATE TABLE blocks (number INTEGER PRIMARY KEY, hash TEXT NOT NULL, symbols TEXT NOT NULL, time INTEGER NOT NULL);
+    -- Blocks that were read and then replaced by a reorganisation.
     CREATE TABLE retracted (hash TEXT NOT NULL, symbol TEXT NOT NULL, number INTEGER NOT NULL,
                             PRIMARY KEY (hash, symbol)) WITHOUT ROWID;
     -- The last block that was reported as final.
@@ -46,30 +50,17 @@ _MIGRATIONS = (
     CREATE TABLE items (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL);
     CREATE TABLE dead_letters (id INTEGER PRIMARY KEY AUTOINCREMENT, body TEXT NOT NULL, code TEXT NOT NULL,
                                detail TEXT NOT NULL, at REAL NOT NULL);
-    """,
-    """
-    -- All times are in seconds since 1970. NULL for a block that an earlier release read.
-    ALTER TABLE blocks ADD COLUMN time INTEGER;
-    -- The times [covered_from, covered_to) of a pool were read without a gap up to the next block.
-    ALTER TABLE pools ADD COLUMN covered_from INTEGER;
-    ALTER TABLE pools ADD COLUMN covered_to INTEGER;
     -- Coverage to send to the API, in this order, each after the item with the id after_item.
     CREATE TABLE coverage (id INTEGER PRIMARY KEY, symbol TEXT NOT NULL, since INTEGER NOT NULL,
                            until INTEGER NOT NULL, state TEXT NOT NULL, after_item INTEGER NOT NULL);
-    """,
-    """
-    -- The block where the ingestor began with a pool. NULL when an earlier release began.
-    ALTER TABLE pools ADD COLUMN first_block INTEGER;
     -- The blocks of a pool that the backfill stored. Adjacent ranges are merged.
     CREATE TABLE backfilled (ticks_table TEXT NOT NULL, symbol TEXT NOT NULL, address TEXT NOT NULL,
                              first INTEGER NOT NULL, last INTEGER NOT NULL,
                              PRIMARY KEY (ticks_table, symbol, address, first)) WITHOUT ROWID;
     """,
-    """
-    -- The table of ticks that the items belong to. NULL until the API has named it.
-    ALTER TABLE identity ADD COLUMN ticks_table TEXT;
-    """,
 )
+"""The steps that build the tables. ``user_version`` is the number of steps that a file has. A step is never changed
+after a release; a change of the tables is a further step."""
 
 
 class Held(NamedTuple):
@@ -325,24 +316,10 @@ def after_restore(body: str) -> tuple[str, str]:
 
 def outbox_path(settings: Settings, table: str, folder: str = FOLDER) -> Path:
     """The path of a table's outbox. The file may not exist yet."""
-    path = settings.state_dir / folder / f"{table}.sqlite"
-    earlier = path.with_name(f"{settings.prefix}-current.sqlite")
-    # Earlier releases used that name when the settings named no table.
-    return earlier if not path.exists() and earlier.exists() and _table_of(earlier) in (None, table) else path
+    return settings.state_dir / folder / f"{table}.sqlite"
 
 
 def outboxes(settings: Settings) -> list[Path]:
     """The existing outboxes: of the table that the settings name, else of all tables with the prefix."""
-    if settings.ticks_table is not None:
-        found = [outbox_path(settings, settings.ticks_table)]
-    else:
-        folder = settings.state_dir / FOLDER
-        found = [*folder.glob(f"{settings.prefix}_ticks_v*.sqlite"), folder / f"{settings.prefix}-current.sqlite"]
-    return sorted(path for path in found if path.exists())
-
-
-def _table_of(path: Path) -> str | None:
-    """The table that an outbox is bound to; None when the API was never reached."""
-    with closing(Outbox(path)) as outbox:
-        table: str | None = outbox.rows("SELECT ticks_table FROM identity")[0][0]
-    return table
+    pattern = f"{settings.ticks_table or f'{settings.prefix}_ticks_v*'}.sqlite"
+    return sorted((settings.state_dir / FOLDER).glob(pattern))

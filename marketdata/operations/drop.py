@@ -13,7 +13,7 @@ from psycopg import sql
 
 from marketdata.errors import AlreadyRunning, StateError
 from marketdata.ingest.lease import locked
-from marketdata.ingest.outbox import Outbox
+from marketdata.ingest.outbox import Outbox, outbox_path
 from marketdata.operations.copy import is_copying
 from marketdata.operations.version_pair import find
 from marketdata.settings import Settings
@@ -88,10 +88,9 @@ def _refuse_users(connection: Connection, version: Version) -> None:
 @contextmanager
 def _outboxes(settings: Settings, version: Version) -> Iterator[list[Path]]:
     """The files of the outboxes for this version, locked as an ingestor and a backfill lock them."""
-    names = (version.ticks_table, f"{version.prefix}-current")
     with ExitStack() as locks:
         found: list[Path] = []
-        for path in (settings.state_dir / folder / f"{name}.sqlite" for folder in _OUTBOXES for name in names):
+        for path in (outbox_path(settings, version.ticks_table, folder) for folder in _OUTBOXES):
             if path.exists() and _belongs(path, version):
                 locks.enter_context(locked(path.with_suffix(".lock")))
                 locks.enter_context(locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"))
