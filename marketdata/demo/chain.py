@@ -36,8 +36,8 @@ DECIMALS = (18, 6)
 
 
 class _Era(NamedTuple):
-    """The blocks before ``end``. One in each ``spacing`` blocks may have trades. A trade is ``size`` times as large as
-    in the last era, so the volume of an hour is about the same in every era."""
+    """The blocks before ``end``. Of each ``spacing`` successive blocks, one may have trades. A trade is ``size`` times
+    as large as in the last era, so the volume of an hour is about the same in every era."""
 
     end: float
     spacing: int
@@ -54,9 +54,9 @@ seller gets at least this much below it."""
 
 
 class DemoPool(NamedTuple):
-    """``price`` is the mean price, in the smallest unit of the quote. Prices have ``price_places`` decimal places, and
-    sizes have the remaining decimals of the quote, so that price times size is exact. ``size`` is a small trade, in
-    units of its last place."""
+    """``price`` is the mean price, in the smallest unit of the quote. Prices have ``price_places`` decimal places.
+    Sizes have the remaining decimals of the quote, so that price times size is exact. ``size`` is the size of a small
+    trade, in units of the last decimal place of sizes."""
 
     pool: Pool
     price: int
@@ -84,15 +84,15 @@ class _Trade(NamedTuple):
 
 
 class Blocks:
-    """``seed`` has at most 64 bytes. ``genesis`` is the time of block 0, in seconds since 1970. ``history`` is a number
-    of blocks, a multiple of 150."""
+    """Computes the blocks of the chain. ``seed`` has at most 64 bytes. ``genesis`` is the time of block 0, in seconds
+    since 1970. ``history`` is the number of blocks before the first start, a multiple of 150."""
 
     def __init__(self, seed: bytes, genesis: int, history: int = HISTORY) -> None:
         self._seed = seed
         self.genesis = genesis
         self._eras = (_Era(history - RECENT, 150, 100), _Era(history, 15, 11), _Era(inf, 1, 1))
         # A cache on the method would be shared by all chains.
-        self._trading = lru_cache(maxsize=16)(self._found_trading)
+        self._trading = lru_cache(maxsize=16)(self._compute_trading)
         self._markets = [Market(self._digest("market", at), genesis, BLOCK_S) for at in range(len(POOLS))]
 
     def head(self, now: float) -> int:
@@ -103,7 +103,7 @@ class Blocks:
         return "0x" + self._digest("abandoned" if is_abandoned else "block", number)[:WORD].hex()
 
     def is_abandoned(self, number: int, head: int) -> bool:
-        """Whether the chain, while ``head`` is its newest block, has the abandoned block of this number."""
+        """Whether the block of this number is the abandoned one while ``head`` is the newest block."""
         fork, depth = self._fork(number)
         return fork < number <= head <= fork + depth
 
@@ -149,8 +149,8 @@ class Blocks:
         return blake2b(b"%s %d" % (what.encode(), number), key=self._seed).digest()
 
     def _fork(self, number: int) -> tuple[int, int]:
-        """The reorganisation in the stretch around a block: the last common block, and the number of replaced blocks.
-        The number is 0 in a stretch without a reorganisation."""
+        """The reorganisation in the stretch of 150 blocks around a block. Returns the last common block and the number
+        of replaced blocks, which is 0 if the stretch has no reorganisation."""
         epoch = number - number % _EPOCH
         chance = self._digest("fork", epoch)
         depth = 1 + chance[1] % MAX_DEPTH if chance[0] < 128 else 0
@@ -168,23 +168,24 @@ class Blocks:
         return era
 
     def _trading_of_slot(self, number: int) -> int:
-        """The block that may have trades, in the slot (``spacing`` blocks) of this number."""
+        """The block that may have trades, in the slot that contains this number. A slot has ``spacing`` blocks."""
         spacing = self._era(number).spacing
         slot = number - number % spacing
         return slot + self._digest("slot", slot)[0] % spacing if spacing > 1 else number
 
-    def _found_trading(self, number: int, is_abandoned: bool) -> list[int]:
+    def _compute_trading(self, number: int, is_abandoned: bool) -> list[int]:
         """The pools with trades in a block, as indexes of :data:`POOLS`."""
         if self._trading_of_slot(number) != number:
             return []
         chance = self._digest("trading again" if is_abandoned else "trading", number)
-        least = 180 if self._era(number).spacing > 1 else 80  # of 256, in a market without activity
+        basic = 180 if self._era(number).spacing > 1 else 80  # the chance without activity, of 256
         return [
-            at for at, market in enumerate(self._markets) if chance[at] < least + market.activity(number) // 2
+            at for at, market in enumerate(self._markets) if chance[at] < basic + market.activity(number) // 2
         ]  # fmt: skip
 
     def _trades(self, at: int, number: int, is_abandoned: bool) -> list[_Trade]:
-        """The trades of one pool in a block. Each has the price of its own moment since the last block of the era."""
+        """The trades of one pool in a block. They are spread evenly over the slot of ``spacing`` blocks that ends here,
+        and each trade has the price of its moment."""
         chance = self._digest(f"{'abandoned ' if is_abandoned else ''}trades {at}", number)
         market, era = self._markets[at], self._era(number)
         activity = market.activity(number)
@@ -206,7 +207,7 @@ def _trade(pool: DemoPool, deviation: int, factor: int, chance: bytes) -> _Trade
     middle = pool.price * (ONE + deviation)
     paid = middle * (ONE + sign * (_SPREAD + spread * 250)) // (ONE * ONE)
     quote = units * (paid // 10**size_places)
-    # Without the spread, the pool's price after the trade is beyond the average price that the trade pays.
+    # A trade moves the pool's price. Apart from the spread, the trade pays the average of the prices before and after.
     after = middle * (ONE + sign * spread * 500) // ONE
     root = isqrt((after << 192) // (ONE * 10 ** DECIMALS[0]))
     return _Trade(sign > 0, base, quote, root)
@@ -278,7 +279,7 @@ class DemoProvider:
         return [self._header(number, head) if number <= head else None for number in numbers]
 
     def logs_of(self, headers: Sequence[Header], wanted: Wanted) -> list[list[Log]]:
-        """Also of abandoned blocks, by their hashes."""
+        """The wanted logs of each block. The hash tells whether the abandoned block is meant."""
         return [
             self._blocks.logs(each.number, wanted, is_abandoned=each.hash != self._blocks.hash(each.number))
             for each in headers

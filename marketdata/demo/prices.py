@@ -42,8 +42,8 @@ class Market:
         self._start = start
         self._step_s = step_s
         # Caches on the methods would be shared by all markets.
-        self._row = lru_cache(maxsize=4096)(self._made_row)
-        self._activity = lru_cache(maxsize=64)(self._made_activity)
+        self._row = lru_cache(maxsize=4096)(self._compute_row)
+        self._activity = lru_cache(maxsize=64)(self._compute_activity)
 
     def activity(self, step: int) -> int:
         """The activity in percent, 10 to 200. It depends on the hour of the day and a slow random function."""
@@ -55,7 +55,7 @@ class Market:
         coarse = sum([self._noise(scale, scale, step, size) for scale, size in _COARSE])
         return fine * self.activity(step) // 100 + coarse
 
-    def _made_activity(self, step: int) -> int:
+    def _compute_activity(self, step: int) -> int:
         hour, second = divmod((self._start + step * self._step_s) % 86_400, 3600)
         daily = (_HOURLY[hour] * (3600 - second) + _HOURLY[(hour + 1) % 24] * second) // 3600
         slow = sum([self._noise(_SLOW + scale, scale, step, 40) for scale in _SLOW_SCALES])
@@ -69,6 +69,6 @@ class Market:
         right = values[(at & 31) + 1] if at & 31 != 31 else self._row(number, (at >> 5) + 1)[0]
         return ((left << scale) + (right - left) * (step & ((1 << scale) - 1))) * size >> (scale + 15)
 
-    def _made_row(self, number: int, row: int) -> tuple[int, ...]:
+    def _compute_row(self, number: int, row: int) -> tuple[int, ...]:
         """32 successive values of the random function ``number``."""
         return struct.unpack("<32h", blake2b(b"%d %d" % (number, row), key=self._seed).digest())

@@ -51,12 +51,13 @@ def connected(settings: Settings, outbox: Path, _stopping: threading.Event) -> D
 
 def remove_outboxes(settings: Settings) -> None:
     """Remove the outboxes, so that the next start reads the chain from its first block."""
-    # A database is removed before its -shm and -wal files. In the other order, a kill could leave one without its log.
+    # A database is removed before its -shm and -wal files. In the other order, a kill could leave a database without
+    # its log.
     _remove(sorted(_folder(settings).glob("*.sqlite*")))
 
 
 def remove_chain(settings: Settings) -> None:
-    """Remove ``chain.json``. The next start makes another chain, so the outboxes must be removed before."""
+    """Remove ``chain.json``. The next start makes another chain, so the outboxes must be removed first."""
     _remove([_folder(settings) / _CHAIN_FILE])
 
 
@@ -69,7 +70,7 @@ def _remove(paths: Iterable[Path]) -> None:
 
 
 def _highest_read(outbox: Path) -> int:
-    """The newest block that an earlier run read; 0 without one."""
+    """The newest block that an earlier run read; 0 if no earlier run read a block."""
     if not outbox.exists():
         return 0
     with closing(Outbox(outbox)) as found:
@@ -81,7 +82,7 @@ def _folder(settings: Settings) -> Path:
 
 
 def _blocks(path: Path) -> Blocks:
-    """The chain of ``chain.json``. A missing file is written first."""
+    """The chain of ``chain.json``. If the file is missing, a new chain is written to it."""
     if not path.exists():
         chain = {
             "seed": secrets.token_hex(_SEED_BYTES),

@@ -43,7 +43,7 @@ class Log(NamedTuple):
 
 
 def quantity(value: Any) -> int:
-    """``0x1b4`` is 436."""
+    """The number of a hexadecimal quantity: 436 for ``0x1b4``."""
     if not isinstance(value, str) or not _QUANTITY.fullmatch(value):
         raise ValueError("is not a hexadecimal quantity")
     return int(value, 16)
@@ -66,7 +66,7 @@ def hash_text(value: Any) -> str:
 
 
 def address(value: Any) -> str:
-    """An address, in lower case. One in mixed case must have the checksum of EIP-55."""
+    """An address, in lower case. If ``value`` has mixed case, it must have the checksum of EIP-55."""
     if not isinstance(value, str) or not ADDRESS.fullmatch(value):
         raise ValueError("is not an address: 0x and 40 hexadecimal digits")
     digits = value[2:]
@@ -76,7 +76,8 @@ def address(value: Any) -> str:
 
 
 def checksummed(value: str) -> str:
-    """The address with the checksum of EIP-55: a digit is upper-case where the hash has a nibble of 8 or more."""
+    """The address with the checksum of EIP-55: a letter is upper-case where the hash of the lower-case address has a
+    digit of 8 or more."""
     digits = value[2:].lower()
     nibbles = keccak256(digits.encode()).hex()
     return "0x" + "".join(c.upper() if int(n, 16) > 7 else c for c, n in zip(digits, nibbles, strict=False))
@@ -152,7 +153,8 @@ def bloom_bits(value: str) -> int:
 
 
 def may_contain(bloom: int, address: str, topic: str) -> bool:
-    """False: the block has no such log. True: it may have one (bloom filters have false positives)."""
+    """False if the block certainly has no log of this address and topic. Bloom filters have false positives, so True
+    means that the block may have such a log."""
     bits = bloom_bits(address) | bloom_bits(topic)
     return bloom & bits == bits
 

@@ -19,7 +19,7 @@ class Finding(NamedTuple):
 
 
 def report(provider: Provider, pool: Pool) -> Finding:
-    """As :func:`compare`, but a call that the provider refuses becomes a fault of the pool."""
+    """Do the same as :func:`compare`, but report a call that the provider refuses as a fault of the pool."""
     try:
         return compare(provider, pool)
     except ProviderError as error:
@@ -29,7 +29,7 @@ def report(provider: Provider, pool: Pool) -> Finding:
 
 
 def compare(provider: Provider, pool: Pool) -> Finding:
-    """Read the pool's contracts. ProviderError when the provider does not answer."""
+    """Compare the pool's contracts with ``rpc.json``. ProviderError when the provider does not answer."""
     if not _is_of_kind(provider, pool, KINDS[pool.kind]):
         others = [name for name, other in KINDS.items() if _is_of_kind(provider, pool, other)]
         found = f"it is a {others[0]} pool" if others else "there is no pool of a known kind at this address"
@@ -54,8 +54,8 @@ def compare(provider: Provider, pool: Pool) -> Finding:
 
 
 def require(provider: Provider, pool: Pool) -> None:
-    """UsageError when the pool differs from ``rpc.json``. The chain is read twice, since one answer may be wrong:
-    ProviderError when the two readings differ."""
+    """Raise UsageError if the pool differs from ``rpc.json``. A difference is read a second time, because one answer
+    may be wrong. If the two readings differ, raise ProviderError."""
     faults = _faults(provider, pool)
     if faults:
         about = f"{pool.symbol} ({pool.address}): {'; '.join(faults)}"
@@ -74,7 +74,8 @@ def _is_of_kind(provider: Provider, pool: Pool, kind: PoolKind) -> bool:
 
 
 def _printable(answer: bytes) -> str:
-    """A token's symbol: an ABI string, or 32 bytes in old tokens. Unprintable characters are left out."""
+    """The text of a token's symbol without unprintable characters. ``answer`` is an ABI string, or 32 bytes from an old
+    token."""
     if len(answer) >= 2 * WORD:
         length = int.from_bytes(answer[WORD : 2 * WORD], "big")
         answer = answer[2 * WORD :][: min(length, WORD)]

@@ -1,4 +1,4 @@
-"""The kinds of pools: their swap event and how it is decoded; pure. A new kind is one more entry of ``KINDS``."""
+"""The kinds of pools, each with its swap event and the event's decoder; pure. A new kind is an entry of ``KINDS``."""
 
 from __future__ import annotations
 
@@ -26,17 +26,18 @@ class PoolKind:
     state_words: int
     """The length of its result, in ABI words."""
     decode: Callable[[bytes], Deltas]
-    """The deltas of an event's data. ValueError for data of another event, or data that contradicts itself."""
+    """Returns the deltas of an event's data. Raises ValueError if the data belongs to another event or contradicts
+    itself."""
 
 
 _MIN_COMPARED_AMOUNT = 1_000_000
-"""In smallest units. The price check leaves out smaller amounts: rounding changes them too much."""
+"""In smallest units. The price check leaves out smaller amounts, because rounding changes them too much."""
 _MAX_FEE = 10
-"""Percent. The factory of Uniswap V3 enables fees of up to 1 %; forks have higher ones."""
+"""Percent. The factory of Uniswap V3 enables fees of up to 1 %; some forks have higher fees."""
 
 
 def _decode_v2(data: bytes) -> Deltas:
-    """A flash swap may take and return the same token in one event. Only the difference is traded."""
+    """A flash swap may take and return the same token in one event, so the delta is the difference of both amounts."""
     in0, in1, out0, out1 = words(data, 4)
     return Deltas(in0 - out0, in1 - out1)
 
@@ -46,7 +47,8 @@ def _decode_v3(data: bytes) -> Deltas:
     swap.
 
     A sale of token0 lowers the price, so the seller gets on average at least the price after the swap, less the fee.
-    A purchase raises it, so the buyer pays at most that price, plus the fee. The event lacks the price before the swap.
+    A purchase raises the price, so the buyer pays at most the price after the swap, plus the fee. The price before the
+    swap is unknown, because the event does not contain it.
     """
     amount0, amount1, root, _liquidity, _tick = words(data, 5)
     deltas = Deltas(signed(amount0), signed(amount1))

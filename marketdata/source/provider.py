@@ -1,4 +1,4 @@
-"""The provider of a chain: its blocks, the logs of its contracts, and the state of these.
+"""The provider of a chain: blocks, logs of contracts, and contract calls.
 
 :class:`Provider` is the interface; :class:`RpcProvider` implements it over JSON-RPC, and
 :class:`marketdata.demo.chain.DemoProvider` without a network.
@@ -15,12 +15,12 @@ from marketdata.source.evm import Header, Log
 from marketdata.source.rpc import Call, Rpc
 
 Wanted = Mapping[str, str]
-"""The topic of the wanted logs, by the address of their contract."""
+"""The wanted logs: the address of each contract, with the topic of its event."""
 
 
 class Provider(Protocol):
-    """Every method raises ProviderError when the provider does not answer, or its answer is malformed or contradicts
-    itself."""
+    """Every method raises ProviderError if the provider does not answer, or if its answer is malformed or contradicts
+    another answer."""
 
     @property
     def name(self) -> str:
@@ -37,7 +37,7 @@ class Provider(Protocol):
         """Close the connection. No other method is called afterwards."""
 
     def head(self, *, with_finalized: bool) -> tuple[Header, int]:
-        """The newest block, and the number of the newest final block, or 0 without ``with_finalized``."""
+        """The newest block, and the number of the newest final block. Without ``with_finalized``, that number is 0."""
 
     def check_chain(self) -> None:
         """ProviderError (``wrong_chain``) when the provider is on another chain than ``rpc.json`` names."""
@@ -52,10 +52,10 @@ class Provider(Protocol):
         """The wanted logs of each block. The blocks are identified by their hashes."""
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        """The wanted logs of final blocks, from ``first`` to ``last`` inclusive, and headers by number. There is a
-        header of the first and the last block, and of every block with a log.
+        """The wanted logs of the final blocks ``first`` to ``last``, both inclusive, and headers by number. The headers
+        are those of the first block, of the last block, and of every block with a log.
 
-        RangeRefused when the provider refuses that many blocks.
+        RangeRefused when the provider refuses a range of this size.
         """
 
     def read_contract(self, address: str, function: str) -> bytes:
@@ -65,7 +65,8 @@ class Provider(Protocol):
 def newest_and_final(provider: Provider, confirmations: int | None) -> tuple[Header, int]:
     """The newest block, and the number of the newest final block.
 
-    That is newest minus confirmations (may be negative); None: the provider's value.
+    The final number is the newest number minus ``confirmations``, so it may be negative. If ``confirmations`` is None,
+    it is the number that the provider names.
     """
     newest, final = provider.head(with_finalized=confirmations is None)
     return newest, final if confirmations is None else newest.number - confirmations
@@ -143,7 +144,8 @@ class RpcProvider:
         return found
 
     def logs_between(self, first: int, last: int, wanted: Wanted) -> tuple[list[Log], dict[int, Header]]:
-        # A node that lacks the last block, or is on another chain, would return no logs. So both are checked.
+        # A node that lacks the last block, or is on another chain, would return no logs. So the request also asks for
+        # the chain and for both ends.
         numbers = sorted({first, last})
         logs_call = Call("eth_getLogs", ({"fromBlock": hex(first), "toBlock": hex(last), **_filter(wanted)},))
         answer, chain, *found = self._rpc.batch([logs_call, Call("eth_chainId"), *_blocks(numbers)])
@@ -203,8 +205,8 @@ class RpcProvider:
 
 
 def may_have(header: Header, wanted: Wanted) -> bool:
-    """False when the block certainly has no wanted log, by its bloom filter. Some chains leave the filter empty; then
-    only a block without transactions is certain."""
+    """False if the block certainly has no wanted log. Its bloom filter shows this. Some chains leave the filter empty;
+    there, only a block without transactions certainly has no log."""
     if not header.bloom:
         return header.has_transactions
     return any(evm.may_contain(header.bloom, address, topic) for address, topic in wanted.items())

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 
 class Kind(Enum):
-    """The kind of an error decides the reaction: fewer blocks, a later try, or fewer calls in one request."""
+    """The kind of an error decides what to do next: ask for fewer blocks, try later, or send fewer calls at once."""
 
     RANGE = "too many blocks or results"
     RATE = "too many requests"
@@ -23,8 +23,8 @@ class Kind(Enum):
 class Wording(NamedTuple):
     kind: Kind
     pattern: str
-    """Optional groups name the range that the provider would answer: ``first`` and ``last`` (hexadecimal), ``from`` and
-    ``to`` (decimal), or ``most`` (a number of blocks)."""
+    """Named groups may capture the range that the provider would answer: ``first`` and ``last`` (hexadecimal), ``from``
+    and ``to`` (decimal), or ``most`` (the largest number of blocks)."""
     origin: str
 
 

@@ -27,9 +27,9 @@ TIMEOUT = 20.0
 """Seconds of silence after which a request fails."""
 MAX_RESPONSE_BYTES = 256 << 20
 _MAX_BATCH = 100
-"""Calls in one request. A provider that allows fewer calls a second gets smaller batches."""
+"""Calls in one request. If ``rpc.json`` allows fewer calls per second, the batches are smaller."""
 _FORGET = 500
-"""After 500 answered batches a larger one is tried again: the limit may have been a temporary one of a proxy."""
+"""After 500 answered batches a larger batch is tried again, because a proxy's limit may have been temporary."""
 TRIES = 6
 """How often a request is sent before its failure is reported."""
 _RATE_REFUSALS = 2
@@ -46,8 +46,8 @@ class Call(NamedTuple):
 
 
 class _TryAgain(Exception):
-    """This try failed; the next one may succeed. ``after`` is how many seconds the provider asks to wait. ``is_rate``:
-    the provider reported too many requests."""
+    """This try failed; the next try may succeed. ``after`` is how many seconds the provider asks to wait. ``is_rate``
+    is True if the provider reported too many requests."""
 
     def __init__(self, detail: str, after: float | None = None, *, is_rate: bool = False) -> None:
         super().__init__(detail)
@@ -72,7 +72,8 @@ class Budget:
         self._lock = threading.Lock()
 
     def spend(self, calls: int) -> float:
-        """Take tokens for the calls; return how many seconds to wait first. The bucket holds one second's calls."""
+        """Take one token for each call; return how many seconds to wait before sending them. The bucket holds the
+        tokens of one second."""
         with self._lock:
             now = monotonic()
             start = max(self._free_at, now - 1)
@@ -81,7 +82,8 @@ class Budget:
 
 
 class Rpc:
-    """Setting ``stopping`` ends every wait with :class:`Stopped`. ``interrupt`` also ends a running request."""
+    """A client of one provider. ``per_second`` limits its calls. Setting ``stopping`` ends every pause with
+    :class:`Stopped`; ``interrupt`` ends a running request."""
 
     def __init__(
         self,
@@ -103,8 +105,8 @@ class Rpc:
         if parts.username is not None:
             pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
             self._headers["Authorization"] = "Basic " + base64.b64encode(pair.encode()).decode()
-        held = [parts.username, parts.password, *headers.values(), self._headers.get("Authorization")]
-        self._secrets = _secrets(self._target, [each for each in held if each])
+        credentials = [parts.username, parts.password, *headers.values(), self._headers.get("Authorization")]
+        self._secrets = _secrets(self._target, [each for each in credentials if each])
         self._stopping = stopping
         self._tries = tries
         self._budget = Budget(per_second)
@@ -114,7 +116,7 @@ class Rpc:
         self.requests = 0
 
     def beside(self) -> Rpc:
-        """Another connection to the provider, for another thread. Both share one budget."""
+        """A second client of this provider, with its own connection, for another thread. Both share one budget."""
         other = copy(self)
         other._connection = self._connect()
         other.requests = 0
@@ -129,18 +131,18 @@ class Rpc:
         RangeRefused when a call asks for too many blocks. ProviderError when every try failed.
         """
         results: list[Any] = []
-        most = self._batch
+        size = self._batch
         while len(results) < len(calls):
-            part = calls[len(results) : len(results) + most]
+            part = calls[len(results) : len(results) + size]
             try:
-                results += self._persistent(part)
+                results += self._with_retries(part)
             except _SmallerBatches:
-                most = len(part) // 2
-        # Set only after success: a call that is refused even alone says nothing about the size of a batch.
-        self._answered = self._answered + 1 if most == self._batch else 0
-        self._batch = most
+                size = len(part) // 2
+        # The size is stored only after success. If even a single call fails, the size of the batch is not the cause.
+        self._answered = self._answered + 1 if size == self._batch else 0
+        self._batch = size
         if self._answered >= _FORGET:
-            self._answered, self._batch = 0, min(self._largest, most * 2)
+            self._answered, self._batch = 0, min(self._largest, size * 2)
         return results
 
     def interrupt(self) -> None:
@@ -151,7 +153,7 @@ class Rpc:
     def close(self) -> None:
         self._connection.close()
 
-    def _persistent(self, calls: Sequence[Call]) -> list[Any]:
+    def _with_retries(self, calls: Sequence[Call]) -> list[Any]:
         refused = 0
         for tried in range(1, self._tries + 1):
             wait = self._budget.spend(len(calls))
@@ -194,7 +196,7 @@ class Rpc:
         answers = answer if isinstance(answer, list) else [answer]
         if len(answers) == len(calls) and all(map(_is_answer, answers)):
             return self._results(calls, answers)
-        # One error for the whole batch, or no JSON-RPC response.
+        # The answer is one error for the whole batch, or no JSON-RPC response.
         self._check_error(json.dumps(answer), calls)
         self._check_status(status, headers, json.dumps(answer), calls)
         raise _TryAgain("its answer does not fit the request")
@@ -252,7 +254,7 @@ class Rpc:
         )
 
     def _too_much(self, about: str, calls: Sequence[Call], suggested: int | None = None) -> Exception:
-        """The error that makes the next request smaller: fewer blocks if a call has a range, else fewer calls."""
+        """The error that makes the next request smaller: fewer blocks if a call has a range, otherwise fewer calls."""
         if any(_has_range(call) for call in calls):
             return RangeRefused(f"{self.name}: {self._shown(about)}", suggested)
         return _SmallerBatches() if len(calls) > 1 else _TryAgain(about)
@@ -263,12 +265,12 @@ class Rpc:
         return " ".join(text.split())[:300]
 
 
-def _secrets(target: str, held: Sequence[str]) -> list[str]:
-    """The texts that no message may show, longest first. A provider may repeat a value as it was sent, decoded, or in
-    part, like the key of ``Bearer KEY``."""
-    named = {part for part in re.split(r"[/?&=]", target) if len(part) >= _MIN_SECRET_LENGTH}
-    named |= {part for value in held for part in (value, *value.split())}
-    return sorted((named | {unquote(each) for each in named}) - {""}, key=len, reverse=True)
+def _secrets(target: str, credentials: Sequence[str]) -> list[str]:
+    """The texts that no message may show, longest first. A provider's message may contain a credential as it was sent,
+    decoded, or in part, like the key of ``Bearer KEY``."""
+    parts = {part for part in re.split(r"[/?&=]", target) if len(part) >= _MIN_SECRET_LENGTH}
+    parts |= {part for value in credentials for part in (value, *value.split())}
+    return sorted((parts | {unquote(each) for each in parts}) - {""}, key=len, reverse=True)
 
 
 def _has_range(call: Call) -> bool:

@@ -54,8 +54,8 @@ class RpcFile:
 def load(path: Path, *, warn: Warn) -> RpcFile:
     """The file's content.
 
-    MissingRequirement when there is no file, StateError when others may write to it, UsageError with all faults of its
-    content.
+    MissingRequirement if there is no file, StateError if other users may write to the file, UsageError with all faults
+    of the content.
     """
     try:
         found = secretfile.read(path, warn=warn, comments="//")

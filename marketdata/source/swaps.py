@@ -1,4 +1,4 @@
-"""Ticks from the logs of swaps, with exact price, size and side; pure."""
+"""Makes ticks from the logs of swaps, with exact price, size and side; pure."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ class Tick(NamedTuple):
 
 
 class NotATrade(ValueError):
-    """The swap has no price, or its price or size does not fit into a tick; the message says which."""
+    """The swap has no price, or its price or size does not fit into a tick. The message says which."""
 
 
 Skip = Callable[[Pool, Log, str, ValueError], None]
-"""Callback for a swap that yields no tick. Its last arguments are the reason (``no_price`` or ``not_a_swap``) and the
-error."""
+"""Callback for a swap that yields no tick. Its arguments are the pool, the log, the reason (``no_price`` or
+``not_a_swap``) and the error."""
 
 
 def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Header], skip: Skip) -> list[Tick]:
-    """The ticks of ``pools``, in the order of ``logs``. ``headers`` has the block of each log, by its number."""
+    """The ticks of ``pools``, in the order of ``logs``. ``headers`` contains the block of each log, by number."""
     by_address: dict[str, list[Pool]] = {}
     for pool in pools:
         by_address.setdefault(pool.address, []).append(pool)
@@ -54,11 +54,12 @@ def ticks(pools: Iterable[Pool], logs: Iterable[Log], headers: Mapping[int, Head
 
 
 def tick_json(pool: Pool, log: Log, header: Header) -> str:
-    """The JSON of a swap's tick. NotATrade without a price, ValueError when the log is no swap of this kind of pool."""
+    """The JSON of a swap's tick. NotATrade if the swap has no price, ValueError if the log is no swap of this kind of
+    pool."""
     made = trade(KINDS[pool.kind].decode(log.data), pool.decimals, invert=pool.invert)
     number, hash, position = log.block_number, log.block_hash, log.position
     seq = (number << _SEQ_SHIFT) + position
-    # No value needs an escape. A JSON encoder would take as long as the decoding.
+    # No value needs an escape. A JSON encoder would double the time of a log, because it is as slow as the decoding.
     return _TICK_JSON % (
         pool.symbol, hash, position, header.time * 1000, seq, *made, number, hash, log.transaction,
     )  # fmt: skip
@@ -76,7 +77,8 @@ class Trade(NamedTuple):
 
 
 def trade(deltas: Deltas, decimals: tuple[int, int], *, invert: bool) -> Trade:
-    """The base is token0, or token1 with ``invert``. A buy takes base out of the pool. NotATrade without a price."""
+    """The trade of a swap. The base is token0, or token1 with ``invert``. A buy takes base out of the pool. NotATrade
+    if the swap has no price."""
     if (deltas.token0 > 0) == (deltas.token1 > 0) or not deltas.token0 or not deltas.token1:
         raise NotATrade("no token was exchanged for the other one")
     (base, base_decimals), (quote, quote_decimals) = zip(deltas, decimals, strict=True)
