@@ -58,7 +58,7 @@ class ApiClient:
         self.url = f"{parts.scheme}://{parts.hostname}:{self._connection.port}{self._base}"
 
     def request(self, method: str, path: str, body: bytes | None = None, kind: str = JSON) -> Response:
-        """The response, whatever its status. ApiUnavailable when there is none."""
+        """Send a request and return the response, whatever its status. ApiUnavailable if there is no response."""
         headers = {"Authorization": f"Bearer {self._token()}", "Content-Type": kind}
         left = min(self._timeout, self.deadline - monotonic())
         if left <= 0:
@@ -94,9 +94,9 @@ class AnotherTable(UsageError):
 
 
 def served_table(api: ApiClient, expected: str | None = None) -> str:
-    """The table that the API writes to: the one of the current version, which a cutover may change.
+    """The table that the API writes to. It belongs to the current version, which a cutover may change.
 
-    AnotherTable if it is not ``expected``, ApiUnavailable without a response.
+    AnotherTable if it is not ``expected``. ApiUnavailable if the API does not respond or is not ready.
     """
     response = api.request("GET", "/ready")
     table = response.body.get("ticks_table") if isinstance(response.body, dict) else None
@@ -111,7 +111,7 @@ def served_table(api: ApiClient, expected: str | None = None) -> str:
 
 
 def find_table(settings: Settings, api: ApiClient, wait: Wait) -> str:
-    """The table that the settings name, else the table that the API writes to. Waits until the API responds."""
+    """The table that the settings name. If they name none, ask the API for its table, and wait until it responds."""
     pause = _MIN_PAUSE
     while settings.ticks_table is None:
         try:

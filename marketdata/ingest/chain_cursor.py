@@ -1,6 +1,7 @@
-"""How far the chain has been read: tables of the outbox's file.
+"""Records how far the chain has been read, in tables of the outbox's file.
 
-They hold the next block of each pool, the known blocks, the retracted blocks, and the last block reported as final.
+The tables hold the next block of each pool, the known blocks, the retracted blocks, and the last block that was
+reported as final.
 """
 
 from __future__ import annotations
@@ -33,14 +34,14 @@ class Resumption(NamedTuple):
 
 
 class ChainCursor:
-    """Used by the reading thread. A method with a ``transaction`` works within the caller's transaction."""
+    """Used by one thread. A method with the parameter ``transaction`` works within the caller's transaction."""
 
     def __init__(self, outbox: Outbox) -> None:
         self._outbox = outbox
         self.transaction = outbox.transaction
 
     def enter(self, pools: Iterable[Pool]) -> None:
-        """Begin a pool that is new, or has a new address, at its start block. Ticks of the old address stay stored."""
+        """Start each pool that is new or has a new address at its start block. Ticks of the old address stay stored."""
         with self.transaction() as transaction:
             for pool in pools:
                 transaction.execute(
@@ -66,8 +67,8 @@ class ChainCursor:
         )
 
     def cover(self, transaction: Transaction, symbols: Iterable[str], since: int, until: int) -> None:
-        """Report that blocks were read up to the time ``until``, exclusive. The report begins where the symbol's
-        coverage ended, or at ``since`` if it has none."""
+        """Report that blocks were read up to the time ``until``, exclusive. The reported range begins at the end of the
+        symbol's coverage, or at ``since`` if the symbol has no coverage."""
         for symbol in symbols:
             start = transaction.execute(
                 "SELECT coalesce(covered_to, ?) FROM pools WHERE symbol = ?", (since, symbol)
@@ -80,7 +81,7 @@ class ChainCursor:
                 )
 
     def hash_of(self, number: int) -> str | None:
-        """The hash of a known block; None for a block that was not read, or was forgotten."""
+        """The hash of a known block; None if the block was not read or was forgotten."""
         found = self._outbox.rows("SELECT hash FROM blocks WHERE number = ?", number)
         return found[0][0] if found else None
 
@@ -89,17 +90,17 @@ class ChainCursor:
         return [ReadBlock(*row) for row in self._outbox.rows("SELECT * FROM blocks ORDER BY number DESC")]
 
     def keep(self, transaction: Transaction, header: Header, symbols: set[str]) -> None:
-        """Remember a block that was read. It may be known already, from other pools."""
+        """Remember a block that was read. If the block is already known from other pools, their symbols stay."""
         row = transaction.execute("SELECT symbols FROM blocks WHERE number = ?", (header.number,)).fetchone()
         both = symbols | set(json.loads(row[0])) if row else symbols
         values = ReadBlock(header.number, header.hash, json.dumps(sorted(both)), header.time)
         transaction.execute("INSERT OR REPLACE INTO blocks VALUES (?, ?, ?, ?)", values)
 
     def forget(self, transaction: Transaction, below: int) -> None:
-        """Forget final blocks, those below a number.
+        """Forget the blocks below the number ``below``.
 
-        Nothing is forgotten while items wait. A waiting tick may have been stored and retracted already, its response
-        lost; when the API refuses it as retracted, its block must be known.
+        Nothing is forgotten while items wait. The API may have stored a waiting tick, although its response was lost,
+        and the tick may be retracted since. The API then refuses the tick as retracted, and its block must be known.
         """
         if transaction.execute("SELECT NOT EXISTS (SELECT 1 FROM items)").fetchone()[0]:
             transaction.execute("DELETE FROM blocks WHERE number < ?", (below,))
@@ -108,7 +109,7 @@ class ChainCursor:
     def retract(
         self, transaction: Transaction, gone: Sequence[ReadBlock], resumptions: Mapping[str, Resumption]
     ) -> None:
-        """Retract blocks, newest first. Symbols that are beyond their resumption go back to it."""
+        """Retract blocks, newest first. Each symbol that was read beyond its resumption goes back to the resumption."""
         for block in gone:
             for symbol in json.loads(block.symbols):
                 put(transaction, [{"retract": {"symbol": symbol, "block_hash": block.hash}}])
@@ -122,7 +123,8 @@ class ChainCursor:
             )
 
     def restores(self, transaction: Transaction, header: Header, symbols: Iterable[str]) -> list[Item]:
-        """The items that restore a retracted block. They must precede the ticks of the block."""
+        """Returns the items that restore a retracted block, and forgets that the block was retracted. The items must
+        precede the ticks of the block."""
         return [
             {"restore": {"symbol": symbol, "block_hash": header.hash}}
             for symbol in sorted(symbols)
@@ -132,7 +134,7 @@ class ChainCursor:
         ]
 
     def _uncover(self, transaction: Transaction, symbol: str, resumption: Resumption) -> None:
-        """Take back the coverage of blocks that are read again. The new blocks may have other times."""
+        """Take back the coverage of blocks that are read again, because the new blocks may have other times."""
         row = transaction.execute(
             "SELECT covered_from, covered_to FROM pools WHERE symbol = ? AND next_block > ? AND covered_to > ?",
             (symbol, resumption.block, resumption.time),
@@ -150,9 +152,9 @@ class ChainCursor:
         return dict(self._outbox.rows("SELECT symbol, block FROM finalized"))
 
     def finalize(self, transaction: Transaction, symbols: Iterable[str], block: int) -> None:
-        """Report that symbols are final up to a block. Does nothing for a block that was reported before."""
+        """Report that symbols are final up to a block, unless this block or a later one was already reported."""
         row = transaction.execute(
-            # A range has unknown blocks. The time of the known block before is a safe lower bound.
+            # In a range, not every block is known. The time of the nearest known block below is a safe lower bound.
             "SELECT time FROM blocks WHERE number <= ? ORDER BY number DESC LIMIT 1",
             (block,),
         ).fetchone()

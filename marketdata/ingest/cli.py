@@ -28,9 +28,10 @@ if TYPE_CHECKING:
 ABOUT = "Read the swaps of the pools of rpc.json from a chain, and store them through the API."
 
 _CHECK_TRIES = 3
-"""Tries of a request. Somebody waits for the result of a check, and can repeat it."""
-_READY_S = 5.0
-"""Seconds that one request for the API's table may take. A stop signal takes effect only after it."""
+"""Tries of a request during ``check``. Few, because a person waits for the result and can run the command again."""
+_TABLE_TIMEOUT_S = 5.0
+"""Timeout of the request that asks the API for its table. A stop signal during the request takes effect when the
+request has ended."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
@@ -65,10 +66,10 @@ def ingest(
     *,
     is_quiet: bool,
 ) -> None:
-    """Ingest until a signal ends it.
+    """Ingest until a stop signal.
 
-    ``folder`` of the state directory has one outbox for each table. ``connector`` is called with an outbox's path, and
-    returns what makes the provider. ``about`` begins the first printed line.
+    ``connector`` takes the path of the outbox and returns a function that creates the provider. The folder ``folder``
+    in the state directory contains one outbox per table. ``about`` is the beginning of the first printed line.
     """
     from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import AnotherTable
@@ -92,7 +93,7 @@ def ingest(
 
 
 def _table(settings: Settings) -> str | None:
-    """The table to ingest into; None when a signal comes before the API names it."""
+    """The table to ingest into; None if a stop signal comes before the API names the table."""
     from marketdata.ingest import ingestor
     from marketdata.ingest.api_client import find_table
 
@@ -101,7 +102,7 @@ def _table(settings: Settings) -> str | None:
         if signal.sigtimedwait(ingestor.STOP_SIGNALS, seconds) is not None:
             raise Stopped("the process ends")
 
-    with suppress(Stopped), closing(api_client(settings, _READY_S)) as api:
+    with suppress(Stopped), closing(api_client(settings, _TABLE_TIMEOUT_S)) as api:
         return find_table(settings, api, wait)
     return None
 
@@ -189,7 +190,7 @@ def rpc_file(settings: Settings) -> RpcFile:
 
 
 def api_client(settings: Settings, timeout: float | None = None) -> ApiClient:
-    """A client with the write token. An unusable token raises its error here. ``timeout`` is in seconds."""
+    """A client with the write token. Raises an error at once if the token is unusable. ``timeout`` is in seconds."""
     from marketdata.ingest.api_client import TIMEOUT, ApiClient
 
     token_file = settings.secrets_dir / secretfile.WRITE_TOKEN

@@ -25,14 +25,14 @@ COVERAGE_S = 5.0
 """Seconds between two deliveries of coverage. Adjacent ranges of a symbol become one request."""
 _MAX_COVERAGE = 10_000
 _RETRIED_STATUSES = frozenset({401, 403, 404, 408, 429})
-"""These, and 500 and above, do not concern the items but the token, the address or the load. A later try may
-succeed."""
+"""Statuses that concern the token, the address or the load, but not the items, so a later try may succeed. The same
+holds for 500 and above."""
 
 _log = logging.getLogger("marketdata.ingestor")
 
 
 class Sent(NamedTuple):
-    """The API's response to items. ``rejected`` has the index, the code and the detail of each refused item."""
+    """The API's response to items. ``rejected`` contains the index, the code and the detail of each refused item."""
 
     accepted: int
     duplicates: int
@@ -40,7 +40,7 @@ class Sent(NamedTuple):
 
 
 def send(api: ApiClient, items: Sequence[str]) -> Sent:
-    """Send items, which are JSON. ApiUnavailable: nothing was settled, try again later."""
+    """Send items, which are JSON. ApiUnavailable if the API settled nothing; try again later."""
     response = api.request("POST", "/v1/ingest/tick", "\n".join(items).encode(), NDJSON)
     body = response.body if isinstance(response.body, dict) else {}
     if response.status == 200 and "rejected" in body:
@@ -58,7 +58,7 @@ def send(api: ApiClient, items: Sequence[str]) -> Sent:
 
 
 class _SettledBatch(NamedTuple):
-    """A batch that the API has settled: its first and its last item, without their bodies."""
+    """A batch whose items the API has stored or refused. ``items`` are the first and the last item, without bodies."""
 
     items: tuple[Held, Held]
     rejections: Sequence[Rejection]
@@ -77,8 +77,8 @@ class Delivery:
         self.delivered = 0
 
     def step(self) -> bool:
-        """Deliver one batch, and coverage when it is time. False when no item waited. ApiUnavailable: try again
-        later."""
+        """Deliver one batch, and also coverage if ``COVERAGE_S`` seconds have passed. Returns False if no item waited.
+        ApiUnavailable if the API settled nothing; try again later."""
         try:
             return self._step()
         except ApiUnavailable:
@@ -101,7 +101,7 @@ class Delivery:
         return bool(items)
 
     def cover(self) -> None:
-        """Deliver the coverage whose ticks were delivered."""
+        """Deliver the coverage whose ticks were all delivered."""
         self._cover_at = monotonic() + COVERAGE_S
         collected = self._outbox.coverage(_MAX_COVERAGE)
         for each in _merged(collected):
@@ -140,8 +140,8 @@ def _is_retried(response: Response) -> bool:
 
 
 def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
-    """Adjacent ranges of a symbol in the same state, merged. A later range still comes after the ranges that it
-    replaces."""
+    """Merges adjacent ranges of a symbol that have the same state. The order of ranges of a symbol stays, because a
+    later range replaces the earlier ones."""
     found: list[Coverage] = []
     newest: dict[str, int] = {}
     for each in coverage:
@@ -155,7 +155,7 @@ def _merged(coverage: Sequence[Coverage]) -> list[Coverage]:
 
 
 def _within(items: list[Held], size: int) -> list[Held]:
-    """The first items, with at most ``size`` bytes of JSON together, but at least one item."""
+    """The first items that have at most ``size`` bytes of JSON together, but at least one item."""
     for at, item in enumerate(items):
         size -= len(item.body) + 1
         if size < 0:

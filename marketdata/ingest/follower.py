@@ -1,7 +1,7 @@
-"""Follows a chain into the outbox. Each step is one transaction.
+"""Reads a chain into the outbox and follows its newest block. Each step is one transaction.
 
-Old blocks are read in ranges. The newest blocks are read one by one, by their hashes, and the parent of each must be
-the block before it. If it is another block, the chain was reorganised: the replaced blocks are retracted, and reading
+Old blocks are read in ranges. The newest blocks are read one by one, and each must name the previous block as its
+parent. If a block names another parent, the chain was reorganised. Then the replaced blocks are retracted, and reading
 resumes after the last common block.
 """
 
@@ -23,8 +23,8 @@ from marketdata.source.provider import Provider, may_have, newest_and_final
 from marketdata.source.rpc_file import Pool, RpcFile
 
 MIN_FOLLOWED = 128
-"""The newest blocks are read one by one, since a reorganisation may replace them: at least 128, and at least as many as
-there are confirmations."""
+"""At least this many of the newest blocks are read one by one, because a reorganisation may replace them. With more
+``confirmations`` in ``rpc.json``, more blocks are."""
 _MIN_KEPT = 1024
 """At least this many of the newest blocks are remembered, to find where a reorganisation began."""
 _STEP_BLOCKS = 32
@@ -61,13 +61,13 @@ class Follower:
         cursor.enter(file.pools)
 
     def look(self) -> None:
-        """Read the newest block. Retract blocks that a reorganisation replaced."""
+        """Read the newest block. If a reorganisation replaced known blocks, retract them."""
         self.head, self._finalized = newest_and_final(self._provider, self._file.confirmations)
         if self._differs(self.head):
             self._reorganise(self.head.number)
 
     def step(self) -> bool:
-        """Read the next blocks, up to the newest block of the last ``look``. False when all are read."""
+        """Read the next blocks, up to the newest block of the last ``look``. Returns False if none is left to read."""
         assert self.head is not None
         next_blocks = {symbol: at for symbol, at in self._cursor.next_blocks().items() if symbol in self._pools}
         first = min(next_blocks.values())
@@ -75,11 +75,11 @@ class Follower:
             self._report_finalized(first)
             return False
         pools = [self._pools[symbol] for symbol, at in next_blocks.items() if at == first]
-        # Stop where a pool is ahead: from there on, it is read together with these.
+        # Stop before the next block of a pool that is ahead. From there on, all these pools are read together.
         last = min([self.head.number, *(at - 1 for at in next_blocks.values() if at != first)])
-        in_ranges = self.head.number - self._followed
-        if first <= in_ranges:
-            self._read_range(pools, first, min(last, in_ranges, first + self._range.size - 1))
+        last_in_ranges = self.head.number - self._followed
+        if first <= last_in_ranges:
+            self._read_range(pools, first, min(last, last_in_ranges, first + self._range.size - 1))
         else:
             self._read_blocks(pools, first, min(last, first + _STEP_BLOCKS - 1))
         return True
@@ -96,7 +96,7 @@ class Follower:
             return
         self._range.answered(asked)
         if not self._follows(headers[first]):
-            self._reorganise(first)  # perhaps while this program did not run
+            self._reorganise(first)  # which may have happened while this program did not run
             return
         for header in headers.values():
             if self._differs(header):
@@ -108,7 +108,7 @@ class Follower:
         self._store(pools, [(headers[number], found) for number, found in by_block.items()])
 
     def _is_smaller_next(self, error: ProviderError, asked: int) -> bool:
-        """Whether the next try reads a smaller range. An unknown error may also mean "too many"."""
+        """Whether the next try reads a smaller range. An error of unknown meaning is treated as "too many blocks"."""
         if isinstance(error, RangeRefused):
             return self._range.refused(asked, error.suggested)
         return error.code == "call_refused" and self._range.refused(asked)
@@ -123,22 +123,22 @@ class Follower:
                 headers = headers[:at]  # the next step finds the reorganisation
                 break
         wanted = swap_topics(pools)
-        worth = [header for header in headers if may_have(header, wanted)]
-        found = dict(zip([header.number for header in worth], self._provider.logs_of(worth, wanted), strict=True))
+        asked = [header for header in headers if may_have(header, wanted)]
+        found = dict(zip([header.number for header in asked], self._provider.logs_of(asked, wanted), strict=True))
         read = [(header, found.get(header.number, [])) for header in headers]
         self._store(pools, read)
 
     def _differs(self, header: Header) -> bool:
-        """Whether another block of this number was read before."""
+        """Whether another block with this number is known."""
         return self._cursor.hash_of(header.number) not in (None, header.hash)
 
     def _follows(self, header: Header) -> bool:
-        """Whether the known block with the number before is this block's parent. True when none is known."""
+        """Whether the known block below this one is its parent. True if the block below is unknown."""
         return self._cursor.hash_of(header.number - 1) in (None, header.parent)
 
     def _store(self, pools: Sequence[Pool], read: Sequence[tuple[Header, list[Log]]]) -> None:
-        """Store the ticks of a range of blocks. ``read`` has its first and its last block; blocks without logs between
-        these may be missing."""
+        """Store the ticks of a range of blocks. ``read`` contains the first and the last block of the range; between
+        them, blocks without logs may be missing."""
         (start, _), (end, _) = read[0], read[-1]
         first, last = start.number, end.number
         symbols = [pool.symbol for pool in pools]
@@ -167,7 +167,7 @@ class Follower:
     # -- finality and reorganisations --------------------------------------------------------------------------------
 
     def _report_finalized(self, next_block: int) -> None:
-        """Report blocks that became final while no block was left to read."""
+        """Report blocks that became final when no block was left to read."""
         reported = self._cursor.finalized()
         block = min(self._finalized, next_block - 1)
         late = [symbol for symbol in self._pools if reported.get(symbol, -1) < block]
@@ -176,18 +176,18 @@ class Follower:
                 self._cursor.finalize(transaction, late, block)
 
     def _reorganise(self, number: int) -> None:
-        """Retract the replaced blocks. ``number`` is one of them, or follows one."""
+        """Retract the blocks that a reorganisation replaced. ``number`` is a replaced block or the block after one."""
         known = self._cursor.blocks()
         gone, common = self._divided(known)
         if not gone:
             raise ProviderError(f"{self._provider.name} contradicts itself about block {number}", code="wrong_answer")
         if common is None:
             self._check_complete(known)
-        again = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
-        # This includes pools that are no longer in rpc.json: they may return.
-        resumptions = dict.fromkeys(self._cursor.next_blocks(), again)
+        after_common = Resumption(0, 0) if common is None else Resumption(common.number + 1, common.time + 1)
+        # This includes pools that are no longer in rpc.json, because they may return.
+        resumptions = dict.fromkeys(self._cursor.next_blocks(), after_common)
         for symbol, pool in self._pools.items():
-            if pool.start_block >= again.block:
+            if pool.start_block >= after_common.block:
                 resumptions[symbol] = Resumption(pool.start_block, 0)
         with self._cursor.transaction() as transaction:
             self._cursor.retract(transaction, gone, resumptions)
@@ -196,7 +196,8 @@ class Follower:
         _log.warning("reorganisation: blocks %d to %d were replaced", gone[-1].number, gone[0].number)
 
     def _divided(self, known: Sequence[ReadBlock]) -> tuple[list[ReadBlock], Header | None]:
-        """The known blocks that were replaced, newest first, and the newest known block that is still in the chain."""
+        """Returns the known blocks that were replaced, newest first, and the newest known block that is still in the
+        chain, or None."""
         gone: list[ReadBlock] = []
         for at in range(0, len(known), _STEP_BLOCKS):
             part = known[at : at + _STEP_BLOCKS]
@@ -207,7 +208,7 @@ class Follower:
         return gone, None
 
     def _check_complete(self, known: Sequence[ReadBlock]) -> None:
-        """StateError when older blocks than the known ones were read and forgotten: these cannot be retracted."""
+        """Raise StateError if older blocks than the known ones were read and forgotten. They cannot be retracted."""
         if known[0].number - _MIN_KEPT > min(pool.start_block for pool in self._file.pools):
             raise StateError(
                 f"{self._provider.name}: none of the last {len(known)} known blocks is part of the chain. "

@@ -1,4 +1,4 @@
-"""The ingestor: one thread reads the chain into the outbox, another one delivers the outbox to the API.
+"""The ingestor: one thread reads the chain into the outbox, another thread delivers the outbox to the API.
 
 Each thread repeats its step until the process ends. A failure of the provider, the API or the disk is logged, and the
 step is tried again after a growing pause. An error that a new try cannot mend ends the process.
@@ -28,8 +28,8 @@ from marketdata.source.rpc_file import RpcFile
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 _FAILED = signal.SIGUSR1
-"""A failed worker sends it to the main thread. It differs from the stop signals, so the main thread can tell them
-apart."""
+"""The signal that a failed worker sends to the main thread. It is not one of the stop signals, so the main thread can
+tell them apart."""
 
 MAX_OUTBOX_ITEMS = 200_000
 """While the outbox holds more items, nothing is read from the chain."""
@@ -37,10 +37,11 @@ _IDLE_S = 2.0
 """Seconds between two deliveries when the reader announces no item. A delivery also renews the lease."""
 _MIN_PAUSE, _MAX_PAUSE = 0.25, 10.0
 _MAX_DISK_PAUSE = 1.0
-"""A try on a full disk burdens nobody. Short pauses let the work resume soon after space is free."""
+"""The longest pause after an error of the outbox. Trying a full disk again costs little, and work should resume soon
+after space is free."""
 _READER_S, _DRAIN_S, _RELEASE_S = 2.0, 7.0, 1.0
-"""Seconds that a stop grants: to the reader's end, to the delivery of the remaining items, and to the lease's
-release."""
+"""The longest times in seconds that a stop takes to end the reader, to deliver the remaining items, and to release the
+lease."""
 _FATAL_CODES = frozenset({"chain_replaced"})
 
 _log = logging.getLogger("marketdata.ingestor")
@@ -69,7 +70,7 @@ class Worker:
         self._wake.set()
 
     def stop(self, timeout: float) -> bool:
-        """Whether the thread has ended within ``timeout`` seconds."""
+        """Stop the thread. Returns whether it has ended within ``timeout`` seconds."""
         self.stopping.set()
         self._wake.set()
         if self._thread.ident is not None:
@@ -126,13 +127,13 @@ class Ingestor:
 
     def start(self) -> None:
         """AlreadyRunning when another ingestor writes to this table."""
-        with suppress(ApiUnavailable):  # the reader can work without the API; the delivery takes the lease later
+        with suppress(ApiUnavailable):  # the reader works without the API; the delivery thread takes the lease later
             self._lease.keep()
         self._deliverer.start()
         self._reader.start()
 
     def metrics(self) -> Metrics:
-        """The metrics at this moment. May be called in any thread."""
+        """The current metrics. May be called in any thread."""
         counts = self.follower.counts if self.follower is not None else Counts()
         head = self.follower.head if self.follower is not None else None
         with closing(Outbox(self._outbox.path, only_reads=True)) as outbox:
@@ -190,7 +191,8 @@ class Ingestor:
             self.follower = Follower(self._provider, self._file, ChainCursor(self._outbox))
         if self._outbox.count() > MAX_OUTBOX_ITEMS:
             return self._file.poll_s
-        # A failed step may have relied on a chain that was reorganised. The next step then reads the head again.
+        # If the step fails, _is_behind stays False. The next step then reads the newest block again, because a
+        # reorganisation may be the cause of the failure.
         was_behind, self._is_behind = self._is_behind, False
         if not was_behind:
             self.follower.look()
@@ -220,8 +222,8 @@ def run(
     ticks_table: str,
     metrics_port: int | None,
 ) -> None:
-    """Ingest until SIGTERM, SIGINT or SIGHUP; :func:`block_signals` must have been called. Raises the error of a worker
-    that failed."""
+    """Ingest until SIGTERM, SIGINT or SIGHUP. Call :func:`block_signals` first. Raises the error of a worker that
+    failed."""
     ingestor = Ingestor(file, connect, outbox, api, ticks_table)
     with ExitStack() as stack:
         stack.callback(ingestor.stop)
@@ -230,7 +232,7 @@ def run(
             stack.callback(server.stop)
             _log.info("metrics: %s", server.address)
         ingestor.start()
-        # A signal of an earlier run may be pending: there both workers had failed.
+        # _FAILED without an error may be pending from an earlier run in which both workers failed.
         while signal.sigwait((*STOP_SIGNALS, _FAILED)) == _FAILED and ingestor.error is None:
             pass
     if ingestor.error is not None:

@@ -1,5 +1,5 @@
-"""At most one ingestor for each table of ticks: a lock file for this machine, and a lease of the API for all
-machines."""
+"""Ensures that at most one ingestor writes to a table of ticks: by a lock file on this machine, and by a lease of the
+API among all machines."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from marketdata.ingest.api_client import ApiClient, ApiUnavailable, served_table
 from marketdata.ingest.outbox import Outbox
 
 TTL = 30
-"""Seconds after which another ingestor may replace one that was killed."""
+"""Seconds after which another ingestor may replace an ingestor that was killed."""
 _RENEWAL = 10.0
 """Seconds between two renewals."""
 _HOLDER_TRIES, _HOLDER_PAUSE_S = 50, 0.01
@@ -27,7 +27,8 @@ _HOLDER_TRIES, _HOLDER_PAUSE_S = 50, 0.01
 
 @contextmanager
 def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
-    """Hold the lock file. AlreadyRunning, with the holder's process id, when another process holds it."""
+    """Hold the lock file during the block. AlreadyRunning, with the holder's process id, if another process holds the
+    lock."""
     try:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
@@ -46,7 +47,8 @@ def locked(path: Path, name: str = "ingestor") -> Iterator[None]:
 
 
 def _holder(file: int) -> str:
-    """The process id in the lock file. Its holder writes it just after locking, so it may take a moment."""
+    """The process id in the lock file. The holder writes it just after locking, so this function waits a moment for
+    it."""
     waiting = Event()
     for _ in range(_HOLDER_TRIES):
         holder = os.pread(file, 32, 0).decode(errors="replace").strip()
@@ -59,8 +61,8 @@ def _holder(file: int) -> str:
 def holder_of(outbox: Outbox) -> str:
     """The name under which an outbox's ingestor holds the lease.
 
-    It is kept in a file beside the outbox. A new host name or a new outbox does not change it, so that an ingestor that
-    was killed can take its lease back at once.
+    The name is kept in a file beside the outbox. It stays the same after a change of the host name or of the outbox, so
+    that an ingestor that was killed can take its lease back at once.
     """
     path = outbox.path.with_suffix(".holder")
     try:
@@ -75,8 +77,8 @@ def holder_of(outbox: Outbox) -> str:
 class Lease:
     """The lease of the table that the API writes to. The lease has the name of the table.
 
-    Taking it raises AnotherTable when that table is not ``ticks_table``, and UsageError when the outbox is bound to
-    another table.
+    Taking the lease raises AnotherTable if the API writes to another table than ``ticks_table``, and UsageError if the
+    outbox is bound to another table.
     """
 
     def __init__(self, api: ApiClient, outbox: Outbox, ticks_table: str) -> None:
@@ -88,15 +90,15 @@ class Lease:
         self._renew_at = 0.0
 
     def keep(self) -> None:
-        """Take the lease, or renew it when it is time. AlreadyRunning when another ingestor has it, ApiUnavailable when
-        the API does not respond."""
+        """Take the lease, or renew it if the last renewal is ``_RENEWAL`` seconds ago. AlreadyRunning if another
+        ingestor has the lease, ApiUnavailable if the API does not respond."""
         if monotonic() < self._renew_at:
             return
         table = served_table(self._api, self._expected)
         self._outbox.bind(table)
         body = json.dumps({"holder": self._holder, "ttl_s": TTL}).encode()
         response = self._api.request("PUT", f"/v1/lease/ingestor-{table}", body)
-        # A conflict without a holder: the lease was released meanwhile. The next try gets it.
+        # In a conflict without a holder, the lease was released meanwhile, so the next try gets it.
         if response.status == 409 and "holder" in (response.body or {}):
             raise AlreadyRunning(response.detail)
         if response.status != 200:
@@ -105,7 +107,7 @@ class Lease:
         self._renew_at = monotonic() + _RENEWAL
 
     def renew(self) -> None:
-        """Have the next ``keep`` renew the lease. After an outage the API may be another one."""
+        """Make the next ``keep`` renew the lease at once. After an outage, the API may write to another table."""
         self._renew_at = 0.0
 
     def release(self) -> None:

@@ -1,4 +1,4 @@
-"""The ingestor's metrics: one table of names and help texts, and the loopback server that shows them to Prometheus."""
+"""The ingestor's metrics: a table of names and help texts, and a loopback server for Prometheus."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def _metric(text: str) -> Any:
 
 @dataclass(frozen=True)
 class Metrics:
-    """The values at one moment. A name that ends with ``_total`` is a counter, any other a gauge. A mapping has a value
-    for each ``reason``."""
+    """The values at one moment. A metric whose name ends with ``_total`` is a counter; all others are gauges. A mapping
+    has one value for each ``reason``."""
 
     head_block: int = _metric("The newest block of the chain.")
     next_block: int = _metric("The next block to read.")
@@ -51,8 +51,8 @@ def rendered(metrics: Metrics) -> str:
 
 
 class MetricsServer:
-    """Serves ``GET /metrics`` from its creation until ``stop``. Each request calls ``metrics`` in a thread of its
-    own."""
+    """Serves ``GET /metrics`` from its creation until ``stop``. Each request has its own thread, which calls
+    ``metrics``."""
 
     def __init__(self, port: int, metrics: Callable[[], Metrics]) -> None:
         class Handler(BaseHTTPRequestHandler):

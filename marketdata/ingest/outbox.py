@@ -1,7 +1,7 @@
 """The outbox: the ingestor's file on the disk. It holds items to deliver, dead letters, and the chain's cursor.
 
-SQLite in WAL mode with ``synchronous=FULL``. A step writes its items and the cursor's new position in one transaction,
-so a kill leaves a step either done or not done. Each thread has its own connection.
+It is an SQLite database in WAL mode with ``synchronous=FULL``. A step of the ingestor writes its items and the cursor's
+new position in one transaction, so a kill leaves the step either done or not done. Each thread has its own connection.
 """
 
 from __future__ import annotations
@@ -81,8 +81,8 @@ class DeadLetter(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """The times [since, until) of a symbol, in seconds since 1970. ``state`` is ``indexed`` when they were read, and
-    ``failed`` when they have to be read again."""
+    """The times [since, until) of a symbol, in seconds since 1970. ``state`` is ``indexed`` if these times were read,
+    and ``failed`` if they must be read again."""
 
     id: int
     symbol: str
@@ -100,16 +100,16 @@ class Rejection(NamedTuple):
 
 
 class Outbox:
-    """A connection to the file. A missing file is created, unless ``only_reads``; then no method that writes may be
-    called.
+    """A connection to the file. A missing file is created. With ``only_reads``, a missing file is an error, and no
+    method that writes may be called.
 
-    StateError when the file cannot be used, for example because the disk is full. The file is unchanged then.
+    StateError if the file cannot be used, for example because the disk is full. The file is then unchanged.
     """
 
     def __init__(self, path: Path, *, only_reads: bool = False) -> None:
         self.path = path
         with self._translated():
-            # sqlite3 opens its own transactions where isolation_level is not None.
+            # With any other isolation_level, sqlite3 opens transactions of its own.
             self._connection = sqlite3.connect(
                 f"{path.absolute().as_uri()}?mode={'ro' if only_reads else 'rwc'}",
                 uri=True, isolation_level=None, check_same_thread=False,
@@ -157,7 +157,7 @@ class Outbox:
             return self._connection.execute(statement, values).fetchall()
 
     def bind(self, ticks_table: str) -> None:
-        """Bind the outbox to a table, for good. UsageError when it is bound to another one."""
+        """Bind the outbox to a table permanently. UsageError if the outbox is bound to another table."""
         known = self.rows("SELECT ticks_table FROM identity")[0][0]
         if known is None:
             # A full disk must not prevent delivery. The next call tries again.
@@ -166,7 +166,7 @@ class Outbox:
         elif known != ticks_table:
             raise UsageError(
                 f"{self.path} belongs to the table {known}, but the API writes to {ticks_table}: set API_UPSTREAM "
-                f"to the API of {known}, or TICKS_TABLE to {ticks_table}, which has an outbox of its own"
+                f"to the API of {known}, or TICKS_TABLE to {ticks_table}, which has another outbox"
             )
 
     # -- items -------------------------------------------------------------------------------------------------------
@@ -183,9 +183,10 @@ class Outbox:
         """Remove items that the API stored or refused. Returns how many became dead letters, and how many are sent
         again.
 
-        A tick may be refused as ``retracted`` because this ingestor retracted its block, and sent the tick a second
-        time after a lost response: such a tick is dropped. If the block is still in the chain, something else retracted
-        it: then the block is restored, and its tick is sent again.
+        The API refuses a tick as ``retracted`` in two cases. If the block is no longer in the chain, this ingestor
+        retracted the block and then sent the tick a second time, because a response was lost. Such a tick is dropped.
+        If the block is still in the chain, another program retracted it. Then the block is restored, and its tick is
+        sent again.
         """
         dead = again = 0
         with self.transaction() as connection:
@@ -203,7 +204,7 @@ class Outbox:
     # -- coverage ----------------------------------------------------------------------------------------------------
 
     def coverage(self, limit: int) -> list[Coverage]:
-        """The oldest coverage whose ticks were all delivered, in its order."""
+        """The oldest coverage whose ticks were all delivered, oldest first."""
         rows = self.rows(
             "SELECT id, symbol, since, until, state FROM coverage "
             "WHERE NOT EXISTS (SELECT 1 FROM items WHERE items.id <= after_item) ORDER BY id LIMIT ?",
@@ -237,7 +238,7 @@ class Outbox:
         with self.transaction() as connection:
             done = connection.execute("PRAGMA user_version").fetchone()[0]
             if done > len(_MIGRATIONS):
-                raise StateError(f"{self.path} was written by a later release: use that one")
+                raise StateError(f"{self.path} was written by a later release: use that release")
             for number, script in enumerate(_MIGRATIONS[done:], start=done + 1):
                 for statement in script.split(";"):
                     connection.execute(statement)
@@ -259,12 +260,12 @@ def put(connection: Transaction, items: Iterable[Item]) -> None:
 
 
 def put_encoded(connection: Transaction, bodies: Iterable[str]) -> None:
-    """Append items that are JSON already."""
+    """Append items that are already JSON, within a transaction."""
     connection.executemany("INSERT INTO items (body) VALUES (?)", [(body,) for body in bodies])
 
 
 def put_coverage(connection: Transaction, symbol: str, since: int, until: int, state: str) -> None:
-    """Append coverage, within a transaction. It is sent after all items so far."""
+    """Append coverage, within a transaction. The coverage is sent after all items that are already in the outbox."""
     connection.execute(
         "INSERT INTO coverage (symbol, since, until, state, after_item) "
         "VALUES (?, ?, ?, ?, coalesce((SELECT seq FROM sqlite_sequence WHERE name = 'items'), 0))",
@@ -280,8 +281,8 @@ def add_dead_letter(connection: Transaction, body: str, code: str, detail: str) 
 
 
 def finality(symbol: str, block: int, time: int | None) -> Item:
-    """The item that reports a symbol as final up to a block. ``time`` of the block: seconds since 1970, None:
-    unknown."""
+    """The item that reports a symbol as final up to a block. ``time`` is the block's time in seconds since 1970, or None
+    if unknown."""
     ts = {} if time is None else {"ts": time * 1000}
     return {"finalize": {"symbol": symbol, "block": block, **ts}}
 
@@ -291,7 +292,8 @@ def encoded(item: Item) -> str:
 
 
 def _fate(connection: Transaction, item: Held, code: str) -> str:
-    """What becomes of a refused item: ``dead`` letter, ``done`` or sent ``again``."""
+    """Decides what to do with a refused item. ``dead``: make it a dead letter. ``done``: drop it. ``again``: send it
+    again."""
     tick = json.loads(item.body)
     if code != "retracted" or "block" not in tick:
         return "dead"
@@ -299,10 +301,10 @@ def _fate(connection: Transaction, item: Held, code: str) -> str:
     row = connection.execute("SELECT hash FROM blocks WHERE number = ?", (block["number"],)).fetchone()
     if row is not None and row[0] == block["hash"]:
         return "again"
-    by_us = connection.execute(
+    retracted_here = connection.execute(
         "SELECT 1 FROM retracted WHERE hash = ? AND symbol = ?", (block["hash"], tick["symbol"])
     ).fetchone()
-    return "done" if by_us else "dead"
+    return "done" if retracted_here else "dead"
 
 
 def after_restore(body: str) -> tuple[str, str]:
@@ -320,6 +322,6 @@ def outbox_path(settings: Settings, table: str, folder: str = FOLDER) -> Path:
 
 
 def outboxes(settings: Settings) -> list[Path]:
-    """The existing outboxes: of the table that the settings name, else of all tables with the prefix."""
+    """The existing outboxes of the table that the settings name; if they name none, of all tables with the prefix."""
     pattern = f"{settings.ticks_table or f'{settings.prefix}_ticks_v*'}.sqlite"
     return sorted((settings.state_dir / FOLDER).glob(pattern))

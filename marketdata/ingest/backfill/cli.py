@@ -38,8 +38,8 @@ def add_commands(parser: argparse.ArgumentParser) -> None:
         "--to-block",
         type=_block,
         metavar="N",
-        help="the last block to read, if it is final; default: the one before the ingestor's first block of each pool, "
-        "or the newest final one where no ingestor began",
+        help="the last block to read, if it is final; default: for each pool the block before the ingestor's first "
+        "block, or the newest final block if no ingestor has read the pool",
     )
 
 
@@ -52,12 +52,12 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
     if first is not None and last is not None and first > last:
         raise UsageError(f"--from-block {first} is after --to-block {last}")
     file = rpc_file(settings)
-    # Decoding makes many objects and no cycles. With the default threshold, collections take a tenth of the time.
+    # Decoding makes many objects but no cycles. With the default threshold, collecting takes a tenth of the time.
     gc.set_threshold(_GC_THRESHOLD)
     table = _table(settings)
     path = outbox_path(settings, table)
     secretfile.make_folder(path.parent, "MARKET_STATE_DIR")
-    # Blocked before the first thread starts; _wait takes them with sigtimedwait.
+    # The signals are blocked before the first thread starts. _wait takes them with sigtimedwait.
     signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     with locked(path.with_name(f"{path.stem}-backfill.lock"), "backfill"):
         Outbox(path).close()
@@ -80,7 +80,7 @@ def run(options: argparse.Namespace, settings: Settings) -> None:
 
 
 def _table(settings: Settings) -> str:
-    """The table to store in. Waits for the API as long as the work itself would."""
+    """The table to store in. Waits up to ``RETRY_S`` seconds for the API."""
     from marketdata.ingest.api_client import ApiUnavailable, find_table
     from marketdata.ingest.backfill.coordinator import RETRY_S
 
@@ -96,7 +96,7 @@ def _table(settings: Settings) -> str:
 
 
 def _wait(work: Backfill, progress: Progress) -> int | None:
-    """Wait until the work is finished. Returns the signal that ends it earlier."""
+    """Wait until the work is finished or a stop signal comes. Returns the signal, or None."""
     while not work.finished:
         taken = signal.sigtimedwait(STOP_SIGNALS, _SHOW_S)
         if taken is not None:
@@ -116,7 +116,7 @@ def _block(text: str) -> int:
 
 
 _WINDOW_S = 30.0
-"""The shown rate is the mean of these last seconds. The ticks in a block change over the years."""
+"""The shown rate is the mean of the last 30 seconds, because the number of ticks in a block changes over the years."""
 _BAR_WIDTH = 20
 _REASONS = {"no_price": "without a price", "not_a_swap": "no swap of its kind of pool"}
 

@@ -1,4 +1,4 @@
-"""The backfill's coordinating thread: plans the blocks to read, hands them to the workers, and records stored
+"""Coordinates the backfill in one thread: plans the blocks to read, hands them to the workers, and records stored
 ranges."""
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from marketdata.source.rpc_file import Pool, RpcFile
 RETRY_S = 60.0
 """Seconds without progress after which the backfill gives up. The next run resumes at the same block."""
 _MAX_HANDED_OUT = 4 * THREADS
-"""Spans that are with the workers at a time."""
+"""The largest number of spans that the workers have at a time."""
 _SPAN_TICKS = 1_000
 """The intended number of ticks in a span. Small spans let workers read, decode and store at the same time."""
 _RECORD_S = 1.0
-"""Seconds between two recordings of stored ranges. Each takes some transactions for each pool."""
+"""Seconds between two recordings of stored ranges. A recording takes some transactions for each pool."""
 _TAKE_S = 0.2
 _STOP_S = 5.0
 
@@ -52,7 +52,8 @@ class Backfill:
     """Works from ``start`` until it is ``finished`` or stopped. ``stop`` is idempotent.
 
     ``path`` is the file of the outbox. ``connect`` returns a new client of the API, which must write to
-    ``ticks_table``. ``first`` and ``last`` limit the blocks to read; None: each pool's own limit.
+    ``ticks_table``. ``first`` and ``last`` limit the blocks to read. If ``first`` is None, each pool begins at its
+    start_block. If ``last`` is None, each pool ends before the ingestor's first block.
     """
 
     def __init__(
@@ -89,12 +90,12 @@ class Backfill:
 
     @property
     def all_blocks(self) -> int:
-        """How many blocks the plan has; 0 before the plan is made."""
+        """The number of blocks to read; 0 before the plan is made."""
         return self._plan.blocks if self._plan is not None else 0
 
     @property
     def next_block(self) -> int | None:
-        """The lowest block that is not recorded as stored; None when all are, or before the plan is made."""
+        """The lowest block that is not recorded as stored; None if all blocks are, or before the plan is made."""
         left = [span.first for span in (*tuple(self._handed_out), *(outcome.span for outcome in self._stored))]
         first = self._plan.first() if self._plan is not None else None
         return min([*left, *([] if first is None else [first])], default=None)
@@ -122,7 +123,7 @@ class Backfill:
 
     def _prepare(self, outbox: Outbox) -> StoredRanges:
         head, final = newest_and_final(self._provider, self._file.confirmations)
-        # A span needs the block after it, for the end of its coverage.
+        # The end of a span's coverage is the time of the block after the span, so the newest block cannot be read.
         final = min(final, head.number - 1)
         for pool in self._file.pools:
             pool_check.require(self._provider, pool)
@@ -155,7 +156,7 @@ class Backfill:
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _submit(self) -> bool:
-        """Hand out spans; False when none is with the workers."""
+        """Hand spans to the workers. Returns False if the workers have no span."""
         assert self._plan is not None
         while len(self._handed_out) < _MAX_HANDED_OUT and (
             span := self._plan.take(min(self._range.size, self._max_blocks))
@@ -182,7 +183,7 @@ class Backfill:
         self._handed_out.discard(span)
         self._plan.give_back(span)
         refused = isinstance(error, RangeRefused) or error.code == "call_refused"
-        # Several spans of one size may be refused at once. Only the first of them reduces the size.
+        # Several spans of one size may be refused at once. Only the first refusal reduces the size.
         if refused and (span.blocks > min(self._range.size, self._max_blocks) or self._shrinks(span, error)):
             return
         self._limit.wait(error)

@@ -1,4 +1,4 @@
-"""The blocks that are left to read, and the pools that need them; pure."""
+"""Plans which blocks are left to read for which pools; pure."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Plan:
         self.blocks = sum(span.blocks for span in self._left)
 
     def take(self, max_blocks: int) -> Span | None:
-        """The next part, of at most ``max_blocks`` blocks; None when nothing is left."""
+        """Hand out the next part, of at most ``max_blocks`` blocks; None if nothing is left."""
         if not self._left:
             return None
         span = self._left[0]

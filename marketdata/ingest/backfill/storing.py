@@ -1,8 +1,8 @@
-"""How the backfill stores: ticks and coverage through the API, finished ranges in the outbox's file.
+"""Stores what the backfill has read: ticks and coverage through the API, finished ranges in the outbox's file.
 
 A request is repeated until the API acknowledges it, or until nothing has succeeded for too long. A range is recorded
-after the API acknowledged its ticks and its coverage. If the process is killed before, the next run reads the range
-again; the API stores no tick twice.
+after the API has acknowledged its ticks and its coverage. If the process is killed earlier, the next run reads the
+range again. The API stores no tick twice.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ _T = TypeVar("_T")
 
 
 class RetryLimit:
-    """How many seconds all threads together may retry without progress. ``stopping`` ends every wait with Stopped."""
+    """Limits how long all threads together may retry without progress. Setting ``stopping`` ends every wait with
+    Stopped."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -47,7 +48,7 @@ class RetryLimit:
             raise Stopped("the process ends")
 
     def retry(self, call: Callable[[], _T]) -> _T:
-        """The result of the call. While the provider or the API fails, it is repeated after growing pauses."""
+        """The result of ``call``. If the provider or the API fails, ``call`` is repeated after growing pauses."""
         pause = _MIN_PAUSE
         while True:
             try:
@@ -81,13 +82,14 @@ class ApiWriter:
         self._limit = limit
 
     def require_table(self, expected: str) -> None:
-        """AnotherTable when the API writes to another table than ``expected``."""
+        """Raise AnotherTable if the API writes to another table than ``expected``."""
         self._limit.retry(lambda: served_table(self._api, expected))
 
     def ticks(self, items: Sequence[str]) -> Stored:
         """Store ticks, which are JSON."""
         new, known, refused = self._send(items)
-        # The ingestor once retracted the block of such a tick. Now the block is final, so it is restored.
+        # The API refuses a tick as retracted if the ingestor once retracted its block. Now the block is final, so the
+        # block is restored and the tick is sent again.
         again = [body for body, code, _ in refused if code == "retracted"]
         left = [each for each in refused if each.code != "retracted"]
         if again:
@@ -95,14 +97,14 @@ class ApiWriter:
         return Stored(new, known, left)
 
     def cover(self, symbol: str, start: int, end: int) -> None:
-        """Report the times [start, end) as indexed, in seconds since 1970. An empty range is not reported: on some
-        chains several blocks have the same time."""
+        """Report the times [start, end) as indexed, in seconds since 1970. On some chains several blocks have the same
+        time, so the range may be empty. An empty range is not reported."""
         if start < end:
             body = {"symbol": symbol, "from": start * 1000, "to": end * 1000, "state": "indexed"}
             self._limit.retry(lambda: self._cover(json.dumps(body).encode()))
 
     def finalize(self, blocks: Mapping[str, Header]) -> None:
-        """Report each symbol as final up to its block. The API ignores a block below the one that it knows."""
+        """Report each symbol as final up to its block. The API ignores a block below the final block that it knows."""
         self._send([encoded(finality(symbol, block.number, block.time)) for symbol, block in blocks.items()])
 
     def _cover(self, body: bytes) -> None:

@@ -29,8 +29,8 @@ THREADS = 4
 
 @dataclass
 class Outcome:
-    """The result of a span: stored ticks or an error. ``start`` is the time of its first block, ``end`` the time of the
-    block after the span, both in seconds since 1970."""
+    """The result of a span: the numbers of its ticks, or an error. ``start`` is the time of the span's first block,
+    ``end`` the time of the block after the span, both in seconds since 1970."""
 
     span: Span
     start: int = 0
@@ -45,7 +45,8 @@ class Outcome:
 
 
 class Workers:
-    """``submit`` spans after ``start``, and ``take`` one outcome for each. ``stop`` is idempotent."""
+    """After ``start``, ``submit`` hands a span to the threads. ``take`` returns one outcome for each span. ``stop`` is
+    idempotent."""
 
     def __init__(self, file: RpcFile, connect: Callable[[], ApiClient], limit: RetryLimit) -> None:
         """``connect`` returns a new client of the API."""
@@ -82,7 +83,7 @@ class Workers:
         self._spans.put(span)
 
     def take(self, timeout: float) -> Outcome | None:
-        """The next outcome; None when none comes within ``timeout`` seconds."""
+        """The next outcome, or None after ``timeout`` seconds."""
         try:
             return self._outcomes.get(timeout=timeout)
         except queue.Empty:
