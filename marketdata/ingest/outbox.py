@@ -281,8 +281,8 @@ def add_dead_letter(connection: Transaction, body: str, code: str, detail: str) 
 
 
 def finality(symbol: str, block: int, time: int | None) -> Item:
-    """The item that reports a symbol as final up to a block. ``time`` is the block's time in seconds since 1970, or None
-    if unknown."""
+    """The item that reports a symbol as final up to a block. ``time`` is the block's time in seconds since 1970, or
+    None if unknown."""
     ts = {} if time is None else {"ts": time * 1000}
     return {"finalize": {"symbol": symbol, "block": block, **ts}}
 

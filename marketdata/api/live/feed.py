@@ -1,4 +1,4 @@
-"""A feed: the stream of one symbol, interval and time zone, shared by its subscribers; pure."""
+"""A feed: the stream of one symbol, interval and time zone, which its subscribers share; pure."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ MAX_SPANS = 16
 """When more changed ranges than this wait, they are merged into one."""
 
 MAX_KNOWN_TICKS = 4096
-"""A feed remembers this many of its newest sent ticks, since a range that is read again may contain them."""
+"""A feed remembers this many of its newest sent ticks, because a range that is read again may contain them."""
 
 
 class Key(NamedTuple):
-    """Names a feed. ``shift`` is the offset of the time zone in minutes, 0 for ticks."""
+    """Identifies a feed. ``shift`` is the offset of the time zone in minutes; 0 for ticks."""
 
     symbol: str
     interval: str
@@ -29,7 +29,7 @@ class Key(NamedTuple):
 
     @property
     def members(self) -> dict[str, str]:
-        """The members that name the feed in a message. The time zone is left out for UTC."""
+        """The members of a message that name the feed. The time zone is left out for UTC."""
         named = {"symbol": self.symbol, "interval": self.interval}
         if self.shift:
             hours, minutes = divmod(abs(self.shift), 60)
@@ -38,8 +38,8 @@ class Key(NamedTuple):
 
 
 class Span(NamedTuple):
-    """A changed range, both ends inclusive: opening times of candles, or times of ticks, in microseconds.
-    ``is_removal``: ticks were removed, so candles may be gone."""
+    """A changed range: opening times of candles, or times of ticks, in microseconds. Both ends are inclusive.
+    ``is_removal`` is True if ticks were removed, so candles may be gone."""
 
     first: int
     last: int
@@ -57,11 +57,13 @@ class Feed:
     spans: list[Span] = field(default_factory=list)
     """Ranges that have changed since they were last read."""
     due: float = 0.0
-    """When the feed may be read again (monotonic)."""
+    """The time (monotonic) from which the feed may be read again."""
     known: dict[str, int] = field(default_factory=dict)
-    """The times of sent ticks, by id: all since ``known_from``, except those up to ``forgotten_until``."""
+    """The times of sent ticks, by id. It contains all sent ticks since ``known_from``, but some up to
+    ``forgotten_until`` are missing."""
     pushed: set[str] = field(default_factory=set)
-    """The ids of ticks that every subscriber got. A page of ``since`` goes to one subscriber only."""
+    """The ids of the ticks in ``known`` that all subscribers got. A tick in a page of ``since`` goes to one subscriber
+    only, so it is not in ``pushed``."""
     known_from: int | None = None
     forgotten_until: int = -1
 
@@ -94,7 +96,7 @@ class Feed:
             self.spans = [whole]
 
     def learn(self, ticks: dict[str, int]) -> None:
-        """Note sent ticks, as times by id. The oldest are forgotten above ``MAX_KNOWN_TICKS``."""
+        """Note sent ticks, as times by id. If more than ``MAX_KNOWN_TICKS`` are known, the oldest are forgotten."""
         self.known |= ticks
         excess = len(self.known) - MAX_KNOWN_TICKS
         if excess > 0:
@@ -107,7 +109,7 @@ class Feed:
         self.pushed.discard(identity)
 
     def learned_since(self, start: int) -> None:
-        """Note that all stored ticks from ``start`` on were learned."""
+        """Note that all stored ticks from ``start`` on are known."""
         self.known_from = start if self.known_from is None else min(start, self.known_from)
 
     def knows(self, span: Span) -> bool:
@@ -115,7 +117,7 @@ class Feed:
         return self.known_from is not None and self.known_from <= span.first > self.forgotten_until
 
     def take(self) -> list[Span]:
-        """Take the ranges to read."""
+        """Return the ranges to read, and clear them."""
         taken, self.spans = self.spans, []
         return taken
 

@@ -1,6 +1,6 @@
 """The thread that reads the database for all feeds: their changes, and the pages of ``since``.
 
-There is one thread, so readings are in the order of the database: the later reading of a candle is the newer one.
+Because there is only one such thread, a later reading of a candle is never older than an earlier one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from marketdata.store.version import Version
 from marketdata.tick import microseconds
 
 PACE_SECONDS = 0.05
-"""The least time between two readings of a feed."""
+"""The shortest time between two readings of a feed."""
 _RETRY_SECONDS = 1.0
 PAGE_ROWS = 500
-"""At most this many candles or ticks of a range are pushed, the newest ones. A page of ``since`` has the same size."""
+"""Of a changed range, at most this many candles or ticks are pushed: the newest. A page of ``since`` has the same
+size."""
 
 _log = logging.getLogger(__name__)
 
@@ -42,8 +43,8 @@ Frames = dict[int | str, bytes]
 
 @dataclass(slots=True)
 class Reading:
-    """The messages of changed ranges. ``is_partial``: not every change has a message, for a range was too large, or a
-    removed tick is unknown."""
+    """The messages about changed ranges. ``is_partial`` is True if some change has no message, because a range was too
+    large or a removed tick is unknown."""
 
     frames: Frames = field(default_factory=dict)
     is_partial: bool = False
@@ -54,7 +55,8 @@ Push = Callable[[Feed, Reading], None]
 
 
 class FeedReader:
-    """Call ``start`` once; ``stop`` is idempotent. ``push`` is called in the reader's thread with each reading."""
+    """Reads changed feeds in its own thread, and calls ``push`` there with each reading. Call ``start`` once; ``stop``
+    is idempotent."""
 
     def __init__(self, pool: Pool, served: ServedVersion, push: Push) -> None:
         self._pool = pool
@@ -106,19 +108,20 @@ class FeedReader:
             self._push(feed, Reading(is_partial=True))
 
     def _serve(self, version: Version) -> None:
-        """Note the served version. After a change of it, subscribers must read again, since candles may differ."""
+        """Note the served version. If it has changed, subscribers must read again, because candles may differ."""
         earlier, self._version = self._version, version
         if earlier not in (None, version):
             self.resync()
 
     def submit(self, job: Job, failed: Callable[[MarketError], None]) -> None:
-        """Run ``job`` in the reader's thread. ``failed`` is called with its error."""
+        """Run ``job`` in the reader's thread. If the job fails, ``failed`` is called with the error."""
         with self._changed:
             self._jobs.append((job, failed))
             self._changed.notify()
 
     def use(self, key: Key) -> Feed:
-        """The feed of ``key``. Until ``release``, it sees every change that is committed from now on."""
+        """The feed of ``key``, which is created if necessary. Until ``release``, the feed gets every change that is
+        committed from now on."""
         with self._changed:
             feed = self._feeds.setdefault(key.symbol, {}).setdefault(key, Feed(key))
             feed.users += 1
@@ -187,7 +190,7 @@ class FeedReader:
                     self._mark_again(feed)
 
     def _try_feed(self, connection: Connection, version: Version, feed: Feed) -> None:
-        """Read a feed. Its failure delays this feed alone, unless the database is unavailable."""
+        """Read a feed. A failure delays only this feed, unless the database is unavailable."""
         try:
             self._read_feed(connection, version, feed)
         except DatabaseUnavailable:
@@ -221,7 +224,7 @@ class FeedReader:
             self._marked[feed] = None
 
     def _mark_closed(self) -> None:
-        """Mark the candles whose buckets have ended: time alone changes their ``closed``."""
+        """Mark the candles whose buckets have ended. Their ``closed`` changes without a notification."""
         while self._closings and self._closings[0][0] <= time.time():
             at, key = heapq.heappop(self._closings)
             self._scheduled.discard(key)
@@ -285,10 +288,10 @@ def _changed_candles(connection: Connection, version: Version, feed: Feed, span:
 
 
 def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: Span, reading: Reading) -> None:
-    """Ticks of the range that were not sent before, and removals of sent ticks that are gone.
+    """Adds messages for the ticks of the range that were not sent yet, and for sent ticks that were removed.
 
-    A range with more than ``PAGE_ROWS`` ticks is cut: only its newest ticks are read. Ticks as old as the oldest one
-    read may be missing from the page, so only newer ticks count as gone.
+    Of a range with more than ``PAGE_ROWS`` ticks, only the newest are read. Other ticks with the time of the oldest of
+    these may be missing from the page, so only later ticks that are missing count as removed.
     """
     symbol = feed.key.symbol
     page = ticks.read(connection, version, symbol, start=span.first, end=span.last, limit=PAGE_ROWS, format="ndjson")
@@ -316,14 +319,15 @@ def _changed_ticks(connection: Connection, version: Version, feed: Feed, span: S
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """One page of ``since``. ``following`` is the cursor of the next page (see :func:`page`); None at the end."""
+    """One page of ``since``. ``following`` is the cursor of the next page for :func:`page`; None on the last page."""
 
     frames: Frames
     following: int | str | None
 
 
 def page(connection: Connection, version: Version, feed: Feed, start: int, cursor: int | str | None) -> Page:
-    """The page of candles or ticks from ``start`` (microseconds), or from the ``following`` of the page before."""
+    """Reads the first page of candles or ticks from ``start`` (microseconds) on. ``cursor`` is the ``following`` of the
+    previous page; with it, the next page is read."""
     symbol, interval, shift = feed.key
     if feed.is_of_ticks:
         given = cursor if isinstance(cursor, str) else None

@@ -1,4 +1,4 @@
-"""The thread that serves all live connections with one selector. It never waits for the database."""
+"""The thread that serves all live connections with one selector. The thread never waits for the database."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MAX_CONNECTIONS = 2000
 SWEEP_SECONDS = 1.0
 PING_SECONDS = 25.0
 SILENT_SECONDS = 80.0
-"""A connection is closed after this long without input, a pong, or progress of the output."""
+"""A connection is closed if for this long the peer has neither sent anything nor accepted waiting output."""
 CLOSE_SECONDS = 2.0
 """How long a closed connection waits for the peer's close frame."""
 TOKENS_SECONDS = 10.0
@@ -88,16 +88,17 @@ class Live:
         return self._sent_messages
 
     def handshake(self, environ: Mapping[str, Any], caller: Caller) -> HandOver:
-        """Accept the handshake of a request. Raise the returned HandOver: it gives the connection to this server.
+        """Accept the handshake of a request. The caller must raise the returned HandOver, which gives the connection to
+        this server.
 
-        UpgradeRequired, BadRequest or Saturated when the handshake is refused.
+        UpgradeRequired, BadRequest or Saturated if the handshake is refused.
         """
         response = accepted(environ)
         self._check_room()
         return HandOver(lambda sock: self.adopt(sock, caller, response))
 
     def _check_room(self) -> None:
-        """:class:`Saturated` when no more connections are accepted."""
+        """Raise :class:`Saturated` if no more connections are accepted."""
         if len(self._subscribers) >= self._room or self._ending_at is not None:
             raise Saturated(
                 f"{len(self._subscribers)} live connections are open, which is the maximum; try again later"
@@ -107,7 +108,7 @@ class Live:
         """Serve a connection, after sending it ``response``. Does not block."""
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        # A newer state cannot replace data that the kernel holds, so its buffer is small.
+        # The kernel's buffer is small, because a newer state of a candle cannot replace data in that buffer.
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, BATCH_BYTES)
         self._post(partial(self._open, Subscriber(sock, caller, response)))
 
@@ -115,7 +116,7 @@ class Live:
         self._reader.changed(changes)
 
     def resync(self) -> None:
-        """Notifications may have been lost: tell every subscriber, and check the tokens."""
+        """Handle a loss of notifications: tell every subscriber to read again, and check the tokens."""
         self._reader.resync()
         self.check_tokens()
 
@@ -205,7 +206,7 @@ class Live:
         subscriber.protocol.control_frames.clear()
 
     def _attend(self, subscriber: Subscriber) -> None:
-        """Handle the next messages, send what is due, and register the events to wait for."""
+        """Handle the received messages, send the messages that are due, and register the events to wait for."""
         if subscriber.socket not in self._subscribers:
             return
         if subscriber.closing_since is None:

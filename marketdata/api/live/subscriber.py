@@ -1,6 +1,6 @@
-"""One connection: its subscriptions, and the messages that wait for it. Used in the server's thread only.
+"""One connection: its subscriptions, and the messages that wait to be sent. Used in the server's thread only.
 
-Waiting messages are kept by candle. A newer state replaces an older one, so a slow subscriber skips states.
+At most one message waits for each candle. A newer state replaces an older one, so a slow subscriber skips states.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_PENDING = 2 * PAGE_ROWS
 """The largest number of waiting messages. Above it the oldest are dropped, and a message names their feeds."""
 
 BATCH_BYTES = 64 * 1024
-"""The size of a batch of messages. The next batch is made after the kernel accepted the whole batch."""
+"""The size of a batch of messages. The next batch is made after the kernel has accepted the whole previous batch."""
 
 _MAX_PARTS = 512
 """Parts of one ``sendmsg``."""
@@ -31,9 +31,10 @@ MAX_REPLIES = 64
 
 @dataclass(eq=False, slots=True)
 class Subscription:
-    """``name`` is the symbol or alias as it was sent. ``due`` is when candles may be sent again (monotonic).
+    """``name`` is the symbol or alias that the subscriber sent. ``due`` is the time (monotonic) from which messages may
+    be sent again.
 
-    ``is_paged``: pages of ``since`` are still to be read, from ``start``, or from the cursor ``following``.
+    ``is_paged`` is True while pages of ``since`` remain to be read: from ``start``, or from the cursor ``following``.
     """
 
     feed: Feed
@@ -45,7 +46,7 @@ class Subscription:
 
 
 class Subscriber:
-    """``sock`` must be non-blocking. This object owns it."""
+    """Takes over ``sock``, which must be non-blocking, and sends ``response`` first."""
 
     def __init__(self, sock: socket.socket, caller: Caller, response: bytes) -> None:
         self.socket = sock
@@ -55,14 +56,14 @@ class Subscriber:
         self.inbox: deque[str] = deque()
         """Received messages that are not handled yet."""
         self.is_waiting = False
-        """Whether the reader works for this subscriber. The next message waits until it is done."""
+        """Whether the reader works for this subscriber. Until it has finished, no further message is handled."""
         self.replies: deque[bytes] = deque([response])
         self.pending: dict[tuple[Subscription, int | str], bytes] = {}
         self.lacking: set[Subscription] = set()
-        """Subscriptions with missed changes that the subscriber was not told about yet."""
+        """Subscriptions with missed changes, before the subscriber is told."""
         self._unsent: list[bytes | memoryview] = []
         self.alive_at = monotonic()
-        """When the peer last sent something, or accepted waiting data."""
+        """The time when the peer last sent something or accepted waiting data."""
         self.closing_since: float | None = None
         self.is_gone = False
         self.watched = 0
@@ -71,7 +72,7 @@ class Subscriber:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether the kernel did not accept everything."""
+        """Whether the kernel has not yet accepted the whole batch."""
         return bool(self._unsent)
 
     @property
@@ -103,7 +104,8 @@ class Subscriber:
         self.replies.append(PING)
 
     def close(self, code: int, reason: str) -> None:
-        """Send a close frame and nothing after it. A batch that the kernel accepted in part is completed before."""
+        """Send a close frame and nothing after it. If the kernel has accepted a part of a batch, its rest is sent
+        first."""
         if self.closing_since is None:
             self.closing_since = monotonic()
             self.inbox.clear()
@@ -113,15 +115,15 @@ class Subscriber:
             self.replies.append(self.protocol.close(code, reason))
 
     def flush(self) -> float | None:
-        """Send as much as the kernel accepts. Returns when the next paced message is due (monotonic), None without one.
-        OSError when the connection is lost."""
+        """Send as much as the kernel accepts. Returns the time (monotonic) when the next delayed message is due, or
+        None if no message is delayed. OSError when the connection is lost."""
         is_late = self.has_unsent
         while True:
             if not self._unsent:
                 self._unsent, again = self._batch()
                 if not self._unsent:
                     if self.closing_since is not None:
-                        # The peer closes the connection, or the server does after a while.
+                        # Now the peer closes the connection. If it does not, the server's sweep does.
                         self.socket.shutdown(socket.SHUT_WR)
                     return again
             try:
@@ -144,7 +146,7 @@ class Subscriber:
             self._unsent[0] = memoryview(self._unsent[0])[sent:]
 
     def _batch(self) -> tuple[list[bytes | memoryview], float | None]:
-        """The next messages to send, and when further ones are due."""
+        """The next messages to send, and the time when further messages are due, or None."""
         batch: list[bytes | memoryview] = [each for each in self.replies if each]
         self.replies.clear()
         batch += [_missed(subscription) for subscription in self.lacking]

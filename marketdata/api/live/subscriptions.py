@@ -1,6 +1,6 @@
 """Handles the messages of subscribers: subscribe and unsubscribe.
 
-The methods run in the server's thread, except the jobs of the reader, which run in the reader's thread.
+The methods run in the server's thread, except the jobs that they submit to the reader's thread.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ MAX_SUBSCRIPTIONS = 64
 
 
 class Subscriptions:
-    """``post`` runs an action in the server's thread. ``attend`` handles a subscriber's input and output."""
+    """The subscriptions of all connections. ``post`` runs an action in the server's thread. ``attend`` handles a
+    subscriber's input and output."""
 
     def __init__(
         self, reader: FeedReader, post: Callable[[Callable[[], None]], None], attend: Callable[[Subscriber], None]
@@ -41,7 +42,7 @@ class Subscriptions:
         return list(self._subscribers.get(feed, {}).items())
 
     def handle(self, subscriber: Subscriber) -> None:
-        """Handle the received messages, one after the other."""
+        """Handle the received messages one after the other, until one waits for the reader."""
         while subscriber.inbox and not subscriber.is_waiting:
             request: dict[str, Any] = {}
             try:
@@ -54,7 +55,7 @@ class Subscriptions:
                 subscriber.reply(_error(error, request))
 
     def continue_pages(self, subscriber: Subscriber) -> None:
-        """Read the next page of ``since`` when everything before it was sent."""
+        """Read the next page of ``since`` if all earlier messages were sent."""
         if subscriber.pending or subscriber.has_unsent or subscriber.is_waiting or subscriber.closing_since is not None:
             return
         paged = next((each for each in subscriber.subscriptions.values() if each.is_paged), None)
@@ -105,7 +106,7 @@ class Subscriptions:
         if name not in found:
             raise unknown_symbol(name)
         key = Key(found[name].symbol, request["interval"], _shift(request))
-        # The feed notes changes from here on. The pages of `since` are read later, so no change is missed.
+        # The feed notes changes from now on. The pages of `since` are read later, so no change is missed.
         subscription = Subscription(self._reader.use(key), name)
         if "since" in request:
             subscription.start, subscription.is_paged = request["since"] * 1000, True
@@ -166,7 +167,7 @@ def _shift(request: Mapping[str, Any]) -> int:
 
 
 def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription | None:
-    """The subscription that a request names, by symbol or alias; None without one."""
+    """The subscription that a request names by symbol or alias, or None."""
     shift, interval = _shift(request), request["interval"]
     for key, subscription in subscriber.subscriptions.items():
         if request["symbol"] in (key.symbol, subscription.name) and (key.interval, key.shift) == (interval, shift):
@@ -175,6 +176,6 @@ def _found(subscriber: Subscriber, request: Mapping[str, Any]) -> Subscription |
 
 
 def _error(error: MarketError, request: Mapping[str, Any]) -> bytes:
-    """The error message for a failed request. It repeats the names of the request."""
+    """The error message for a failed request. It repeats the request's symbol, interval and time zone."""
     named = {name: request[name] for name in ("symbol", "interval", "timeZone") if name in request}
     return encode({"type": "error", **named, "code": error.code, "detail": error.detail})

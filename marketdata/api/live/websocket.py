@@ -1,6 +1,6 @@
 """The WebSocket protocol (RFC 6455) of one server-side connection; pure.
 
-``wsproto`` parses the input. Messages are encoded here, once for all subscribers.
+``wsproto`` parses the input. This module encodes messages, so that all subscribers can share an encoded message.
 """
 
 from __future__ import annotations
@@ -49,10 +49,10 @@ def accepted(environ: Mapping[str, Any]) -> bytes:
         raise BadRequest(f"offer the subprotocol {SUBPROTOCOL} in Sec-WebSocket-Protocol")
     accept = base64.b64encode(hashlib.sha1(key.encode() + _MAGIC, usedforsecurity=False).digest())
     identity = environ.get(request_log.VARIABLE)
-    own = f"{request_log.FIELD}: {identity}\r\n".encode() if identity else b""
+    id_line = f"{request_log.FIELD}: {identity}\r\n".encode() if identity else b""
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-        b"Sec-WebSocket-Accept: %b\r\nSec-WebSocket-Protocol: %b\r\n%b\r\n" % (accept, SUBPROTOCOL.encode(), own)
+        b"Sec-WebSocket-Accept: %b\r\nSec-WebSocket-Protocol: %b\r\n%b\r\n" % (accept, SUBPROTOCOL.encode(), id_line)
     )
 
 
@@ -68,7 +68,7 @@ PING = b"\x89\x00"
 
 
 class Violation(Exception):
-    """The subscriber broke the protocol or a limit: close the connection with ``code`` and ``reason``."""
+    """The subscriber broke the protocol or a limit. The connection is closed with ``code`` and ``reason``."""
 
     def __init__(self, code: int, reason: str) -> None:
         super().__init__(reason)
@@ -93,7 +93,7 @@ class Protocol:
         return self._connection.state is ConnectionState.CLOSED
 
     def received(self, data: bytes) -> Iterator[str]:
-        """The messages that are complete with ``data``; raises :class:`Violation`."""
+        """Parse ``data``. Yields the messages that ``data`` completes; raises :class:`Violation`."""
         if self.is_closed or self._is_broken:
             return
         self._connection.receive_data(data)
@@ -111,7 +111,7 @@ class Protocol:
                     raise self._violation(event.code, "the WebSocket protocol is violated")
 
     def close(self, code: int, reason: str) -> bytes:
-        """The close frame; empty when one was sent already."""
+        """The close frame; empty if a close frame was already sent."""
         try:
             return self._connection.send(CloseConnection(code, reason))
         except LocalProtocolError:
